@@ -21,7 +21,6 @@ from tandem.model_io.readable_records import (
     TextCheck,
     readable_records,
 )
-from tandem.modeling.config import ImageSource
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.spoken_captions import SpokenCaptions
 from tandem.training.recipe import Recipe
@@ -49,7 +48,12 @@ def train(
         ),
     ] = None,
     image_source: Annotated[
-        ImageSource | None, typer.Option(help="source of image tokens; by default the recipe's")
+        str | None,
+        typer.Option(
+            help="source of image tokens: grid, patches, efficientnet_lite0, regions, or the "
+            "folder or hub name of a ViT, CLIP, SigLIP, DINOv2, ConvNeXt or ResNet; by default the "
+            "recipe's"
+        ),
     ] = None,
     precision: Annotated[
         Precision | None,

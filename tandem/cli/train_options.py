@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from tandem.model_io.readable_records import OnError
 from tandem.modeling.config import ImageSource
@@ -44,7 +44,8 @@ class TrainOptions:
     rounds: int | None
     backbone_steps: int | None
     pretrained: str | None
-    image_source: ImageSource | None
+    image_source: str | None
+    """A source by name, or else the folder or hub name of a vision network."""
     language: str | None
     """Languages of the captions that are read, separated by commas."""
     count: int | None
@@ -129,11 +130,12 @@ class TrainOptions:
             recipe = replace(recipe, backbone_step_count=self.backbone_steps)
         return recipe
 
-    def _shaped(self, recipe: Recipe, image_source: ImageSource | None) -> Recipe:
-        changes: dict[str, Any] = {
-            "pretrained": self.pretrained,
-            "image_source": image_source,
-        }
+    def _shaped(self, recipe: Recipe, image_source: str | None) -> Recipe:
+        changes: dict[str, Any] = {"pretrained": self.pretrained}
+        if image_source in get_args(ImageSource):
+            changes |= {"image_source": image_source, "vision": ""}
+        elif image_source is not None:
+            changes |= {"image_source": "vision_tower", "vision": image_source}
         return replace(recipe, **{name: v for name, v in changes.items() if v is not None})
 
     def _refuse_all_but(self, taken: Collection[str], why: str) -> None:

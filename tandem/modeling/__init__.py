@@ -6,7 +6,8 @@
   word_grid_matcher.py
 - config.py: the shape; attention.py, pooling.py: parts of the encoder
 - image_tokens.py: the sources of image tokens; image_backbone.py (our CNN), patches.py,
-  efficientnet.py (frozen) and region_tokens.py (a detector's file)
+  efficientnet.py (frozen), vision_tower.py (networks of others) and region_tokens.py (a detector's
+  file)
 - checkpoint.py, checkpoint_files.py, stored_weights.py: checkpoints on disk
 - export/: checkpoints for Triton; published/: text encoders of others to train from; families/:
   vision-language models of others, to serve

@@ -16,8 +16,8 @@ REGION_WIDTH = 2048 + 6
 Encoder = Literal["pre_norm", "post_norm"]
 """Kinds of layers: our own, or BERT's, which can start from a published checkpoint."""
 
-ImageSource = Literal["grid", "patches", "efficientnet_lite0", "regions"]
-"""Sources of image tokens: our small CNN, raw pixels, a frozen network, or a detector."""
+ImageSource = Literal["grid", "patches", "efficientnet_lite0", "vision_tower", "regions"]
+"""Sources of image tokens: our small CNN, raw pixels, networks of others, or a detector."""
 
 PictureFit = Literal["letterbox", "squash", "crop"]
 """Ways to make a picture a square (Fit): with margins, distorted, or cut."""
@@ -62,6 +62,12 @@ class JointConfig:
     """Width of the words and image tokens that the matcher of two towers compares; 0 has none."""
     picture_fit: PictureFit = "letterbox"
     """How a picture becomes a square."""
+    vision: Mapping[str, Any] | None = None
+    """Of image_source vision_tower: transformers' configuration of the network, and the mean and
+    the standard deviation of its pixels."""
+    vision_token_count: int = 0
+    """Of that network: states of a picture."""
+    vision_token_width: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError naming a field from which no model can be built."""
@@ -82,6 +88,10 @@ class JointConfig:
         if self.image_source not in get_args(ImageSource):
             known = ", ".join(get_args(ImageSource))
             raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
+        if (self.image_source == "vision_tower") != (self.vision is not None):
+            raise ValueError("vision: image_source vision_tower needs it, and no other has it")
+        if self.vision is not None and not {"network", "mean", "std"} <= self.vision.keys():
+            raise ValueError("vision: it needs network, mean and std")
         if self.has_two_encoders and self.has_two_towers:
             raise ValueError("has_two_encoders and has_two_towers: a model is one of them")
         if self.has_two_towers and self.head_width % 8:
@@ -100,7 +110,7 @@ class JointConfig:
     @property
     def grid_side(self) -> int:
         """Image tokens along one side of the image; 0 without a grid."""
-        if self.image_source == "regions":
+        if self.image_source in ("regions", "vision_tower"):
             return 0
         is_coarse = self.image_source == "efficientnet_lite0"
         # Its convolutions round up.
@@ -109,6 +119,8 @@ class JointConfig:
     @property
     def image_token_count(self) -> int:
         """R: tokens per image; a maximum for regions."""
+        if self.image_source == "vision_tower":
+            return self.vision_token_count
         return self.grid_side**2 if self.grid_side else self.region_count
 
     @property
@@ -118,6 +130,7 @@ class JointConfig:
             "grid": self.grid_width or self.width,
             "patches": _PATCH_WIDTH,
             "efficientnet_lite0": _EFFICIENTNET_WIDTH,
+            "vision_tower": self.vision_token_width,
             "regions": REGION_WIDTH,
         }
         return widths[self.image_source]
@@ -181,6 +194,8 @@ _RANGES: Final = {
     "head_width": (8, 65_536),
     "head_dropout": (0.0, 0.99),
     "matcher_width": (0, 65_536),
+    "vision_token_count": (0, 65_536),
+    "vision_token_width": (0, 65_536),
 }
 _FRACTIONS: Final = {"dropout", "norm_epsilon", "head_dropout"}
 
@@ -198,4 +213,7 @@ _LATER_FIELDS = {
     "head_dropout",
     "matcher_width",
     "picture_fit",
+    "vision",
+    "vision_token_count",
+    "vision_token_width",
 }

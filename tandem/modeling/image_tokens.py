@@ -17,6 +17,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.patches import PatchTokens
+from tandem.modeling.vision_tower import VisionTower
 
 
 class RecordTokens(Protocol):
@@ -54,7 +55,7 @@ class NoPixels(nn.Module):
         )
 
 
-Backbone = ImageBackbone | PatchTokens | EfficientNetLite0 | NoPixels
+Backbone = ImageBackbone | PatchTokens | EfficientNetLite0 | VisionTower | NoPixels
 
 
 def image_backbone_of(config: JointConfig) -> Backbone:
@@ -66,5 +67,7 @@ def image_backbone_of(config: JointConfig) -> Backbone:
             return PatchTokens(config)
         case "efficientnet_lite0":
             return EfficientNetLite0(config)
+        case "vision_tower":
+            return VisionTower(config)
         case "regions":
             return NoPixels()

@@ -15,6 +15,7 @@ from torch.optim import AdamW
 
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.vision_tower import VisionTower
 from tandem.training.optimisation import check_loss, step, warm_up_then_linear
 from tandem.training.run import Run, restore
 
@@ -30,7 +31,7 @@ class BackboneLesson(Protocol):
         ...
 
     @property
-    def backbone(self) -> ImageBackbone:
+    def backbone(self) -> ImageBackbone | VisionTower:
         """The one that learns."""
         ...
 

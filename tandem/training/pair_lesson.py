@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.vision_tower import VisionTower
 from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairSource, draw_families, draw_member
 from tandem.training.losses import in_batch_softmax_loss
-from tandem.training.optimisation import decayed_groups
+from tandem.training.optimisation import recipe_groups
 from tandem.training.run import Run
 
 
@@ -49,7 +50,7 @@ class PairLesson:
                 "begin with a BE or a joint model, take another image source, or set the "
                 "backbone's steps to 0"
             )
-        if not isinstance(model.image_backbone, ImageBackbone):
+        if not isinstance(model.image_backbone, ImageBackbone | VisionTower):
             raise ValueError(
                 f"image tokens of {model.config.image_source} come from nothing that learns here; "
                 "set the backbone's steps to 0"
@@ -65,9 +66,9 @@ class PairLesson:
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Returns the encoder's groups and the backbone's, which has a learning rate of its own."""
         recipe = self._run.recipe
-        encoder = decayed_groups(self._model.joint_encoder, recipe.weight_decay)
+        encoder, _ = recipe_groups(self._model.joint_encoder, recipe)
         return [
-            *({**group, "lr": recipe.learning_rate} for group in encoder),
+            *({"lr": recipe.learning_rate, **group} for group in encoder),
             {"params": list(self.backbone.parameters()), "lr": recipe.backbone_learning_rate},
         ]
 

@@ -68,6 +68,10 @@ class Recipe:
     """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
     detector."""
     image_source: ImageSource = "grid"
+    vision: str = ""
+    """Folder or hub name of the network of image_source vision_tower."""
+    vision_weights_sha256: str = ""
+    """Digest of its weights; filled in when the run starts."""
     image_size: int = 112
     """Side in pixels, unless the run begins with a checkpoint's image backbone."""
     picture_fit: PictureFit = "letterbox"
@@ -150,6 +154,11 @@ class Recipe:
         check_ranges(self.to_dict())
         if self.precision not in ("bf16", "fp32"):
             raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
+        if (self.image_source == "vision_tower") != bool(self.vision):
+            raise ValueError(
+                f"recipe {self.name} has image_source {self.image_source} and vision "
+                f"{self.vision!r}; name a network with --image-source FOLDER_OR_NAME"
+            )
         if self.has_two_towers and (self.trains_ce or self.mlm_steps_per_round):
             raise ValueError(
                 f"recipe {self.name} has two towers, whose rounds train the BE alone: set "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
+from typing import Final
 
 from tokenizers import Tokenizer
 from torch import nn
@@ -29,6 +30,9 @@ from tandem.training.picture_tokens import PixelPictures
 from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
 from tandem.training.source import Pictures, TrainingData
+
+_FROZEN: Final = ("efficientnet_lite0", "vision_tower")
+"""Image sources that do not learn unless a run has steps for them."""
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
 """Yields those of a corpus' records that a model can read, by its check."""
@@ -124,7 +128,8 @@ class RecordSource:
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
             if region_file:
                 return _RegionPictures(region_file, some)
-            if self._features and config.image_source == "efficientnet_lite0":
+            is_frozen = config.image_source in _FROZEN and not recipe.backbone_step_count
+            if self._features and is_frozen:
                 return FrozenPictures(some, pixel_check, config, self._features, view_count)
             if view_count > 1:
                 raise ValueError(

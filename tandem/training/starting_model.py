@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -10,11 +11,13 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
+from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.vision_tower import VisionTower
 from tandem.training.recipe import Recipe
 
 
@@ -42,6 +45,13 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
             recipe,
             init_weights_sha256=files.weights_sha256,
             image_source=files.config.image_source,
+        )
+    if recipe.vision:
+        vision = PublishedVision.open(recipe.vision)
+        recipe = replace(
+            recipe,
+            vision_weights_sha256=vision.weights_sha256(),
+            image_size=vision.image_size,
         )
     if not recipe.pretrained:
         return recipe
@@ -96,7 +106,8 @@ def starting_model(
             layer_count=recipe.layer_count,
             head_count=recipe.head_count,
         )
-    model = _untrained(_in_recipe(config, recipe), init if recipe.begins_with_backbone else None)
+    backbone_of = init if recipe.begins_with_backbone else None
+    model = _untrained(_in_recipe(config, recipe), backbone_of, recipe.vision)
     if isinstance(model.joint_encoder, TwoTowers):
         model.joint_encoder.start_temperature(recipe.softmax_temperature)
     if published:
@@ -109,34 +120,42 @@ def starting_model(
 
 def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
     """Returns the shape with the recipe's own choices."""
-    config = replace(
-        config,
-        image_source=recipe.image_source,
-        image_size=recipe.image_size,
-        picture_fit=recipe.picture_fit,
-        dropout=recipe.dropout,
-    )
-    if not recipe.has_two_towers:
-        return config
-    return replace(
-        config,
-        has_two_towers=True,
-        embedding_width=recipe.embedding_width or None,
-        head_width=recipe.head_width,
-        head_dropout=recipe.head_dropout,
-        matcher_width=recipe.matcher_width,
-    )
+    changes: dict[str, Any] = {
+        "image_source": recipe.image_source,
+        "image_size": recipe.image_size,
+        "picture_fit": recipe.picture_fit,
+        "dropout": recipe.dropout,
+    }
+    if recipe.vision:
+        vision = PublishedVision.open(recipe.vision)
+        changes |= {
+            "vision": vision.vision,
+            "vision_token_count": vision.token_count,
+            "vision_token_width": vision.token_width,
+        }
+    if recipe.has_two_towers:
+        changes |= {
+            "has_two_towers": True,
+            "embedding_width": recipe.embedding_width or None,
+            "head_width": recipe.head_width,
+            "head_dropout": recipe.head_dropout,
+            "matcher_width": recipe.matcher_width,
+        }
+    return replace(config, **changes)
 
 
-def _untrained(config: JointConfig, init: Path | None) -> JointModel:
+def _untrained(config: JointConfig, init: Path | None, vision: str) -> JointModel:
     """Returns a model of random weights, except for an image backbone that is already trained.
 
-    That is a package's backbone, or the one of `init`, which then sets the image size.
+    That is a package's backbone, the network in the folder `vision`, or the one of `init`, which
+    then sets the image size.
     """
     if init is None:
         model = JointModel(config)
         if isinstance(model.image_backbone, EfficientNetLite0):
             model.image_backbone.start()
+        if isinstance(model.image_backbone, VisionTower):
+            PublishedVision.open(vision).start(model.image_backbone)
         return model
     trained = load_checkpoint(init).model
     grid_width = trained.config.token_width if config.image_source == "grid" else None

@@ -16,7 +16,9 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
+from tandem.modeling.vision_tower import VisionTower
 from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
@@ -238,6 +240,48 @@ def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -
     ]
     trained_folder = str(tmp_path / "out" / "tiny")
     measured = CliRunner().invoke(app, [*question, "--checkpoint", trained_folder])
+    assert measured.exit_code == 0, measured.output
+
+
+@pytest.mark.parametrize("backbone_steps", ["0", "2"])
+def test_two_towers_are_trained_over_a_network_of_others(
+    tmp_path: Path, backbone_steps: str
+) -> None:
+    """Frozen, with its tokens kept for the next run, or learning first, with the BE."""
+    published_bert(tmp_path / "bert")
+    published_vision(tmp_path / "vit", "vit")
+    records = [*islice(emoji_records("train"), 0, 400, 5)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    arguments = ["photographs", "--corpus", str(corpus), "--from", str(tmp_path / "bert")]
+    arguments += ["--image-source", str(tmp_path / "vit"), "--language", "en", "--rounds", "4"]
+    for setting in ("be_batch_size=8", "held_out_family_count=10", "matcher_batch_size=6"):
+        arguments += ["--set", setting]
+    views = "2" if backbone_steps == "0" else "1"
+    arguments += ["--set", f"view_count={views}", "--set", "backbone_batch_size=8"]
+    arguments += ["--precision", "fp32", "--folder", str(tmp_path / "out")]
+
+    status, printed, error = run(
+        *arguments, "--backbone-steps", backbone_steps, "--drop-long-captions"
+    )
+
+    assert (status, error) == (0, "")
+    assert "CE R@1" in printed
+    trained = load_checkpoint(tmp_path / "out" / "photographs")
+    assert isinstance(trained.model.image_backbone, VisionTower)
+    assert trained.model.config.vision_token_count == 17
+    kept = [*(tmp_path / "out" / "features").glob("vision_tower-*/tokens.f16")]
+    assert len(kept) == (1 if backbone_steps == "0" else 0)
+    if kept:
+        # Every view of the train pictures, and the held-out pictures.
+        train_count = len(records) - 10
+        assert kept[0].stat().st_size == (2 * train_count + 10) * 17 * 24 * 2
+    measured = CliRunner().invoke(
+        app,
+        [
+            *("evaluate", str(corpus), "--split", "train", "--rerank-k", "5", "--count", "12"),
+            *("--checkpoint", str(tmp_path / "out" / "photographs"), "--language", "en"),
+        ],
+    )
     assert measured.exit_code == 0, measured.output
 
 

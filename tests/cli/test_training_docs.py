@@ -16,6 +16,7 @@ from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.training.recipes import RECIPES
 from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 PAGE = (Path(__file__).parents[2] / "docs/training.md").read_text()
@@ -34,6 +35,7 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = {each.record_id: np.ones((2, 2054), np.float16) for each in records}
     write_regions(tmp_path / "pets" / "regions.safetensors", made, region_count=2)
     published_bert(tmp_path / "bert")
+    published_vision(tmp_path / "vit", "vit")
     words = tuple(caption.text for each in records for caption in each.captions)
     save_tiny_checkpoint(tmp_path / "checkpoints" / "default", texts=words)
     return tmp_path
@@ -41,7 +43,7 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_page_has_commands() -> None:
     """Of the recipes that there are, and finetune."""
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
     named = set(re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE))
     assert {name for each in named for name in re.findall(r"`(\w+)`", each)} >= set(RECIPES)
 

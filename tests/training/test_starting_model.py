@@ -192,7 +192,7 @@ def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
     assert patches.exit_code == 0, patches.output
     assert load_checkpoint(tmp_path / "tiny").model.config.image_source == "patches"
     assert "regions, a detector's, and scenes have none" in str(regions.exception)
-    assert unknown.exit_code == 2
+    assert isinstance(unknown.exception, PublishedCheckpointInvalid)
 
 
 def test_a_published_tokenizer_splits_the_captions(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.vision_tower import VisionTower
 
 Layers = TypeVar("Layers", bound=nn.Module)
 
@@ -35,7 +36,7 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
             encoder.layers = _quantised(encoder.layers)  # type: ignore[type-var]
         return model
     dtype = _HALVES[precision]
-    _halve(model.image_backbone, dtype)
+    _halve_backbone(model, dtype)
     for encoder in encoders:
         _halve(encoder.layers, dtype)  # type: ignore[arg-type]
         encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[arg-type]
@@ -49,7 +50,7 @@ def _lower_towers(model: JointModel, precision: Precision) -> None:
     if precision is Precision.INT8:
         tower.layers = _quantised(tower.layers)
         return
-    _halve(model.image_backbone, _HALVES[precision])
+    _halve_backbone(model, _HALVES[precision])
     _halve(tower.layers, _HALVES[precision])
 
 
@@ -66,6 +67,12 @@ def lowered_part(module: nn.Module, precision: Precision) -> nn.Module:
         return _quantised(module)
     _halve_linear(module, _HALVES[precision])
     return module
+
+
+def _halve_backbone(model: JointModel, dtype: torch.dtype) -> None:
+    # transformers' networks read their layers' weights, which a halved layer does not have.
+    if not isinstance(model.image_backbone, VisionTower):
+        _halve(model.image_backbone, dtype)
 
 
 class _Halved(nn.Module):
