@@ -5,10 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tandem.errors import ModelUnavailable
+from tandem.model_io.manifest import config_file, model_file
+from tandem.model_io.precision import Precision
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
+from tandem.modeling.export.export import export_model
 from tests.support.model_io.odd_models import (
     MOODY,
     REVERSED,
@@ -123,3 +128,37 @@ def test_a_config_that_does_not_fit_the_model_is_not_served(tmp_path: Path) -> N
     for model, name in [("no-argument", "y"), ("no-first", "INPUT__1"), ("no-number", "doubled")]:
         assert f"failed to load '{model}' version 1" in str(caught.value)
         assert f"['{name}'] are not NAME__0" in str(caught.value)
+
+
+@pytest.mark.slow
+async def test_both_formats_are_served_alike(
+    tiny_checkpoint: Path, tiny_client: TritonClient, tmp_path: Path
+) -> None:
+    """An archive of torch.export answers as the TorchScript of the same weights does."""
+    manifest = export_model(tiny_checkpoint, tmp_path, Precision.FP32, with_pt2=True)
+    for name in manifest.models:
+        model_file(tmp_path, name).unlink()
+        config = config_file(tmp_path, name)
+        config.write_text(config.read_text() + 'default_model_filename: "model.pt2"\n')
+    random = np.random.default_rng(0)
+    size = manifest.image.size
+    pixels = random.integers(0, 256, (5, size, size, 3), dtype=np.uint8)
+    texts = [random.integers(4, 40, length, dtype=np.int32) for length in (2, 7, 30, 64)]
+
+    async def answers(client: TritonClient) -> list[NDArray[np.floating]]:
+        model = ServedModel(client, manifest)
+        images = (await model.encode_images(pixels, TIMEOUT_SECONDS)).values
+        assert images.tokens is not None
+        tokens = list(images.tokens[: len(texts)])
+        embedded = await model.embed_texts(texts, TIMEOUT_SECONDS)
+        scored = await model.match_logits(texts, tokens, TIMEOUT_SECONDS)
+        return [images.embeddings, images.tokens, embedded.values, scored.values]
+
+    with serving(tmp_path) as running:
+        client = TritonClient(running.address)
+        archived = await answers(client)
+        await client.close()
+
+    for one, other in zip(archived, await answers(tiny_client), strict=True):
+        np.testing.assert_allclose(one, other, atol=5e-3 if one.dtype == np.float16 else 1e-4)
+        assert np.abs(one - other[::-1]).max() > 1e-2  # positive control

@@ -1,7 +1,8 @@
 """Triton's `pytorch` backend, in Python: what the native libtorch backend does, where it is absent.
 
-A model folder with `backend: "pytorch"` and `1/model.pt` runs unchanged on either. Put the folder
-this file is in beside the `python` backend in Triton's backend directory.
+A model folder with `backend: "pytorch"` and `1/model.pt` runs unchanged on either. It also runs one
+whose `default_model_filename` is `model.pt2`, an archive of torch.export. Put the folder this file
+is in next to the `python` backend in Triton's backend directory.
 
 Tensors pass as DLPack only: no copy, and no NumPy between the server and torch (Triton 2.51 answers
 with empty tensors, and no error, when NumPy is 2 or newer).
@@ -12,18 +13,19 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton_python_backend_utils as pb_utils
+from torch.export.passes import move_to_device_pass
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
-# What a model raises: by its operators, or by a raise of its own.
-_FAULTS = (RuntimeError, torch.jit.Error)
+# What a model raises: by its operators, by a raise of its own, or by an archive's guards.
+_FAULTS = (RuntimeError, torch.jit.Error, AssertionError)
 # An output that no model has: where config.pbtxt promises it, the batch's seconds in the model.
 # Triton 2.51 lets a Python backend tell its clients of a request in no other way.
 _COMPUTE_SECONDS = "COMPUTE_SECONDS"
@@ -44,9 +46,9 @@ class TritonPythonModel:
         # Or it would compile anew for each new shape, in the middle of serving.
         torch.jit.set_fusion_strategy([])
         self._device = _device(args)
-        self._model = torch.jit.load(str(folder / file_name), map_location=self._device).eval()
+        self._model, arguments = _loaded(folder / file_name, self._device)
         self._input_names = _in_forward_order(
-            [entry["name"] for entry in config["input"]], _argument_names(self._model)
+            [entry["name"] for entry in config["input"]], arguments
         )
         output_names = [entry["name"] for entry in config["output"]]
         self._is_timed = _COMPUTE_SECONDS in output_names
@@ -116,8 +118,16 @@ def _device(args: dict[str, str]) -> str:
     return "cpu"
 
 
-def _argument_names(model: torch.jit.ScriptModule) -> list[str]:
-    return [argument.name for argument in model.forward.schema.arguments][1:]  # less self
+def _loaded(path: Path, device: str) -> tuple[Callable[..., Any], list[str]]:
+    """Returns the model on its device, and the names of forward's arguments in their order."""
+    if path.suffix == ".pt2":
+        program = torch.export.load(str(path))
+        arguments = [str(name) for name in program.graph_signature.user_inputs]
+        if device != "cpu":
+            program = move_to_device_pass(program, device)
+        return program.module(), arguments
+    model = torch.jit.load(str(path), map_location=device).eval()
+    return model, [argument.name for argument in model.forward.schema.arguments][1:]  # less self
 
 
 def _in_forward_order(names: Sequence[str], arguments: Sequence[str]) -> list[str]:
