@@ -128,9 +128,11 @@ def published_model_folder(name_or_folder: str, revision: str | None = None) -> 
 
 def _check_transformers(folder: PublishedFolder) -> None:
     try:
-        import transformers  # noqa: F401
+        from transformers.utils import logging
     except ImportError as error:
         raise folder.refused(
             "to read a published model transformers is needed: "
             "pip install 'tandem-search[pretrained]'"
         ) from error
+    # It warns of defaults that a configuration leaves open, and of losses: of nothing read here.
+    logging.set_verbosity_error()

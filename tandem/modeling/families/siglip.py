@@ -4,9 +4,12 @@ The text tower pools the last position, padding or not, and attends to padding. 
 padded to one length and the mask is not used: a shorter row would be another text to the model.
 """
 
-from typing import Final
+import re
+import string
+from collections.abc import Mapping
+from typing import Any, Final
 
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Regex, Tokenizer, normalizers
 from torch import nn
 
 from tandem.modeling.families.bi_encoder import published_bi_encoder
@@ -14,10 +17,16 @@ from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
-from tandem.modeling.families.text_rules import end_token_id, read_text_rules
+from tandem.modeling.families.text_rules import (
+    TOKENIZER_CONFIG,
+    end_token_id,
+    read_text_rules,
+)
 from tandem.modeling.families.towers import ImageTower, TextTower
 
 IMAGE_PROCESSOR: Final = "SiglipImageProcessor"
+# Of SigLIP 1; SigLIP 2 has Gemma's.
+_FIRST_TOKENIZER: Final = "SiglipTokenizer"
 
 
 def read_siglip(folder: PublishedFolder) -> PublishedModel:
@@ -45,17 +54,28 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
         image=image,
         embedding_dim=text_config.projection_size,
     )
-    return published_bi_encoder(folder, "siglip", "SiglipModel", parts, lower_casing(tokenizer))
+    tokenizer = as_trained(tokenizer, folder.optional_fields(TOKENIZER_CONFIG))
+    return published_bi_encoder(folder, "siglip", "SiglipModel", parts, tokenizer)
 
 
-def lower_casing(tokenizer: Tokenizer) -> Tokenizer:
-    """Returns a copy that makes letters lower case first, as every SigLIP was trained.
+def as_trained(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Tokenizer:
+    """Returns a copy that first does to a text what its model was trained on.
 
-    SigLIP 2's published tokenizer.json is Gemma's, which keeps case; transformers adds this step in
-    code. In the tokenizer it is the same step, letter for letter.
+    Every SigLIP was trained on lower case, the first also without ASCII punctuation. transformers
+    adds these steps in code, by the tokenizer's class, and a published tokenizer.json may lack
+    them. A step that is there already changes nothing the second time.
     """
+    steps: list[normalizers.Normalizer] = []
+    is_first = str(config.get("tokenizer_class")).startswith(_FIRST_TOKENIZER)
+    if not is_first or config.get("do_lower_case", True) is not False:
+        steps.append(normalizers.Lowercase())
+    if is_first:
+        steps += [
+            normalizers.Replace(Regex(f"[{re.escape(string.punctuation)}]"), ""),
+            normalizers.Replace(Regex(r"\s+"), " "),
+            normalizers.Strip(),
+        ]
     copy = Tokenizer.from_str(tokenizer.to_str())
-    lower = normalizers.Lowercase()
     own = copy.normalizer
-    copy.normalizer = lower if own is None else normalizers.Sequence([lower, own])
+    copy.normalizer = normalizers.Sequence(steps if own is None else [*steps, own])
     return copy

@@ -20,7 +20,7 @@ from tandem.modeling.published.files import (
 )
 from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 
-_CONFIG: Final = "tokenizer_config.json"
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _SPECIAL_TOKENS: Final = "special_tokens_map.json"
 # What older repositories have instead of tokenizer.json.
 _SLOW: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json")
@@ -43,7 +43,7 @@ def read_text_rules(
     the left, and one that needs other libraries to be read.
     """
     tokenizer = read_tokenizer(folder, vocabulary_size)
-    config = folder.optional_fields(_CONFIG)
+    config = folder.optional_fields(TOKENIZER_CONFIG)
     for what, told in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
         side = config.get(f"{what}_side", (told or {}).get("direction", "right"))
         if side != "right":
@@ -98,7 +98,8 @@ def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
     return folder.refused(
         f"its tokenizer is {found[0]} alone, which is not read here; write {TOKENIZER} next to it "
         "once, where its library is installed: "
-        "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER); or copy that "
+        "of a conversion of the same model"
     )
 
 

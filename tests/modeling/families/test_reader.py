@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import string
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,3 +224,22 @@ def test_a_name_without_a_folder_is_looked_up_among_the_downloaded(
     with pytest.raises(PublishedCheckpointInvalid, match="neither a folder nor a checkpoint"):
         published_model_folder("someone/some-clip", "a-revision")
     assert published_model_folder(str(tmp_path)) == tmp_path
+
+
+def test_a_siglip_tokenizer_that_keeps_punctuation_is_completed(
+    published: Published, tmp_path: Path
+) -> None:
+    """As transformers' SiglipTokenizer reads: lower case, no punctuation, single spaces."""
+    folder = shutil.copytree(published("siglip"), tmp_path / "siglip")
+    change_json(folder / "tokenizer.json", normalizer={"type": "NFC"})
+    [tokenizer] = read_published_model(folder).tokenizers.values()
+    plain = tokenizer.encode("two dogs at a fence its ok").ids
+    assert plain.count(2) == 0  # no unknown token
+    punctuated = "".join(f"{each} " for each in string.punctuation)
+    assert tokenizer.encode("Two DOGS, at: a (fence)! It's [ok]?").ids == plain
+    assert tokenizer.encode(f" {punctuated}two dogs at a fence its ok{punctuated}").ids == plain
+
+    change_json(folder / "tokenizer_config.json", do_lower_case=False)
+    [cased] = read_published_model(folder).tokenizers.values()
+    assert cased.encode("Two DOGS").ids != cased.encode("two dogs").ids
+    assert cased.encode("two, dogs").ids == cased.encode("two dogs").ids
