@@ -13,7 +13,7 @@ exported with any batch size, any text length of its rules, and padded masks:
     score_pair   (token_ids int64 [B, T], text_mask int64 [B, T], image_tokens float16 [B, R, D],
                  image_mask int64 [B, R]) -> match_logit float32 [B, 1]
 
-A joint model is one module for all three, which are told apart by their masks; the absent side is
+A joint model is one module for all three, which differ by their masks; the absent side is
 one masked token, and the text of an image alone is [CLS]. Its image tokens are a detector's regions
 (region_vectors.py), unchanged, so that no image backbone is needed:
 
