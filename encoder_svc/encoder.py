@@ -22,13 +22,15 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import DeadlineExceeded, TandemError
+from tandem.contract.regions import RegionContent
+from tandem.errors import DeadlineExceeded, ImageInputUnsupported, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.priority import Priority
+from tandem.model_io.region_vectors import content_vectors
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.served_texts import ServedText, ServedTexts
@@ -37,6 +39,8 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
 
+# As errors name them.
+_PICTURES, _REGIONS = "images", "a detector's regions"
 # Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
 
@@ -61,6 +65,13 @@ class _Picture:
 
     pixels: Pixels
     pair_pixels: Pixels
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Regions:
+    """Holds a detector's regions as the model reads them, float16 [R, D]."""
+
+    vectors: NDArray[np.float16]
 
 
 class Encoder:
@@ -106,6 +117,7 @@ class Encoder:
         model = self._model.at(self.serving_version if model_version is None else model_version)
         texts: dict[int, ServedText] = {}
         pictures: dict[int, _Picture] = {}
+        regions: dict[int, _Regions] = {}
         outcomes: dict[int, Encoding | TandemError] = {}
         prepare = partial(
             self._prepare,
@@ -114,7 +126,9 @@ class Encoder:
             deadline_time=deadline_time,
         )
         if _is_short_text(contents):
-            prepared: Sequence[ServedText | _Picture | TandemError] = [prepare(contents[0])]
+            prepared: Sequence[ServedText | _Picture | _Regions | TandemError] = [
+                prepare(contents[0])
+            ]
         else:
             prepared = await self._in_threads(prepare, contents)
         for number, result in enumerate(prepared):
@@ -122,15 +136,18 @@ class Encoder:
                 outcomes[number] = result
             elif isinstance(result, ServedText):
                 texts[number] = result
+            elif isinstance(result, _Regions):
+                regions[number] = result
             else:
                 pictures[number] = result
         prepared_time = time.monotonic()
-        (read, text_cost), (seen, image_cost) = await asyncio.gather(
+        (read, text_cost), (seen, image_cost), (found, region_cost) = await asyncio.gather(
             _encode_texts(model, texts, deadline_time, priority),
             _encode_images(model, pictures, deadline_time, priority),
+            _encode_regions(model, regions, deadline_time, priority),
         )
-        outcomes |= read | seen
-        count_inference("encoder", cost := text_cost + image_cost)
+        outcomes |= read | seen | found
+        count_inference("encoder", cost := text_cost + image_cost + region_cost)
         return EncodedBatch(
             [outcomes[number] for number in range(len(contents))],
             prepared_time - start_time,
@@ -149,7 +166,7 @@ class Encoder:
         truncation_policy: TruncationPolicy,
         priority: Priority,
         deadline_time: float,
-    ) -> ServedText | _Picture | TandemError:
+    ) -> ServedText | _Picture | _Regions | TandemError:
         # Past the deadline nothing waits for the result, so do not start.
         _left(deadline_time)
         try:
@@ -157,16 +174,26 @@ class Encoder:
                 return content
             if isinstance(content, TextContent):
                 return self._texts.windows(content.text, truncation_policy)
+            if isinstance(content, RegionContent):
+                return self._regions(content)
             return self._picture(content.image_bytes, priority)
         except TandemError as error:
             return error.kept()
 
     def _picture(self, image_bytes: bytes, priority: Priority) -> "_Picture":
         manifest = self._model.manifest
+        if manifest.image is None:
+            raise ImageInputUnsupported(reads=_REGIONS, got=_PICTURES)
         pixels, pair_rules = decode_image(image_bytes, manifest.image), manifest.pair_image
         if pair_rules in (None, manifest.image) or not _wants_tokens(manifest, priority):
             return _Picture(pixels, pixels)
         return _Picture(pixels, decode_image(image_bytes, pair_rules))
+
+    def _regions(self, content: RegionContent) -> "_Regions":
+        rules = self._model.manifest.regions
+        if rules is None:
+            raise ImageInputUnsupported(reads=_PICTURES, got=_REGIONS)
+        return _Regions(content_vectors(content, rules))
 
     async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
         # Pillow and the tokenizer both release the interpreter lock while they work.
@@ -220,6 +247,24 @@ async def _encode_images(
         number: Encoding(embedding, ImageTokens(rows))
         for number, rows, embedding in zip(pictures, tokens, encoded.values.embeddings, strict=True)
     }, cost
+
+
+async def _encode_regions(
+    model: ServedModel,
+    regions: Mapping[int, _Regions],
+    deadline_time: float,
+    priority: Priority,
+) -> tuple[dict[int, Encoding], InferenceCost]:
+    if not regions:
+        return {}, InferenceCost()
+    vectors = [each.vectors for each in regions.values()]
+    embeddings = await model.embed_regions(vectors, _left(deadline_time), priority)
+    has_tokens = _wants_tokens(model.manifest, priority)
+    none = np.zeros((0, 0), dtype=np.float16)
+    return {
+        number: Encoding(embedding, ImageTokens(rows if has_tokens else none))
+        for number, rows, embedding in zip(regions, vectors, embeddings.values, strict=True)
+    }, embeddings.cost
 
 
 def _wants_tokens(manifest: Manifest, priority: Priority) -> bool:

@@ -14,9 +14,9 @@ from tandem.contract.content import (
     Content,
     Encoding,
     ImageTokens,
-    TextContent,
     TextTokens,
     TruncationPolicy,
+    content_bytes,
 )
 from tandem.errors import TandemError
 
@@ -43,12 +43,9 @@ def make_cache(max_bytes: int) -> EncodingCache:
 
 
 def content_digest(content: Content) -> bytes:
-    """Returns a hash of the content and its modality."""
-    digest = hashlib.blake2b(content.modality.value.encode(), digest_size=16)
-    if isinstance(content, TextContent):
-        digest.update(content.text.encode())
-    else:
-        digest.update(content.image_bytes)
+    """Returns a hash of the content and its kind."""
+    digest = hashlib.blake2b(type(content).__name__.encode(), digest_size=16)
+    digest.update(content_bytes(content))
     return digest.digest()
 
 

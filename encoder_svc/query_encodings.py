@@ -9,7 +9,7 @@ from dataclasses import replace
 from encoder_svc.encoder import EncodedBatch, Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.single_flight_cache import Computation
-from tandem.contract.content import Content, Encoding, ImageContent, TruncationPolicy
+from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
 from tandem.model_io.priority import Priority
@@ -127,7 +127,7 @@ class QueryEncodings:
         )
 
     async def _digests(self, contents: Sequence[Content]) -> list[bytes]:
-        if not any(isinstance(content, ImageContent) for content in contents):
+        if all(isinstance(content, TextContent) for content in contents):
             return [content_digest(content) for content in contents]
         # Hashing megabytes of images takes milliseconds, which would block the event loop.
         loop = asyncio.get_running_loop()

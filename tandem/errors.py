@@ -53,12 +53,12 @@ class RequestMalformed(TandemError):
 
 
 class ContentMissing(TandemError):
-    """A content has neither a text nor an image."""
+    """A content has no text, image or regions."""
 
     reason = "CONTENT_MISSING"
 
     def __init__(self) -> None:
-        super().__init__("the content has neither text nor image; send one of them")
+        super().__init__("the content has no text, image or regions; send one of them")
 
 
 class TextEmpty(TandemError):
@@ -100,6 +100,28 @@ class ImageTooLarge(TandemError):
         super().__init__(
             f"the image has {got:,} {unit}, the limit is {limit:,}; scale it down",
             {"got": str(got), "limit": str(limit), "unit": unit},
+        )
+
+
+class RegionsInvalid(TandemError):
+    """A detector's regions are damaged, or another detector's."""
+
+    reason = "REGIONS_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the regions cannot be read: {why}")
+
+
+class ImageInputUnsupported(TandemError):
+    """The model reads images and got a detector's regions, or the reverse."""
+
+    reason = "IMAGE_INPUT_UNSUPPORTED"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, reads: str, got: str) -> None:
+        super().__init__(
+            f"the model reads {reads} and got {got}; send {reads}, or ask a model that reads {got}",
+            {"reads": reads, "got": got},
         )
 
 

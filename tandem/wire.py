@@ -27,6 +27,8 @@ from tandem.contract.content import (
     Tokens,
     TruncationPolicy,
 )
+from tandem.contract.region_wire import regions_from_proto, regions_to_proto
+from tandem.contract.regions import RegionContent
 from tandem.errors import (
     ContentMissing,
     EmbeddingInvalid,
@@ -62,12 +64,14 @@ _TRUNCATION_POLICY_FROM_PROTO: dict[int, TruncationPolicy] = {
 
 
 def content_from_proto(message: content_pb2.Content) -> Content:
-    """Returns the content; raises `ContentMissing` if neither modality is set."""
+    """Returns the content; raises `ContentMissing` if none is set, or `RegionsInvalid`."""
     match message.WhichOneof("data"):
         case "text":
             return TextContent(message.text)
         case "image":
             return ImageContent(message.image)
+        case "regions":
+            return regions_from_proto(message.regions)
         case _:
             raise ContentMissing
 
@@ -76,6 +80,8 @@ def content_to_proto(content: Content) -> content_pb2.Content:
     """Returns the message for `content`."""
     if isinstance(content, TextContent):
         return content_pb2.Content(text=content.text)
+    if isinstance(content, RegionContent):
+        return content_pb2.Content(regions=regions_to_proto(content))
     return content_pb2.Content(image=content.image_bytes)
 
 

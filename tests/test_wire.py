@@ -21,16 +21,40 @@ from tandem.contract.content import (
     TextContent,
     TextTokens,
 )
-from tandem.errors import ContentMissing, EmbeddingInvalid, TextEmpty, TokensInvalid
+from tandem.contract.regions import RegionContent
+from tandem.errors import (
+    ContentMissing,
+    EmbeddingInvalid,
+    RegionsInvalid,
+    TextEmpty,
+    TokensInvalid,
+)
 from tandem.v1 import content_pb2, error_reason_pb2
 
 
 @pytest.mark.parametrize(
-    "content", [TextContent("two dogs"), TextContent(""), ImageContent(b"\xff\xd8\xff")]
+    "content",
+    [
+        TextContent("two dogs"),
+        TextContent(""),
+        ImageContent(b"\xff\xd8\xff"),
+        RegionContent.of([[1, 2]], [[0, 0, 5, 5]], image_width=10, image_height=5),
+    ],
 )
 def test_content_comes_back(content: Content) -> None:
     """An empty text is a text: whether it has words is the encoder's question."""
     assert wire.content_from_proto(wire.content_to_proto(content)) == content
+
+
+def test_regions_that_do_not_fit_their_counts_are_refused() -> None:
+    """Before anything is encoded."""
+    message = content_pb2.RegionContent(
+        features=bytes(8), boxes=bytes(16), region_count=2, feature_width=1, image_width=1,
+        image_height=1,
+    )  # fmt: skip
+
+    with pytest.raises(RegionsInvalid, match="boxes have 16 bytes instead of 16 a region"):
+        wire.content_from_proto(content_pb2.Content(regions=message))
 
 
 def test_content_of_no_modality_is_missing() -> None:

@@ -57,7 +57,7 @@ class DeviceModel:
         parts = []
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
-            pixels = [decode_image(each.image.read(), self.manifest.image) for each in batch]
+            pixels = [decode_image(each.image.read(), self.manifest.picture) for each in batch]
             parts.append(self._backbone(torch.from_numpy(np.stack(pixels)).to(self.device)))
         return torch.cat(parts)
 

@@ -66,7 +66,7 @@ class InProcess:
     @torch.inference_mode()
     def add(self, records: Sequence[Record]) -> None:
         """Encodes the records' pictures and indexes them."""
-        size = self._manifest.image.size
+        size = self._manifest.picture.size
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
             pixels = np.stack(

@@ -65,7 +65,7 @@ async def _figures(
     texts = TextPreprocessor.open(repository, manifest.text)
     captions = [record.captions[0].text for record in records]
     ids = [texts.token_ids(caption) for caption in captions]
-    pixels = np.stack([decode_image(each.image.read(), manifest.image) for each in records])
+    pixels = np.stack([decode_image(each.image.read(), manifest.picture) for each in records])
     triton = TritonClient(address)
     served = ServedModel(triton, manifest)
     try:

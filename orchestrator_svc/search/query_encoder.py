@@ -19,8 +19,8 @@ from orchestrator_svc.services.interfaces import (
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
+    Content,
     Encoding,
-    ImageContent,
     Modality,
     TextContent,
     TextUse,
@@ -118,11 +118,7 @@ class QueryEncoder:
 
     async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedContents:
         """Encodes all contents in one call; makes no call if there are none."""
-        contents = [
-            part.source
-            for part in query.parts
-            if isinstance(part.source, TextContent | ImageContent)
-        ]
+        contents = [part.source for part in query.parts if isinstance(part.source, Content)]
         if not contents:
             return EncodedContents([], "")
         return await self._encoder.encode(

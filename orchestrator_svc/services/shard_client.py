@@ -19,7 +19,7 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding, ImageContent
+from tandem.contract.content import Content, Encoding, content_bytes
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
@@ -279,15 +279,11 @@ def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
 
 def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:
     content = content_from_proto(item.content)
-    content_bytes = (
-        len(content.image_bytes)
-        if isinstance(content, ImageContent)
-        else len(content.text.encode())
-    )
+    size_bytes = len(content_bytes(content))
     # ByteSize() copies what it measures.
     item.ClearField("content")
     return FetchedItem(
-        content, attributes_from_proto(item.attributes), content_bytes + item.ByteSize()
+        content, attributes_from_proto(item.attributes), size_bytes + item.ByteSize()
     )
 
 

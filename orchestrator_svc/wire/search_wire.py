@@ -24,7 +24,7 @@ from tandem.contract.attribute_wire import (
     checked_filter,
     filter_to_proto,
 )
-from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.content import Content, Modality
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import cost_to_proto
@@ -192,9 +192,7 @@ def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
 def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
     """Returns the default target: the modality that the parts do not have."""
     modalities = {
-        part.source.modality
-        for part in parts
-        if isinstance(part.source, TextContent | ImageContent | EncodingSource)
+        part.source.modality for part in parts if isinstance(part.source, Content | EncodingSource)
     }
     if len(modalities) != 1:
         raise QueryInvalid(why="target_modality must be set for these query_parts")

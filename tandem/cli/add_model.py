@@ -89,15 +89,22 @@ def add(
         if tokens is not None and (reranker or retriever).cross_encoder is None:
             raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
         work.show(f"export in {chosen.value}, and compare with the model itself", 0)
-        from tandem.modeling.export.published_export import export_published
+        if retriever.region_joint is not None:
+            from tandem.modeling.export.region_export import export_region_model
 
-        manifest = export_published(
-            retriever,
-            repository,
-            chosen,
-            reranker=reranker,
-            tokens=tokens or TokenSource.STORED,
-        )
+            if reranker is not None:
+                raise ValueError(f"--cross-encoder: {model} reads regions, and reranks by itself")
+            manifest = export_region_model(retriever, repository, chosen)
+        else:
+            from tandem.modeling.export.published_export import export_published
+
+            manifest = export_published(
+                retriever,
+                repository,
+                chosen,
+                reranker=reranker,
+                tokens=tokens or TokenSource.STORED,
+            )
     _describe(model, retriever)
     if reranker is not None:
         _describe(str(cross_encoder), reranker)
@@ -159,6 +166,13 @@ def _describe(name: str, model: "PublishedModel") -> None:
         out.print(
             f"  cross-encoder: texts of {pairs.text.max_tokens} tokens, pictures of "
             f"{pairs.image.size} pixels, {pairs.image_token_count} image tokens"
+        )
+    if (joint := model.region_joint) is not None:
+        out.print(
+            f"  {'bi-encoder and cross-encoder' if joint.has_pairs else 'bi-encoder'} of a "
+            f"detector's regions: {joint.embedding_dim} dimensions, texts of "
+            f"{joint.text.max_tokens} tokens, {joint.regions.max_regions} regions of "
+            f"{joint.regions.feature_width:,} features"
         )
     for note in model.notes:
         errors.print(f"{name}: {note}")

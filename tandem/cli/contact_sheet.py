@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.regions import RegionContent
 
 SHOWN_COUNT = 5
 
@@ -88,6 +89,10 @@ def _draw_item(
     left, top = corner
     if isinstance(item.content, ImageContent):
         sheet.paste(_picture(item.content.image_bytes), corner)
+    elif isinstance(item.content, RegionContent):
+        draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
+        inside = (left + 5, top + 5, left + _TILE - 5, top + _TILE - 5)
+        _draw_wrapped(draw, f"{item.content.region_count} regions", inside, 12)
     elif isinstance(item.content, TextContent):
         draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
         inside = (left + 5, top + 5, left + _TILE - 5, top + _TILE - 5)

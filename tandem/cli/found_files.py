@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from tandem.cli.console import errors, one_line
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.regions import RegionContent
 
 # Characters that every file system allows, and no shell interprets.
 _UNSAFE = re.compile(r"[^\w.+=@-]|^[.-]")
@@ -39,6 +43,8 @@ class FoundFiles:
                     content, suffix = text.encode(errors="surrogatepass"), ".txt"
                 case ImageContent(image_bytes):
                     content, suffix = image_bytes, _suffix(image_bytes)
+                case RegionContent():
+                    content, suffix = _archive(item.content), ".npz"
                 case None:
                     self._refuse(f"{item.item_id} has no content any more")
                     continue
@@ -96,3 +102,20 @@ def _written(path: Path, content: bytes) -> bool:
         path.unlink()
         raise
     return True
+
+
+def _archive(content: RegionContent) -> bytes:
+    """Returns an archive in the layout of bottom-up-attention in PyTorch, which ingest reads."""
+    shape = (content.region_count, content.feature_width)
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        x=np.frombuffer(content.features, "<f2" if content.has_half_features else "<f4").reshape(
+            shape
+        ),
+        bbox=np.frombuffer(content.boxes, "<f4").reshape(-1, 4),
+        num_bbox=np.array(content.region_count),
+        image_w=np.array(content.image_width),
+        image_h=np.array(content.image_height),
+    )
+    return buffer.getvalue()

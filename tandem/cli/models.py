@@ -79,7 +79,9 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
         "precision": model.precision,
         "embedding": f"{model.embedding_dimension} dimensions",
         "text": f"{model.max_text_token_count} tokens, {model.max_text_bytes:,} bytes",
-        "image": f"{model.max_image_bytes:,} bytes, {model.max_image_pixel_count:,} pixels",
+        "image": f"{model.max_region_count} regions of {model.region_feature_width:,} features"
+        if model.region_feature_width
+        else f"{model.max_image_bytes:,} bytes, {model.max_image_pixel_count:,} pixels",
         "match probability": "sigmoid(match logit)"
         if calibration is None
         else f"sigmoid({calibration.scale:g} x match logit {calibration.bias:+g})",

@@ -32,7 +32,7 @@ class OfflineMeasure:
     ) -> None:
         """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
 
-        Raises ValueError for a folder that is not a checkpoint, and RegionsInvalid.
+        Raises ValueError for a folder that is not a checkpoint, and RegionFileInvalid.
         """
         self._images = RegionFile(regions) if regions else None
         self._precision = precision

@@ -13,6 +13,7 @@ from typing import Any
 
 from tandem.client import SearchResult
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.regions import RegionContent
 from tandem.errors import TandemError
 
 
@@ -40,12 +41,26 @@ def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, allow_nan=False)
 
 
+def _regions(content: RegionContent) -> dict[str, Any]:
+    """Returns counts as numbers and both arrays as base64."""
+    return {
+        "region_count": content.region_count,
+        "feature_width": content.feature_width,
+        "image_width": content.image_width,
+        "image_height": content.image_height,
+        "features_base64": b64encode(content.features).decode(),
+        "boxes_base64": b64encode(content.boxes).decode(),
+    }
+
+
 def _plain(value: object) -> Any:  # noqa: ANN401
     match value:
         case TextContent(text):
             return {"text": text}
         case ImageContent(image_bytes):
             return {"image_base64": b64encode(image_bytes).decode()}
+        case RegionContent():
+            return {"regions": _regions(value)}
         case enum.Enum():
             return value.value
         case bytes():

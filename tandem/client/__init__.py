@@ -47,6 +47,7 @@ from tandem.contract.content import Modality, TextUse, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
+from tandem.contract.regions import RegionContent
 from tandem.contract.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "NewItem",
     "Query",
     "QueryPart",
+    "RegionContent",
     "Removal",
     "RerankSummary",
     "ScoreTerm",

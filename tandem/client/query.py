@@ -16,10 +16,12 @@ from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
+from tandem.contract.regions import RegionContent
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
     KOutOfRange,
+    RegionsInvalid,
     RequestMalformed,
     TandemError,
     TextTooLong,
@@ -122,7 +124,13 @@ class Search:
         self.error: TandemError | None = None
         try:
             self.request = search_request(query, index_id=index_id, **options)
-        except (RequestMalformed, TextTooLong, ImageTooLarge, ContentMissing) as error:
+        except (
+            RequestMalformed,
+            TextTooLong,
+            ImageTooLarge,
+            RegionsInvalid,
+            ContentMissing,
+        ) as error:
             # A search without a query takes its place; the server refuses only that one.
             self.error = error
             self.request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
@@ -161,7 +169,7 @@ def search_request(
         full_coverage_required=options.get("full_coverage_required", False),
     )
     _set_ranking(request, options)
-    if isinstance(query, str | bytes):
+    if isinstance(query, str | bytes | RegionContent):
         request.query.CopyFrom(content_to_proto(query, "the query"))
     elif isinstance(query, StoredItem | GivenEncoding):
         request.query_parts.append(_part(QueryPart(query)))

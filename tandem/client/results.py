@@ -9,6 +9,7 @@ from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, ImageContent, Modality, TextContent, TextUse
 from tandem.contract.duration_wire import duration_from_proto
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.region_wire import regions_from_proto
 from tandem.contract.search_path import ShardRetrieval, path_from_proto
 from tandem.errors import ServerUnknown, TandemError, error_from_reason
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
@@ -327,5 +328,7 @@ def _content(content: content_pb2.Content) -> Content | None:
             return TextContent(content.text)
         case "image":
             return ImageContent(content.image)
+        case "regions":
+            return regions_from_proto(content.regions)
         case _:
             return None

@@ -6,6 +6,8 @@ from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.attributes import Attributes, check_attributes
 from tandem.contract.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
 from tandem.contract.identifiers import check_item_id, check_request_id
+from tandem.contract.region_wire import regions_to_proto
+from tandem.contract.regions import RegionContent
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
@@ -15,8 +17,8 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2, index_service_pb2
 
-NewContent = str | bytes
-"""A text, or the bytes of a JPEG, PNG or WebP file."""
+NewContent = str | bytes | RegionContent
+"""A text, the bytes of a JPEG, PNG or WebP file, or a detector's regions of an image."""
 
 NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
 """Item id, content and optionally attributes."""
@@ -47,8 +49,11 @@ def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
     """Returns the message.
 
     Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
-    a content over every server's limit, and ContentMissing for what is neither str nor bytes.
+    a content over every server's limit, RegionsInvalid for regions that do not fit their counts,
+    and ContentMissing for anything else.
     """
+    if isinstance(content, RegionContent):
+        return content_pb2.Content(regions=regions_to_proto(content))
     if not isinstance(content, str | bytes | bytearray | memoryview):
         raise ContentMissing
     if not isinstance(content, str):

@@ -1,4 +1,4 @@
-"""Defines contents, texts or images, and the models' representations of them.
+"""Defines contents, texts or images or their regions, and the models' representations of them.
 
 Arrays' shapes: T token ids of a text, R rows of an image, D values in a row, d dimensions.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tandem.contract.modality import Modality as Modality
+from tandem.contract.regions import RegionContent
 
 if TYPE_CHECKING:
     # For types only: the SDK uses this module without numpy.
@@ -19,18 +22,6 @@ MAX_IMAGE_BYTES = 32 * 2**20
 """The limit for an image file: half a message, so that the largest is sent alone."""
 MAX_LONG_TEXT_BYTES = 131_072
 """The limit for a text that may be truncated; counting its tokens takes time."""
-
-
-class Modality(enum.Enum):
-    """The modality of a content."""
-
-    TEXT = "text"
-    IMAGE = "image"
-
-    @property
-    def other(self) -> Modality:
-        """Returns the other modality, which a query of this one finds by default."""
-        return Modality.IMAGE if self is Modality.TEXT else Modality.TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +48,18 @@ class ImageContent:
         return Modality.IMAGE
 
 
-Content = TextContent | ImageContent
+Content = TextContent | ImageContent | RegionContent
+
+
+def content_bytes(content: Content) -> bytes:
+    """Returns what stores keep and digests read of a content, in one piece."""
+    match content:
+        case TextContent(text):
+            return text.encode()
+        case ImageContent(image_bytes):
+            return image_bytes
+        case RegionContent():
+            return content.packed()
 
 
 class TruncationPolicy(enum.Enum):

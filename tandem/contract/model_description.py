@@ -72,6 +72,9 @@ class ModelDescription:
     adaptive_depth_rule: AdaptiveDepthRule | None = None
     version: int = 1
     """The version that serves; the two rules above belong to it."""
+    region_feature_width: int = 0
+    """The features of a region; 0 for a model that reads images."""
+    max_region_count: int = 0
 
 
 def sigmoid(value: float) -> float:
@@ -93,6 +96,8 @@ def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescriptio
         max_text_bytes=model.max_text_bytes,
         max_image_bytes=model.max_image_bytes,
         max_image_pixel_count=model.max_image_pixel_count,
+        region_feature_width=model.region_feature_width,
+        max_region_count=model.max_region_count,
         probability_calibration=model_service_pb2.ProbabilityCalibration(
             scale=calibration.scale, bias=calibration.bias
         )
@@ -126,6 +131,8 @@ def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescri
         max_text_bytes=message.max_text_bytes,
         max_image_bytes=message.max_image_bytes,
         max_image_pixel_count=message.max_image_pixel_count,
+        region_feature_width=message.region_feature_width,
+        max_region_count=message.max_region_count,
         probability_calibration=ProbabilityCalibration(calibration.scale, calibration.bias)
         if message.HasField("probability_calibration")
         else None,

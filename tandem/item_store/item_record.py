@@ -28,7 +28,9 @@ from tandem.contract.content import (
     TextContent,
     TextTokens,
     Tokens,
+    content_bytes,
 )
+from tandem.contract.regions import RegionContent
 from tandem.errors import ItemCorrupt
 from tandem.item_store.checksum import (
     CHECKSUM_BYTES,
@@ -41,11 +43,13 @@ from tandem.item_store.checksum import (
 _MAGIC = b"TDMI"
 _RECORD_VERSION = 2
 _PREFIX = struct.Struct("<4sH")
-# Magic, version, modality, dimensions of the tokens, sequence, the two dimensions (the second is 0
-# for token ids), then the lengths of attributes, embedding, tokens and content, in bytes.
+# Magic, version, kind of the content, dimensions of the tokens, sequence, the two dimensions (the
+# second is 0 for token ids), then the lengths of attributes, embedding, tokens and content, in
+# bytes.
 _HEADER = struct.Struct("<4sHBBQ2I4I")
 _HEADER_1 = struct.Struct("<4sHHIIII")
-_MODALITIES = (Modality.TEXT, Modality.IMAGE)
+# The number of the modality, until regions came; it fixes the type of the content.
+_KINDS: tuple[type[Content], ...] = (TextContent, ImageContent, RegionContent)
 # json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
 _parse_json = json.JSONDecoder().raw_decode
 
@@ -70,11 +74,7 @@ def item_key(index_id: str, item_id: str) -> bytes:
 
 def pack_item(key: bytes, item: ItemRecord, sequence: int) -> bytes:
     """Returns the value to store under the key."""
-    content = (
-        item.content.text.encode()
-        if isinstance(item.content, TextContent)
-        else item.content.image_bytes
-    )
+    content = content_bytes(item.content)
     match item.encoding.tokens:
         case TextTokens(ids):
             tokens = np.ascontiguousarray(ids, dtype="<i4")
@@ -90,7 +90,7 @@ def pack_item(key: bytes, item: ItemRecord, sequence: int) -> bytes:
     header = _HEADER.pack(
         _MAGIC,
         _RECORD_VERSION,
-        _MODALITIES.index(item.content.modality),
+        _KINDS.index(type(item.content)),
         tokens.ndim,
         sequence,
         rows,
@@ -158,8 +158,9 @@ class RecordView:
         self._content = payload[start:]
 
     def _read_header(self, payload: memoryview) -> Sequence[int]:
-        _, _, modality, rank, self.sequence, rows, width, *lengths = _HEADER.unpack_from(payload)
-        self.modality = _MODALITIES[modality]
+        _, _, kind, rank, self.sequence, rows, width, *lengths = _HEADER.unpack_from(payload)
+        self._kind = _KINDS[kind]
+        self.modality = Modality.TEXT if self._kind is TextContent else Modality.IMAGE
         self._tokens_shape = (rows, width)[:rank]
         self._start = _HEADER.size
         return lengths
@@ -169,6 +170,7 @@ class RecordView:
         self._start = _HEADER_1.size + shape_length
         shape = json.loads(bytes(payload[_HEADER_1.size : self._start]))
         self.modality = Modality(shape["modality"])
+        self._kind = TextContent if self.modality is Modality.TEXT else ImageContent
         self.sequence = int(shape["sequence"])
         self._tokens_shape = tuple(shape["tokens_shape"])
         return (0, embedding, tokens, content)
@@ -200,11 +202,11 @@ class RecordView:
     def content(self) -> Content:
         """Returns the content as it was ingested."""
         content = bytes(self._content)
-        return (
-            TextContent(content.decode())
-            if self.modality is Modality.TEXT
-            else ImageContent(content)
-        )
+        if self._kind is RegionContent:
+            return RegionContent.unpacked(content)
+        if self._kind is TextContent:
+            return TextContent(content.decode())
+        return ImageContent(content)
 
     def item(self) -> ItemRecord:
         return ItemRecord(

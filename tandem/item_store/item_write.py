@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tandem.contract.content import TextContent
+from tandem.contract.content import content_bytes
 from tandem.item_store.item_record import ItemRecord, attributes_json
 
 _LENGTH = struct.Struct("<Q")
@@ -44,10 +44,7 @@ class Upsert:
         for item in self.items:
             yield item.item_id.encode()
             yield item.content.modality.value.encode()
-            if isinstance(item.content, TextContent):
-                yield item.content.text.encode()
-            else:
-                yield item.content.image_bytes
+            yield content_bytes(item.content)
             yield attributes_json(item.attributes)
 
 

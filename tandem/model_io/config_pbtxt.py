@@ -114,9 +114,9 @@ def max_batch_size(manifest: Manifest, name: str) -> int:
 
 
 def image_rules_of(manifest: Manifest, name: str) -> ImageRules:
-    """Returns the rules of the pixels that a Triton model reads."""
+    """Returns the rules of the pixels that a Triton model reads; ValueError if it reads none."""
     if name in manifest.functions.embed_image or manifest.pair_image is None:
-        return manifest.image
+        return manifest.picture
     return manifest.pair_image
 
 
@@ -167,7 +167,7 @@ def _config(manifest: Manifest, name: str) -> ModelConfig:
 
 
 def _dims_of(manifest: Manifest, name: str) -> dict[Role, tuple[int, ...]]:
-    side = image_rules_of(manifest, name).size
+    side = image_rules_of(manifest, name).size if manifest.models[name].reads_pixels else 0
     return {
         Role.TOKEN_IDS: (-1,),
         Role.TEXT_MASK: (-1,),

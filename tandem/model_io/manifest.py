@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object, shown, within
 from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import ImageRules, TextRules
+from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
 from tandem.model_io.served_functions import ServedFunctions, TokenSource, TritonModel
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.model_io.whole_file import write_text_whole
@@ -42,12 +42,12 @@ class Manifest:
     token_width: int
     text: TextRules
     """How a text becomes the ids that `embed_text` reads."""
-    image: ImageRules
-    """How a picture becomes the pixels that `embed_image` reads."""
+    image: ImageRules | None
+    """How a picture becomes the pixels that `embed_image` reads; None for a model of regions."""
     pair_text: TextRules | None
     """How a text becomes the ids that `score_pair` reads; None without `score_pair`."""
     pair_image: ImageRules | None
-    """How a picture becomes the pixels of `score_pair`'s image tokens; None without it."""
+    """How a picture becomes the pixels of `score_pair`'s image tokens; None without these."""
     cls_id: int | None
     """Stands for the text of an image alone, in a joint model; None in others."""
     text_version: int
@@ -55,6 +55,8 @@ class Manifest:
     functions: ServedFunctions
     models: Mapping[str, TritonModel]
     """By name, what Triton loads."""
+    regions: RegionRules | None = None
+    """How a detector's regions become image tokens, for a joint model that reads no pixels."""
     tokens: TokenSource = TokenSource.STORED
     """Where a stored picture's tokens come from."""
     default_fusion: Literal["none", "add", "norm_add"] = "none"
@@ -72,6 +74,13 @@ class Manifest:
         return self.functions.score_pair is not None
 
     @property
+    def picture(self) -> ImageRules:
+        """Returns `image`; raises ValueError for a model that reads regions."""
+        if self.image is None:
+            raise ValueError(f"{self.family} reads a detector's regions and no pixels")
+        return self.image
+
+    @property
     def is_joint(self) -> bool:
         """Returns whether one Triton model embeds and scores; its versions can be swapped."""
         return self.models[self.functions.embed_text].is_joint
@@ -79,7 +88,8 @@ class Manifest:
     @property
     def has_one_picture(self) -> bool:
         """Returns whether `embed_image` also gives the tokens that `score_pair` reads."""
-        return self.functions.image_tokens in self.functions.embed_image
+        tokens = self.functions.image_tokens
+        return tokens is not None and tokens in self.functions.embed_image
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -117,7 +127,7 @@ class Manifest:
         if self.precision not in list(Precision):
             raise ValueError(f"no precision {shown(self.precision)}")
         self._check_names()
-        self.functions.check(self.models)
+        self.functions.check(self.models, reads_regions=self.regions is not None)
         self._check_rules()
         within("embedding_dim", self.embedding_dim, 1, _MAX_SIZE)
         for name in ("image_token_count", "token_width"):
@@ -135,12 +145,25 @@ class Manifest:
             raise ValueError(f"no tokenizer is named {shown(odd[0])}")
 
     def _check_rules(self) -> None:
-        pair_rules = (self.pair_text, self.pair_image)
+        if (self.image is None) == (self.regions is None):
+            raise ValueError("either image or regions is there, and the other is null")
+        pair_rules = (self.pair_text, self.pair_image or self.regions)
+        if self.regions is not None and not self.has_pairs:
+            pair_rules = (self.pair_text, None)
         if any((each is not None) != self.has_pairs for each in pair_rules):
             raise ValueError("pair_text and pair_image are those of score_pair, or null without it")
-        for rules in (self.text, self.image, *pair_rules):
+        for rules in (self.text, self.image, self.regions, *pair_rules):
             if rules is not None:
                 rules.check()
+        if self.regions is not None:
+            self._check_regions(self.regions)
+
+    def _check_regions(self, rules: RegionRules) -> None:
+        shape = (self.image_token_count, self.token_width)
+        if self.tokens is not TokenSource.STORED:
+            raise ValueError(f"tokens are {self.tokens}, and regions are stored")
+        if not self.is_joint or shape != (rules.max_regions, rules.vector_width):
+            raise ValueError("regions are read by a joint model, and are its image tokens")
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""

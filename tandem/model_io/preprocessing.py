@@ -108,6 +108,11 @@ class RegionRules:
         """D: numbers of a region."""
         return self.feature_width + self.box_numbers.width
 
+    def check(self) -> None:
+        """Raises ValueError unless a region has numbers and there is one at least."""
+        within("feature_width", self.feature_width, 1, _MAX_SIZE)
+        within("max_regions", self.max_regions, 1, _MAX_SIZE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRules:

@@ -4,7 +4,8 @@ A model is three functions. Two of them may name the same Triton model, as in a 
 weights are then in memory once.
 
     embed_text   token ids and mask to an embedding
-    embed_image  pixels to an embedding, by one Triton model or several in a row
+    embed_image  pixels to an embedding, by one Triton model or several in a row; or a detector's
+                 regions, which are then the image tokens
     score_pair   token ids and mask, image tokens and mask to a match logit
 """
 
@@ -86,22 +87,26 @@ class ServedFunctions:
         others = {name for name in (self.image_tokens, self.score_pair) if name is not None}
         return {self.embed_text, *self.embed_image} | others
 
-    def check(self, models: Mapping[str, TritonModel]) -> None:
+    def check(self, models: Mapping[str, TritonModel], *, reads_regions: bool = False) -> None:
         """Raises ValueError unless the models have the inputs and outputs of their functions."""
         if self.names() != models.keys():
             raise ValueError(f"functions name {sorted(self.names())}, models {sorted(models)}")
-        if (self.image_tokens is None) != (self.score_pair is None):
+        if reads_regions and self.image_tokens is not None:
+            raise ValueError("image_tokens is there, and regions are image tokens already")
+        if not reads_regions and (self.image_tokens is None) != (self.score_pair is None):
             raise ValueError("score_pair and image_tokens are there together, or neither is")
         _check_roles("embed_text", models[self.embed_text], {*TEXT_ROLES}, Role.EMBEDDING)
-        given = {Role.PIXELS}
+        given = {Role.IMAGE_TOKENS, Role.IMAGE_MASK} if reads_regions else {Role.PIXELS}
         for name in self.embed_image:
             _check_roles("embed_image", models[name], given, None)
             given |= set(models[name].outputs)
         if Role.EMBEDDING not in given:
             raise ValueError("embed_image gives no embedding")
-        if self.image_tokens is not None and self.score_pair is not None:
-            tokens, pair = models[self.image_tokens], models[self.score_pair]
+        if self.image_tokens is not None:
+            tokens = models[self.image_tokens]
             _check_roles("image_tokens", tokens, {Role.PIXELS}, Role.IMAGE_TOKENS)
+        if self.score_pair is not None:
+            pair = models[self.score_pair]
             _check_roles("score_pair", pair, {*PAIR_ROLES}, Role.MATCH_LOGIT)
 
 

@@ -149,6 +149,21 @@ class ServedModel:
         tokens = given.get(Role.IMAGE_TOKENS) if self.manifest.has_one_picture else None
         return Inferred(EncodedImages(given[Role.EMBEDDING], tokens), cost)
 
+    async def embed_regions(
+        self,
+        regions: Sequence[ImageTokenArray],
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
+    ) -> Inferred[NDArray[np.float32]]:
+        """Returns float32 [n, d] of vectors [R, D] each, by `regions` (region_vectors.py).
+
+        As for pictures, the text side of a joint model is [CLS] alone.
+        """
+        [name] = self._functions.embed_image
+        given = self._padded_images(list(regions))
+        made = await self._of_images(name, given, [Role.EMBEDDING], timeout_seconds, priority)
+        return Inferred(made.values[Role.EMBEDDING], made.cost)
+
     async def image_tokens(
         self,
         pixels: NDArray[np.uint8],
@@ -191,7 +206,7 @@ class ServedModel:
 
         async def send(chunk: Chunk, left_seconds: float) -> Inferred[RoleArrays]:
             given = self._padded(name, texts, chunk)
-            given[Role.IMAGE_TOKENS] = np.stack([images[row] for row in chunk.rows])
+            given |= self._padded_images([images[row] for row in chunk.rows])
             made = await self.call(name, given, [Role.MATCH_LOGIT], left_seconds, priority)
             return replace(made, cost=replace(made.cost, pair_count=len(chunk.rows)))
 
@@ -282,12 +297,28 @@ class ServedModel:
             whole[Role.TOKEN_IDS] = np.full((row_count, 1), cls_id, dtype=np.int64)
             whole[Role.TEXT_MASK] = np.ones((row_count, 1), dtype=np.int64)
         if Role.IMAGE_TOKENS in given:
-            whole[Role.IMAGE_MASK] = np.ones(given[Role.IMAGE_TOKENS].shape[:2], dtype=np.int64)
+            shape = given[Role.IMAGE_TOKENS].shape[:2]
+            whole.setdefault(Role.IMAGE_MASK, np.ones(shape, dtype=np.int64))
         elif model.is_joint:
             shape = (row_count, 1, self.manifest.token_width)
             whole[Role.IMAGE_TOKENS] = np.zeros(shape, dtype=np.float16)
             whole[Role.IMAGE_MASK] = np.zeros((row_count, 1), dtype=np.int64)
         return whole
+
+    def _padded_images(self, images: Sequence[ImageTokenArray]) -> dict[Role, NDArray[Any]]:
+        """Returns tokens with their mask; a detector's regions may be fewer than the most.
+
+        They are padded to one length, so that requests of different users batch.
+        """
+        if self.manifest.regions is None:
+            return {Role.IMAGE_TOKENS: np.stack(images)}
+        count, width = self.manifest.image_token_count, self.manifest.token_width
+        tokens = np.zeros((len(images), count, width), dtype=np.float16)
+        mask = np.zeros((len(images), count), dtype=np.int64)
+        for row, image in enumerate(images):
+            tokens[row, : len(image)] = image
+            mask[row, : len(image)] = 1
+        return {Role.IMAGE_TOKENS: tokens, Role.IMAGE_MASK: mask}
 
     def _text_chunks(self, name: str, texts: Sequence[TokenIds], chunk_size: int) -> list[Chunk]:
         lengths = [len(text) for text in texts]

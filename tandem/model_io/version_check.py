@@ -58,13 +58,22 @@ async def _embeddings(model: ServedModel) -> list[NDArray[np.float32]]:
         random.integers(0, manifest.text.vocabulary_size, length, dtype=np.int32)
         for length in manifest.text.lengths
     ]
-    size = manifest.image.size
-    pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
     return [
         # One per call, because the texts of a call may be padded to one length.
         *[
             (await model.embed_texts([text], _PROBE_SECONDS, Priority.QUERY)).values
             for text in texts
         ],
-        (await model.encode_images(pictures, _PROBE_SECONDS, Priority.QUERY)).values.embeddings,
+        await _image_embeddings(model, random),
     ]
+
+
+async def _image_embeddings(model: ServedModel, random: np.random.Generator) -> NDArray[np.float32]:
+    manifest = model.manifest
+    if manifest.regions is not None:
+        shape = (_PROBE_COUNT, manifest.image_token_count, manifest.token_width)
+        regions = list(random.random(shape).astype(np.float16))
+        return (await model.embed_regions(regions, _PROBE_SECONDS, Priority.QUERY)).values
+    size = manifest.picture.size
+    pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
+    return (await model.encode_images(pictures, _PROBE_SECONDS, Priority.QUERY)).values.embeddings

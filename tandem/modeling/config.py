@@ -5,7 +5,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Final, Literal, Self, get_args
 
 from tandem.model_io.json_object import from_fields, within
-from tandem.model_io.preprocessing import Fit, ImageRules
+from tandem.model_io.preprocessing import BoxNumbers, Fit, ImageRules, RegionRules
 
 TOKEN_SIZE = 16
 """Side of the square that one image token of a grid or of patches covers, in pixels."""
@@ -144,6 +144,18 @@ class JointConfig:
     def image_rules(self) -> ImageRules:
         """How an image file becomes the pixels that the model reads."""
         return ImageRules(size=self.image_size, fit=Fit(self.picture_fit))
+
+    @property
+    def region_rules(self) -> RegionRules | None:
+        """How a detector's regions become image tokens; None for a model that reads pixels."""
+        if self.image_source != "regions":
+            return None
+        numbers = BoxNumbers.CORNERS_SIDES
+        return RegionRules(
+            feature_width=REGION_WIDTH - numbers.width,
+            box_numbers=numbers,
+            max_regions=self.region_count,
+        )
 
     @property
     def least_weight_count(self) -> int:

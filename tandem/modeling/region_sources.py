@@ -16,7 +16,7 @@ from tandem.corpus.regions.oscar_vector import split_vectors
 from tandem.corpus.regions.region_layouts import open_regions
 from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader, Regions
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
-from tandem.modeling.region_tokens import RegionFile, RegionsInvalid
+from tandem.modeling.region_tokens import RegionFile, RegionFileInvalid
 
 _TORCH_SUFFIXES: Final = (".pt", ".pth")
 
@@ -56,7 +56,7 @@ class StoredRegions:
     """Reads regions from the file that training and evaluation read."""
 
     def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
-        """Raises RegionsInvalid naming a file that is not one of regions."""
+        """Raises RegionFileInvalid naming a file that is not one of regions."""
         self._path, self._file, self._feature_width = path, RegionFile(path), feature_width
 
     def image_ids(self) -> Iterator[str]:
@@ -70,7 +70,7 @@ class StoredRegions:
         place = f"{self._path}: image {image_id!r}"
         try:
             vectors = self._file.vectors(image_id).float().numpy()
-        except RegionsInvalid as error:
+        except RegionFileInvalid as error:
             raise RegionsUnreadable(str(error)) from error
         return split_vectors(place, vectors, self._feature_width)
 

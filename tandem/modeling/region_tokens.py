@@ -29,7 +29,7 @@ from tandem.modeling.config import REGION_WIDTH
 _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
 
 
-class RegionsInvalid(ValueError):
+class RegionFileInvalid(ValueError):
     """A file of regions is damaged, or lacks a record."""
 
 
@@ -82,7 +82,7 @@ class RegionFile:
     """Gives image tokens by record id, without reading pixels."""
 
     def __init__(self, path: Path) -> None:
-        """Raises RegionsInvalid naming a file that is not one of regions."""
+        """Raises RegionFileInvalid naming a file that is not one of regions."""
         self._path = path
         try:
             check_file(path)
@@ -93,21 +93,21 @@ class RegionFile:
             shape = self._tokens.get_shape()
             dtype = self._tokens.get_dtype()
         except FileInvalid as error:
-            raise RegionsInvalid(f"{error}; it is no file of regions") from error
+            raise RegionFileInvalid(f"{error}; it is no file of regions") from error
         except (OSError, SafetensorError, KeyError, RecursionError, ValueError) as error:
-            raise RegionsInvalid(f"{path} is no file of regions: {error!r}") from error
+            raise RegionFileInvalid(f"{path} is no file of regions: {error!r}") from error
         is_listed = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
         if not is_listed or len(shape) != 3 or self._counts.dim() != 1:
-            raise RegionsInvalid(f"{path} has other contents than write_regions writes")
+            raise RegionFileInvalid(f"{path} has other contents than write_regions writes")
         if dtype != "F16" or self._counts.dtype is not torch.int64:
-            raise RegionsInvalid(f"{path} has other contents than write_regions writes")
+            raise RegionFileInvalid(f"{path} has other contents than write_regions writes")
         if shape[0] != len(ids) or len(self._counts) != len(ids) or shape[2] != REGION_WIDTH:
-            raise RegionsInvalid(
+            raise RegionFileInvalid(
                 f"{path} has {len(ids):,} ids, {len(self._counts):,} counts and tokens {shape}; "
                 f"the last should be [{len(ids)}, R, {REGION_WIDTH}]"
             )
         if self._counts.numel() and not 0 <= self._counts.min() <= self._counts.max() <= shape[1]:
-            raise RegionsInvalid(f"{path} counts regions outside 0 to {shape[1]}")
+            raise RegionFileInvalid(f"{path} counts regions outside 0 to {shape[1]}")
         self._rows = {record_id: row for row, record_id in enumerate(ids)}
 
     def __contains__(self, record_id: str) -> bool:
@@ -119,13 +119,13 @@ class RegionFile:
         yield from self._rows
 
     def vectors(self, record_id: str) -> Tensor:
-        """Returns a record's regions without padding, float16 [n, D]; raises RegionsInvalid."""
+        """Returns a record's regions without padding, float16 [n, D]; raises RegionFileInvalid."""
         row = self._row(record_id)
         tokens_RD: Tensor = self._tokens[row]
         return tokens_RD[: int(self._counts[row])]
 
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
-        """Returns float16 [B, R, D] and int64 [B, R]; raises RegionsInvalid naming a record."""
+        """Returns float16 [B, R, D] and int64 [B, R]; raises RegionFileInvalid naming a record."""
         rows = [self._row(record.record_id) for record in records]
         tokens_BRD = torch.stack([self._tokens[row] for row in rows])
         numbers_R = torch.arange(tokens_BRD.shape[1])
@@ -133,7 +133,7 @@ class RegionFile:
 
     def _row(self, record_id: str) -> int:
         if record_id not in self._rows:
-            raise RegionsInvalid(f"{self._path} has no regions of record {record_id!r}")
+            raise RegionFileInvalid(f"{self._path} has no regions of record {record_id!r}")
         return self._rows[record_id]
 
 

@@ -100,9 +100,9 @@ class RecordSource:
         """Returns the records that the model can read.
 
         Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
-        has one right image. Raises RecordUnreadable, naming the record, RegionsInvalid for another
-        file than one of regions, and ValueError for no records or fewer families than a batch
-        takes.
+        has one right image. Raises RecordUnreadable, naming the record, RegionFileInvalid for
+        another file than one of regions, and ValueError for no records or fewer families than a
+        batch takes.
         """
         region_file = RegionFile(self._regions) if self._regions else None
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)

@@ -24,27 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tandem/v1/content.proto\x12\ttandem.v1\"2\n\x07\x43ontent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0f\n\x05image\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04\x64\x61ta\"K\n\x07TextUse\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x18\n\x10used_token_count\x18\x02 \x01(\x05\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"i\n\rContentTokens\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.tandem.v1.TextTokensH\x00\x12\'\n\x05image\x18\x02 \x01(\x0b\x32\x16.tandem.v1.ImageTokensH\x00\x42\x08\n\x06tokens\"\x19\n\nTextTokens\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"A\n\x0bImageTokens\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_count\x18\x02 \x01(\x05\x12\r\n\x05width\x18\x03 \x01(\x05*K\n\x08Modality\x12\x18\n\x14MODALITY_UNSPECIFIED\x10\x00\x12\x11\n\rMODALITY_TEXT\x10\x01\x12\x12\n\x0eMODALITY_IMAGE\x10\x02*\x95\x01\n\x10TruncationPolicy\x12!\n\x1dTRUNCATION_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17TRUNCATION_POLICY_ERROR\x10\x01\x12\x1e\n\x1aTRUNCATION_POLICY_TRUNCATE\x10\x02\x12!\n\x1dTRUNCATION_POLICY_BEST_WINDOW\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tandem/v1/content.proto\x12\ttandem.v1\"_\n\x07\x43ontent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0f\n\x05image\x18\x02 \x01(\x0cH\x00\x12+\n\x07regions\x18\x03 \x01(\x0b\x32\x18.tandem.v1.RegionContentH\x00\x42\x06\n\x04\x64\x61ta\"\x88\x01\n\rRegionContent\x12\x10\n\x08\x66\x65\x61tures\x18\x01 \x01(\x0c\x12\r\n\x05\x62oxes\x18\x02 \x01(\x0c\x12\x14\n\x0cregion_count\x18\x03 \x01(\x05\x12\x15\n\rfeature_width\x18\x04 \x01(\x05\x12\x13\n\x0bimage_width\x18\x05 \x01(\x05\x12\x14\n\x0cimage_height\x18\x06 \x01(\x05\"K\n\x07TextUse\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x18\n\x10used_token_count\x18\x02 \x01(\x05\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"i\n\rContentTokens\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.tandem.v1.TextTokensH\x00\x12\'\n\x05image\x18\x02 \x01(\x0b\x32\x16.tandem.v1.ImageTokensH\x00\x42\x08\n\x06tokens\"\x19\n\nTextTokens\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"A\n\x0bImageTokens\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_count\x18\x02 \x01(\x05\x12\r\n\x05width\x18\x03 \x01(\x05*K\n\x08Modality\x12\x18\n\x14MODALITY_UNSPECIFIED\x10\x00\x12\x11\n\rMODALITY_TEXT\x10\x01\x12\x12\n\x0eMODALITY_IMAGE\x10\x02*\x95\x01\n\x10TruncationPolicy\x12!\n\x1dTRUNCATION_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17TRUNCATION_POLICY_ERROR\x10\x01\x12\x1e\n\x1aTRUNCATION_POLICY_TRUNCATE\x10\x02\x12!\n\x1dTRUNCATION_POLICY_BEST_WINDOW\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.content_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODALITY']._serialized_start=397
-  _globals['_MODALITY']._serialized_end=472
-  _globals['_TRUNCATIONPOLICY']._serialized_start=475
-  _globals['_TRUNCATIONPOLICY']._serialized_end=624
+  _globals['_MODALITY']._serialized_start=581
+  _globals['_MODALITY']._serialized_end=656
+  _globals['_TRUNCATIONPOLICY']._serialized_start=659
+  _globals['_TRUNCATIONPOLICY']._serialized_end=808
   _globals['_CONTENT']._serialized_start=38
-  _globals['_CONTENT']._serialized_end=88
-  _globals['_TEXTUSE']._serialized_start=90
-  _globals['_TEXTUSE']._serialized_end=165
-  _globals['_EMBEDDING']._serialized_start=167
-  _globals['_EMBEDDING']._serialized_end=194
-  _globals['_CONTENTTOKENS']._serialized_start=196
-  _globals['_CONTENTTOKENS']._serialized_end=301
-  _globals['_TEXTTOKENS']._serialized_start=303
-  _globals['_TEXTTOKENS']._serialized_end=328
-  _globals['_IMAGETOKENS']._serialized_start=330
-  _globals['_IMAGETOKENS']._serialized_end=395
+  _globals['_CONTENT']._serialized_end=133
+  _globals['_REGIONCONTENT']._serialized_start=136
+  _globals['_REGIONCONTENT']._serialized_end=272
+  _globals['_TEXTUSE']._serialized_start=274
+  _globals['_TEXTUSE']._serialized_end=349
+  _globals['_EMBEDDING']._serialized_start=351
+  _globals['_EMBEDDING']._serialized_end=378
+  _globals['_CONTENTTOKENS']._serialized_start=380
+  _globals['_CONTENTTOKENS']._serialized_end=485
+  _globals['_TEXTTOKENS']._serialized_start=487
+  _globals['_TEXTTOKENS']._serialized_end=512
+  _globals['_IMAGETOKENS']._serialized_start=514
+  _globals['_IMAGETOKENS']._serialized_end=579
 # @@protoc_insertion_point(module_scope)

@@ -27,12 +27,30 @@ TRUNCATION_POLICY_TRUNCATE: TruncationPolicy
 TRUNCATION_POLICY_BEST_WINDOW: TruncationPolicy
 
 class Content(_message.Message):
-    __slots__ = ("text", "image")
+    __slots__ = ("text", "image", "regions")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
     text: str
     image: bytes
-    def __init__(self, text: _Optional[str] = ..., image: _Optional[bytes] = ...) -> None: ...
+    regions: RegionContent
+    def __init__(self, text: _Optional[str] = ..., image: _Optional[bytes] = ..., regions: _Optional[_Union[RegionContent, _Mapping]] = ...) -> None: ...
+
+class RegionContent(_message.Message):
+    __slots__ = ("features", "boxes", "region_count", "feature_width", "image_width", "image_height")
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    REGION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    features: bytes
+    boxes: bytes
+    region_count: int
+    feature_width: int
+    image_width: int
+    image_height: int
+    def __init__(self, features: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., region_count: _Optional[int] = ..., feature_width: _Optional[int] = ..., image_width: _Optional[int] = ..., image_height: _Optional[int] = ...) -> None: ...
 
 class TextUse(_message.Message):
     __slots__ = ("token_count", "used_token_count", "truncated")

@@ -53,6 +53,8 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_ANSWER_TOO_LARGE: _ClassVar[ErrorReason]
     ERROR_REASON_SERVER_UNKNOWN: _ClassVar[ErrorReason]
     ERROR_REASON_CROSS_ENCODER_MISSING: _ClassVar[ErrorReason]
+    ERROR_REASON_REGIONS_INVALID: _ClassVar[ErrorReason]
+    ERROR_REASON_IMAGE_INPUT_UNSUPPORTED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -99,6 +101,8 @@ ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason
 ERROR_REASON_ANSWER_TOO_LARGE: ErrorReason
 ERROR_REASON_SERVER_UNKNOWN: ErrorReason
 ERROR_REASON_CROSS_ENCODER_MISSING: ErrorReason
+ERROR_REASON_REGIONS_INVALID: ErrorReason
+ERROR_REASON_IMAGE_INPUT_UNSUPPORTED: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

@@ -16,7 +16,7 @@ class DescribeModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelDescription, _Mapping]] = ...) -> None: ...
 
 class ModelDescription(_message.Message):
-    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version")
+    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version", "region_feature_width", "max_region_count")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class ModelDescription(_message.Message):
     PROBABILITY_CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     ADAPTIVE_DEPTH_RULE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    REGION_FEATURE_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_REGION_COUNT_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
     family: str
     precision: str
@@ -39,7 +41,9 @@ class ModelDescription(_message.Message):
     probability_calibration: ProbabilityCalibration
     adaptive_depth_rule: AdaptiveDepthRule
     version: int
-    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
+    region_feature_width: int
+    max_region_count: int
+    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ...) -> None: ...
 
 class ProbabilityCalibration(_message.Message):
     __slots__ = ("scale", "bias")

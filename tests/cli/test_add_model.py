@@ -22,6 +22,7 @@ from tests.support.modeling.published_pairs import (
     published_metaclip_2,
     published_siglip,
 )
+from tests.support.modeling.region_checkpoints import oscar_weights, write_oscar
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
@@ -35,6 +36,7 @@ _MAKERS: dict[str, Callable[[Path], object]] = {
     "siglip": published_siglip,
     "text tower": published_text_tower,
     "checkpoint": save_tiny_checkpoint,
+    "oscar": lambda folder: write_oscar(folder, oscar_weights()),
 }
 
 
@@ -84,6 +86,19 @@ def test_it_says_what_it_added_and_what_an_item_costs(folder: Folder, tmp_path: 
     assert f"model {manifest.fingerprint[:12]}, fp32" in output
     assert "96 bytes of embedding; without a cross-encoder results keep the order" in output
     assert "Warning" not in output
+
+
+def test_a_model_of_regions_is_one_encoder(folder: Folder, tmp_path: Path) -> None:
+    """It says what it reads; another cross-encoder would read pixels."""
+    status, output = add(folder("oscar"), tmp_path)
+    refused, message = add(folder("oscar"), tmp_path, "--cross-encoder", str(folder("blip")))
+
+    assert status == 0, output
+    assert "cross-encoder of a detector's regions: 128 dimensions" in output
+    assert "50 regions of 12 features" in output
+    assert list(read_manifest(tmp_path).models) == ["joint_encoder"]
+    assert (refused, "reads regions, and reranks by itself" in message) == (1, True)
+    assert run("verify", "--model-repository", str(tmp_path))[0] == 0
 
 
 def test_what_was_added_is_listed_verified_and_removed(added: Path, tmp_path: Path) -> None:

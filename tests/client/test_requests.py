@@ -199,7 +199,7 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("id", "\udcff"), RequestMalformed, "the text has an unpaired surrogate"),
     (("id", "犬" * 44_000), TextTooLong, "132,000 bytes"),
     (("id", bytes(32 * MIB + 1)), ImageTooLarge, "33,554,433 bytes"),
-    (("id", None), ContentMissing, "neither"),
+    (("id", None), ContentMissing, "no text, image or regions"),
     (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),
     (("id", "text", {"a b": 1}), AttributeInvalid, "not a name"),
     (("id", "text", {5: 1}), AttributeInvalid, "int"),

@@ -28,6 +28,7 @@ from tandem.contract.content import (
     TextTokens,
     TruncationPolicy,
 )
+from tandem.contract.regions import RegionContent
 from tandem.local.free_ports import free_ports
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.manifest import Manifest
@@ -114,6 +115,16 @@ def reasons(response: pb.EncodeContentsResponse) -> list[str]:
     ]
 
 
+async def test_a_model_of_pixels_refuses_regions(stub: EncoderServiceStub) -> None:
+    """By name, and only them: the text next to them is encoded."""
+    regions = RegionContent.of([[1.0]], [[0, 0, 1, 1]], image_width=5, image_height=5)
+
+    response = await encode(stub, regions, TextContent("two dogs"))
+
+    assert reasons(response) == ["IMAGE_INPUT_UNSUPPORTED", ""]
+    assert "reads images and got a detector's regions" in response.results[0].error.message
+
+
 async def test_mixed_batch_comes_back_in_order(
     stub: EncoderServiceStub,
     tiny_served: ServedModel,
@@ -134,7 +145,7 @@ async def test_mixed_batch_comes_back_in_order(
 
     encodings = [encoding_from_proto(result.encoding) for result in response.results]
     for encoding, picture in zip(encodings[::2], pictures, strict=True):
-        pixels = decode_image(picture, tiny_manifest.image)[None]
+        pixels = decode_image(picture, tiny_manifest.picture)[None]
         tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
         expected = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).values.embeddings
         assert isinstance(encoding.tokens, ImageTokens)

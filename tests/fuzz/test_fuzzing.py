@@ -33,6 +33,7 @@ from tests.support.fuzz.fuzzing import (
 
 VALID = [pb.EncodeContentsRequest(contents=[content_pb2.Content(text="two dogs")])]
 REQUEST_COUNT = 300
+ANSWERS = {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
 
 
 @pytest.fixture(autouse=True)
@@ -117,8 +118,9 @@ async def test_a_sound_service_has_no_faults() -> None:
     found = await tally(Sound())
 
     assert told_apart(found.faults) == []
-    assert set(found.codes) == {"OK", "INVALID_ARGUMENT"}
-    assert min(found.codes.values()) > REQUEST_COUNT / 10
+    # The last for a request that repeats its fields too often.
+    assert {"OK", "INVALID_ARGUMENT"} <= set(found.codes) <= ANSWERS
+    assert min(found.codes[code] for code in ("OK", "INVALID_ARGUMENT")) > REQUEST_COUNT / 10
 
 
 async def test_a_service_that_crashes_is_found_out() -> None:
@@ -144,7 +146,8 @@ async def test_a_fault_inside_a_good_answer_is_found_out() -> None:
     """The call's status is OK all the same."""
     found = await tally(BlamingItself())
 
-    assert set(found.codes) == {"OK", "INVALID_ARGUMENT"}
+    # The last for a request that repeats its fields too often.
+    assert {"OK", "INVALID_ARGUMENT"} <= set(found.codes) <= ANSWERS
     assert {fault.told.split(":")[0] for fault in found.faults} == {
         "an item's ERROR_REASON_INTERNAL"
     }

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.contract.attributes import AttributeValue
-from tandem.contract.content import ImageTokens, Modality, TextContent, TextTokens
+from tandem.contract.content import ImageContent, ImageTokens, Modality, TextContent, TextTokens
+from tandem.contract.regions import RegionContent
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -52,6 +53,22 @@ ATTRIBUTES: Mapping[str, AttributeValue] = {
     "tags": ("a", "b"),
     "none": (),
 }
+
+
+def test_regions_come_back_as_they_went_in(store: ItemStore) -> None:
+    """They are an image's, and distinct from an image of the same bytes."""
+    content = RegionContent.of([[1, 2]], [[0, 0, 5, 5]], image_width=10, image_height=5)
+    regions = replace(image_item("r", 8), content=content)
+    picture = replace(image_item("i", 8), content=ImageContent(content.packed()))
+
+    assert store.apply([Upsert("scenes", FINGERPRINT, [regions, picture])]) == [Committed(2)]
+
+    got_regions, got_picture = store.read_items("scenes", ["r", "i"])
+    assert got_regions is not None
+    assert got_picture is not None
+    assert got_regions.content == content
+    assert got_regions.content.modality is Modality.IMAGE
+    assert got_picture.content == picture.content
 
 
 def test_items_come_back_as_they_went_in(store: ItemStore) -> None:

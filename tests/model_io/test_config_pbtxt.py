@@ -104,7 +104,7 @@ def test_a_config_tells_the_manifests_shapes(
     backbone = read_config(config_file(tiny_repository, IMAGE_BACKBONE))
     encoder = read_config(config_file(tiny_repository, JOINT_ENCODER))
 
-    size = tiny_manifest.image.size
+    size = tiny_manifest.picture.size
     assert list(backbone.input[0].dims) == [size, size, 3]
     assert list(backbone.output[0].dims) == [
         tiny_manifest.image_token_count,

@@ -55,7 +55,7 @@ def made_texts(random: np.random.Generator, manifest: Manifest, count: int) -> l
 
 def made_pixels(random: np.random.Generator, manifest: Manifest, count: int) -> NDArray[np.uint8]:
     """Returns noise, no two pictures alike."""
-    size = manifest.image.size
+    size = manifest.picture.size
     return random.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
 
 
@@ -186,7 +186,7 @@ async def test_all_at_once_is_as_one_after_another(
 async def test_nothing_asked_is_nothing_given(tiny_served: ServedModel) -> None:
     """Empty lists give empty arrays of the right width."""
     manifest = tiny_served.manifest
-    size, rows, width = manifest.image.size, manifest.image_token_count, manifest.token_width
+    size, rows, width = manifest.picture.size, manifest.image_token_count, manifest.token_width
     no_pixels = np.zeros((0, size, size, 3), dtype=np.uint8)
 
     assert (await tiny_served.embed_texts([], 1.0)).values.shape == (0, manifest.embedding_dim)

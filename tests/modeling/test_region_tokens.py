@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
+from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.model_io.text import TextPreprocessor
@@ -20,11 +21,12 @@ from tandem.modeling import region_tokens as module
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export.export import export_model
+from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import (
     RegionCheck,
     RegionFile,
-    RegionsInvalid,
+    RegionFileInvalid,
     region_tokens,
     write_regions,
 )
@@ -52,10 +54,10 @@ def _file(tmp_path: Path) -> RegionFile:
     return RegionFile(tmp_path / "regions.safetensors")
 
 
-def model_of(encoder: Encoder) -> JointModel:
+def model_of(encoder: Encoder, vocabulary_size: int = 100) -> JointModel:
     """Returns a tiny untrained model that reads regions."""
     config = JointConfig(
-        vocabulary_size=100,
+        vocabulary_size=vocabulary_size,
         width=16,
         layer_count=2,
         head_count=2,
@@ -120,7 +122,7 @@ def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
 def test_a_record_without_regions_is_named(file: RegionFile) -> None:
     stranger = next(iter(scene_records("val", 9, 4)))
 
-    with pytest.raises(RegionsInvalid, match=f"no regions of record '{stranger.record_id}'"):
+    with pytest.raises(RegionFileInvalid, match=f"no regions of record '{stranger.record_id}'"):
         file.of([RECORDS[0], stranger])
 
 
@@ -149,7 +151,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
         ("nothing", "is missing; it is no file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
     ]:
-        with pytest.raises(RegionsInvalid, match=f"{name}.safetensors.*{message}"):
+        with pytest.raises(RegionFileInvalid, match=f"{name}.safetensors.*{message}"):
             RegionFile(tmp_path / f"{name}.safetensors")
 
 
@@ -174,17 +176,24 @@ def test_regions_have_no_order_and_padding_is_not_read(file: RegionFile, encoder
             assert bool((before - after).abs().max() < 1e-5) is close
 
 
-def test_a_model_of_regions_is_saved_but_not_exported(tmp_path: Path) -> None:
-    """Triton is given pixels, and there is nothing that makes regions of them."""
-    save_checkpoint(tmp_path / "ours", model_of("post_norm"), tiny_tokenizer(), {})
+def test_a_model_of_regions_is_exported_without_a_backbone(tmp_path: Path) -> None:
+    """One Triton model, whose image tokens are the regions; its answers are the checkpoint's."""
+    tokenizer = tiny_tokenizer()
+    model = model_of("post_norm", tokenizer.get_vocab_size())
+    save_checkpoint(tmp_path / "ours", model, tokenizer, {})
     loaded = load_checkpoint(tmp_path / "ours")
 
+    manifest = export_model(tmp_path / "ours", tmp_path / "repository", Precision.FP32)
+
     assert loaded.model.config.image_token_count == 3
-    with pytest.raises(ValueError, match="ours reads a detector's regions, which cannot be served"):
-        export_model(tmp_path / "ours", tmp_path / "repository", Precision.FP32)
+    assert manifest.models.keys() == {JOINT_ENCODER}
+    assert (manifest.image, manifest.functions.image_tokens) == (None, None)
+    assert manifest.regions == loaded.model.config.region_rules
+    assert (manifest.image_token_count, manifest.token_width) == (3, 2054)
+    assert read_manifest(tmp_path / "repository") == manifest
+    verify_repository(tmp_path / "repository", tmp_path / "ours")
     with pytest.raises(ValueError, match="not pixels; give it a file of regions"):
         loaded.model.image_backbone(torch.zeros(1, 112, 112, 3, dtype=torch.uint8))
-    assert not (tmp_path / "repository").exists()
 
 
 @pytest.mark.parametrize("count", [-1, 4])
@@ -194,7 +203,7 @@ def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, cou
     tensors = load_file(path) | {"counts": torch.tensor([1, count, 0])}
     save_file(tensors, path, {"record_ids": json.dumps(["a", "b", "c"])})
 
-    with pytest.raises(RegionsInvalid, match="counts regions outside 0 to 3"):
+    with pytest.raises(RegionFileInvalid, match="counts regions outside 0 to 3"):
         RegionFile(path)
 
 
@@ -204,7 +213,7 @@ def test_ids_that_are_no_list_are_refused(tmp_path: Path, file: RegionFile, ids:
     path = tmp_path / "regions.safetensors"
     save_file(load_file(path), path, {"record_ids": ids})
 
-    with pytest.raises(RegionsInvalid, match=r"regions\.safetensors has other contents"):
+    with pytest.raises(RegionFileInvalid, match=r"regions\.safetensors has other contents"):
         RegionFile(path)
 
 

@@ -71,7 +71,7 @@ async def test_pictures_give_the_logits_of_stored_tokens(
 ) -> None:
     """The second time, the tokens of all pictures are cached, and none is computed."""
     fingerprint, files = tiny_manifest.fingerprint, pictures()
-    pixels = np.stack([decode_image(file, tiny_manifest.image) for file in files])
+    pixels = np.stack([decode_image(file, tiny_manifest.picture) for file in files])
     tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
     stored = write(tmp_path / "stored", fingerprint, list(tokens), files)
     bare = write(tmp_path / "bare", fingerprint, [NONE] * COUNT, files)

@@ -21,14 +21,9 @@ def export_model(
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
 
     Copies the checkpoint's calibration of this precision, if it has one. Errors as install_model,
-    and ValueError for a folder that is no checkpoint or one that reads no pixels.
+    and ValueError for a folder that is no checkpoint. A model of regions has no image backbone.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
-    if isinstance(checkpoint.model.image_backbone, NoPixels):
-        raise ValueError(
-            f"{checkpoint_folder} reads a detector's regions, which cannot be served from pixels; "
-            "measure it with tandem evaluate --checkpoint --regions"
-        )
     manifest = export_manifest(checkpoint.files, precision, {})
     return install_model(
         modules_of(lowered(checkpoint.model, precision)),
@@ -44,4 +39,6 @@ def export_model(
 
 def modules_of(model: JointModel) -> dict[str, nn.Module]:
     """Returns the module of each Triton model."""
+    if isinstance(model.image_backbone, NoPixels):
+        return {JOINT_ENCODER: model.joint_encoder}
     return {IMAGE_BACKBONE: model.image_backbone, JOINT_ENCODER: model.joint_encoder}

@@ -32,6 +32,10 @@ _FUNCTIONS = ServedFunctions(
     image_tokens=IMAGE_BACKBONE,
     score_pair=JOINT_ENCODER,
 )
+REGION_FUNCTIONS = ServedFunctions(
+    embed_text=JOINT_ENCODER, embed_image=(JOINT_ENCODER,), score_pair=JOINT_ENCODER
+)
+"""Of a joint encoder whose image tokens are a detector's regions."""
 
 
 def export_manifest(
@@ -39,7 +43,21 @@ def export_manifest(
 ) -> Manifest:
     """Returns the manifest of a checkpoint's export whose model.pt have these digests."""
     config = files.config
-    image, text = config.image_rules, own_text_rules(files)
+    regions, text = config.region_rules, own_text_rules(files)
+    image = config.image_rules if regions is None else None
+    models = {
+        JOINT_ENCODER: TritonModel(
+            sha256=model_sha256.get(JOINT_ENCODER, ""),
+            inputs=PAIR_ROLES,
+            outputs=(Role.EMBEDDING, Role.MATCH_LOGIT),
+        )
+    }
+    if regions is None:
+        models[IMAGE_BACKBONE] = TritonModel(
+            sha256=model_sha256.get(IMAGE_BACKBONE, ""),
+            inputs=(Role.PIXELS,),
+            outputs=(Role.IMAGE_TOKENS,),
+        )
     return Manifest(
         format_version=FORMAT_VERSION,
         family=_family(config),
@@ -52,21 +70,11 @@ def export_manifest(
         image=image,
         pair_text=text,
         pair_image=image,
+        regions=regions,
         cls_id=special_tokens(files.tokenizer).cls_id,
         text_version=VISIBLE_TEXT_VERSION,
-        functions=_FUNCTIONS,
-        models={
-            IMAGE_BACKBONE: TritonModel(
-                sha256=model_sha256.get(IMAGE_BACKBONE, ""),
-                inputs=(Role.PIXELS,),
-                outputs=(Role.IMAGE_TOKENS,),
-            ),
-            JOINT_ENCODER: TritonModel(
-                sha256=model_sha256.get(JOINT_ENCODER, ""),
-                inputs=PAIR_ROLES,
-                outputs=(Role.EMBEDDING, Role.MATCH_LOGIT),
-            ),
-        },
+        functions=_FUNCTIONS if regions is None else REGION_FUNCTIONS,
+        models=models,
         tokenizers={TOKENIZER_NAME: _tokenizer_sha256(files)},
         checkpoint={"weights_sha256": files.weights_sha256},
     )

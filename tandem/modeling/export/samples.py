@@ -44,7 +44,7 @@ def served_inputs(manifest: Manifest, name: str) -> Iterator[tuple[Tensor, ...]]
 
 def sample_pixels(manifest: Manifest, batch: int, name: str | None = None) -> Tensor:
     """Returns random pictures, uint8 [B, H, W, 3], as the model of that name reads them."""
-    size = (image_rules_of(manifest, name) if name else manifest.image).size
+    size = (image_rules_of(manifest, name) if name else manifest.picture).size
     generator = torch.Generator().manual_seed(batch)
     return torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, generator=generator)
 

@@ -53,12 +53,15 @@ def export_version(
     folder = staging / str(version)
     folder.mkdir(parents=True)
     try:
-        files = {IMAGE_BACKBONE: staging / "backbone.pt", JOINT_ENCODER: folder / "model.pt"}
         modules = modules_of(model)
+        files = {JOINT_ENCODER: folder / "model.pt"}
+        if IMAGE_BACKBONE in modules:
+            files[IMAGE_BACKBONE] = staging / "backbone.pt"
         write_exported(modules, own_manifest, files)
         exported = ExportedModel.load(own_manifest, files)
         exported.compare(modules)
-        _check_same_backbone(exported, manifest, repository, checkpoint_folder)
+        if IMAGE_BACKBONE in modules:
+            _check_same_backbone(exported, manifest, repository, checkpoint_folder)
         calibration = calibration_in(checkpoint_folder / CALIBRATION_NAME, own_manifest.fingerprint)
         if calibration is not None:
             write_calibrations(folder / CALIBRATION_NAME, [calibration])

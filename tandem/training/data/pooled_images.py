@@ -41,5 +41,5 @@ class RegionImages:
         self._regions, self._records = regions, records
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask; raises RegionsInvalid for a record that the file lacks."""
+        """Returns tokens and mask; raises RegionFileInvalid for a record that the file lacks."""
         return self._regions.of([self._records[number] for number in numbers])

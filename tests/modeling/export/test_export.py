@@ -74,7 +74,7 @@ def test_the_manifest_tells_of_the_checkpoint(checkpoint: Path, exported: Path) 
     manifest = read_manifest(exported)
 
     assert (manifest.embedding_dim, manifest.token_width) == (16, 16)
-    assert (manifest.image.size, manifest.image_token_count) == (112, 49)
+    assert (manifest.picture.size, manifest.image_token_count) == (112, 49)
     assert manifest.text.max_tokens == manifest.text.lengths[-1] == 64
     assert manifest.text.vocabulary_size == loaded.model.config.vocabulary_size
     assert (manifest.text.pad_id, manifest.cls_id) == (0, 2)

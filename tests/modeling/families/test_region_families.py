@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.precision import Precision
 from tandem.model_io.preprocessing import BoxNumbers
+from tandem.modeling.export.region_export import export_region_model
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
 from tandem.modeling.families.oscar import read_oscar
@@ -211,6 +214,22 @@ def test_a_traced_model_takes_any_sizes(tmp_path: Path, family: Family) -> None:
 def test_the_front_door_finds_the_family(tmp_path: Path, family: Family) -> None:
     """By its files, because the authors' configurations name none."""
     assert read_published_model(family.write(tmp_path, family.weights())).family == family.name
+
+
+@FAMILIES
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_an_export_is_one_triton_model(
+    tmp_path: Path, family: Family, precision: Precision
+) -> None:
+    """The exporter holds its answers to the model's, in both formats."""
+    model = family.opened(tmp_path / "published", family.weights())
+
+    manifest = export_region_model(model, tmp_path / "repository", precision, with_pt2=True)
+
+    assert read_manifest(tmp_path / "repository") == manifest
+    assert manifest.functions.names() == manifest.models.keys() == {JOINT_ENCODER}
+    assert manifest.regions == joint_of(model).regions
+    manifest.verify(tmp_path / "repository")
 
 
 @FAMILIES

@@ -3,12 +3,14 @@
 import numpy as np
 
 from tandem.contract.content import (
+    Content,
     Encoding,
     ImageContent,
     ImageTokens,
     Modality,
     TextContent,
     TextTokens,
+    content_bytes,
 )
 from tandem.item_store.item_record import ItemRecord
 from tests.support.item_store.made_items import DIMENSION, unit_vector
@@ -36,7 +38,7 @@ def versioned_item(
     return ItemRecord(item_id, picture, Encoding(embedding, ImageTokens(values)))
 
 
-def content_version(item_id: str, content: TextContent | ImageContent) -> int:
+def content_version(item_id: str, content: Content) -> int:
     """Returns the version that the content encodes; 0, which none has, where any of it is wrong."""
     words = _words(content)
     last = words.rpartition(" ")[2]
@@ -61,7 +63,7 @@ def is_whole(item: ItemRecord) -> bool:
     return version != 0 and has_tokens and has_embedding
 
 
-def _words(content: TextContent | ImageContent) -> str:
+def _words(content: Content) -> str:
     if isinstance(content, TextContent):
         return content.text
-    return content.image_bytes.removeprefix(_PICTURE_START).decode(errors="replace")
+    return content_bytes(content).removeprefix(_PICTURE_START).decode(errors="replace")
