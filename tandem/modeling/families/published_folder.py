@@ -73,11 +73,13 @@ class PublishedFolder:
         return weights
 
     def licence(self) -> str:
-        """Returns the licence that the model card names, empty if it names none."""
+        """Returns the licence that the model card names, empty if it names none.
+
+        The card is not among the files that were read: a new sentence in it is no new model.
+        """
         card = self._root / _CARD
         if not card.is_file():
             return ""
-        self._read.add(card)
         try:
             return card_licence(card)
         except FileInvalid as error:

@@ -90,7 +90,7 @@ class PublishedModel:
     """From the model card; empty if it names none."""
     parameter_count: int
     files_sha256: dict[str, str]
-    """Digest of every file that was read, by its name in the folder."""
+    """Digest of every file that was read, by its name in the folder; without the model card."""
     tokenizers: dict[str, Tokenizer]
     """By the file names that the text rules use."""
     bi_encoder: BiEncoderParts | None

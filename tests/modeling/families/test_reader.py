@@ -50,7 +50,6 @@ def test_a_folder_becomes_a_model_of_its_family(
     assert model.bi_encoder is not None
     assert model.bi_encoder.embedding_dim == dim
     assert set(model.files_sha256) == {
-        "README.md",
         "config.json",
         "model.safetensors",
         "preprocessor_config.json",

@@ -77,7 +77,7 @@ def test_a_clip_in_a_folder_of_modules_is_a_clip(tmp_path: Path, published: Publ
     write_modules(tmp_path, [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": kind}])
     model = read_published_model(tmp_path)
     assert (model.family, model.licence) == ("clip", "mit")
-    assert {"README.md", "modules.json", "0_CLIPModel/config.json"} <= set(model.files_sha256)
+    assert {"modules.json", "0_CLIPModel/config.json"} <= set(model.files_sha256)
 
 
 def test_settings_of_the_library_are_read(tower: Path, published: Published) -> None:
