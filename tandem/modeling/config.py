@@ -16,14 +16,25 @@ REGION_WIDTH = 2048 + 6
 Encoder = Literal["pre_norm", "post_norm"]
 """Kinds of layers: our own, or BERT's, which can start from a published checkpoint."""
 
-ImageSource = Literal["grid", "patches", "efficientnet_lite0", "vision_tower", "regions"]
-"""Sources of image tokens: our small CNN, raw pixels, networks of others, or a detector."""
+ImageSource = Literal[
+    "grid",
+    "patches",
+    "efficientnet_lite0",
+    "efficientnet_lite0_early",
+    "vision_tower",
+    "regions",
+]
+"""Sources of image tokens: our small CNN, raw pixels, networks of others, or a detector.
+
+`efficientnet_lite0_early` ends after 11 of the 16 blocks; the others are part of two towers and
+learn with them.
+"""
 
 PictureFit = Literal["letterbox", "squash", "crop"]
 """Ways to make a picture a square (Fit): with margins, distorted, or cut."""
 
 _PATCH_WIDTH = TOKEN_SIZE * TOKEN_SIZE * 3
-_EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH = 32, 1280
+_EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH, _EARLY_WIDTH = 32, 1280, 112
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +71,9 @@ class JointConfig:
     """Dropout there, in training."""
     matcher_width: int = 0
     """Width of the words and image tokens that the matcher of two towers compares; 0 has none."""
+    matcher_has_towers: bool = False
+    """Whether the matcher reads words and image tokens by a text trunk and a grid trunk of its own,
+    instead of those that embed."""
     picture_fit: PictureFit = "letterbox"
     """How a picture becomes a square."""
     vision: Mapping[str, Any] | None = None
@@ -96,6 +110,8 @@ class JointConfig:
             raise ValueError("has_two_encoders and has_two_towers: a model is one of them")
         if self.has_two_towers and self.head_width % 8:
             raise ValueError(f"head_width {self.head_width} does not divide by 8")
+        if self.matcher_has_towers and not self.matcher_width:
+            raise ValueError("matcher_has_towers: without a matcher_width there is no matcher")
         if self.matcher_width and not self.has_two_towers:
             raise ValueError("matcher_width: only two towers have a matcher")
         if self.has_two_towers and self.image_token_count == 1:
@@ -130,10 +146,18 @@ class JointConfig:
             "grid": self.grid_width or self.width,
             "patches": _PATCH_WIDTH,
             "efficientnet_lite0": _EFFICIENTNET_WIDTH,
+            "efficientnet_lite0_early": _EARLY_WIDTH,
             "vision_tower": self.vision_token_width,
             "regions": REGION_WIDTH,
         }
         return widths[self.image_source]
+
+    @property
+    def late_side(self) -> int:
+        """Image tokens along one side after the late blocks, where two towers have them, else 0."""
+        if not self.has_two_towers or self.image_source != "efficientnet_lite0_early":
+            return 0
+        return -(-self.image_size // _EFFICIENTNET_STRIDE)
 
     @property
     def embedding_dim(self) -> int:
@@ -224,6 +248,7 @@ _LATER_FIELDS = {
     "head_width",
     "head_dropout",
     "matcher_width",
+    "matcher_has_towers",
     "picture_fit",
     "vision",
     "vision_token_count",

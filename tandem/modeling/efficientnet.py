@@ -43,6 +43,8 @@ _PUBLISHED_NAMES = (
     (r"_blocks\.(\d+)\._project_conv\.", r"blocks.\1.project.0."),
     (r"_blocks\.(\d+)\._bn2\.", r"blocks.\1.project.1."),
 )
+_EARLY_BLOCK_COUNT = 11
+LATE_WIDTH = 1280
 # The classifier after the grid.
 _LEFT_OUT = re.compile(r"_fc\.")
 
@@ -52,27 +54,25 @@ class PackagedWeightsMissing(ValueError):
 
 
 class EfficientNetLite0(nn.Module):
-    """Turns pixels into a grid of image tokens, one for each 32 x 32 pixels."""
+    """Turns pixels into a grid of image tokens, one for each 32 x 32 pixels.
+
+    With the image source efficientnet_lite0_early it ends after 11 blocks, with 16 x 16 pixels a
+    token and D = 112.
+    """
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         size = config.image_size
         self.stem = _PaddedConvNorm(3, 32, kernel_size=3, stride=2, size=size)
         size = -(-size // 2)
-        blocks, channels = [], 32
-        for count, kernel_size, first_stride, expansion, out in _STAGES:
-            for number in range(count):
-                stride = 1 if number else first_stride
-                blocks.append(_Block(channels, out, kernel_size, stride, expansion, size))
-                channels, size = out, -(-size // stride)
-        self.blocks = nn.Sequential(*blocks)
-        self.head = _PaddedConvNorm(
-            channels, config.token_width, kernel_size=1, stride=1, size=size
-        )
+        is_early = config.image_source == "efficientnet_lite0_early"
+        blocks = _blocks(size)
+        self.blocks = nn.Sequential(*(blocks[:_EARLY_BLOCK_COUNT] if is_early else blocks))
+        self.head = nn.Identity() if is_early else _head()
         self.eval().requires_grad_(False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, H, W, 3] -> float16 [B, R, D], 0 to 6."""
+        """uint8 [B, H, W, 3] -> float16 [B, R, D]; 0 to 6 after the head."""
         scaled = (pixels.permute(0, 3, 1, 2).to(torch.float32) - 127.0) / 128.0
         grid_BCSS = self.head(self.blocks(self.stem(scaled)))
         return grid_BCSS.flatten(2).transpose(1, 2).half()
@@ -87,6 +87,11 @@ class EfficientNetLite0(nn.Module):
         Raises PackagedWeightsMissing where the package is not installed, and ValueError naming
         weights that are missing, unexpected, of another shape or type, or not finite.
         """
+        if isinstance(self.head, nn.Identity):
+            whole = started_efficientnet()
+            own = self.state_dict()
+            self.load_state_dict({name: whole[name] for name in own})
+            return
         published = read_pickled_tensors(_weights_file())
         own = self.state_dict()
         weights = _named_as_ours(published, set(own))
@@ -96,6 +101,62 @@ class EfficientNetLite0(nn.Module):
         if faults:
             raise ValueError(f"{PACKAGE} has other weights than expected: {'; '.join(faults)}")
         self.load_state_dict(weights)
+
+
+class LateBlocks(nn.Module):
+    """Holds the blocks after efficientnet_lite0_early and the head, which learn with a tower."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.side = config.grid_side
+        self.blocks = nn.Sequential(*_blocks(-(-config.image_size // 2))[_EARLY_BLOCK_COUNT:])
+        self.head = _head()
+        self.eval()
+
+    def forward(self, early: Tensor) -> Tensor:
+        """[B, R, 112] of R = side * side -> [B, R / 4, D], 0 to 6."""
+        early_BCSS = early.transpose(1, 2).unflatten(2, (self.side, self.side))
+        grid_BCSS: Tensor = self.head(self.blocks(early_BCSS))
+        return grid_BCSS.flatten(2).transpose(1, 2)
+
+    def train(self, mode: bool = True) -> "LateBlocks":
+        """Stays in evaluation mode: weights learn, the norms' statistics stay."""
+        return super().train(False)
+
+    def start(self) -> None:
+        """Loads the package's weights; raises what EfficientNetLite0.start raises."""
+        whole = started_efficientnet()
+        own = self.state_dict()
+
+        def there(name: str) -> str:
+            part, number, rest = name.split(".", 2)
+            if part != "blocks":
+                return name
+            return f"blocks.{int(number) + _EARLY_BLOCK_COUNT}.{rest}"
+
+        self.load_state_dict({name: whole[there(name)] for name in own})
+
+
+def started_efficientnet() -> dict[str, Tensor]:
+    """Returns the package's weights under our names; raises as EfficientNetLite0.start does."""
+    network = EfficientNetLite0(JointConfig(vocabulary_size=1, image_source="efficientnet_lite0"))
+    network.start()
+    return network.state_dict()
+
+
+def _blocks(size: int) -> "list[_Block]":
+    """Returns all blocks, for a stem's output of that many pixels on a side."""
+    blocks, channels = [], 32
+    for count, kernel_size, first_stride, expansion, out in _STAGES:
+        for number in range(count):
+            stride = 1 if number else first_stride
+            blocks.append(_Block(channels, out, kernel_size, stride, expansion, size))
+            channels, size = out, -(-size // stride)
+    return blocks
+
+
+def _head() -> "_PaddedConvNorm":
+    return _PaddedConvNorm(_STAGES[-1][-1], LATE_WIDTH, kernel_size=1, stride=1, size=1)
 
 
 class _PaddedConvNorm(nn.Sequential):

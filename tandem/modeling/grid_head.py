@@ -1,31 +1,37 @@
 """Defines the image side of two towers: a trunk over a grid of image tokens, and its pooling.
 
-Shapes: B batch, R image tokens, W token width, D width of the trunk, H heads, E embedding width.
+Shapes: B batch, R image tokens, W token width, D width of the trunk, E embedding width.
 """
 
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tandem.modeling.attention_pool import AttentionPool
 from tandem.modeling.config import JointConfig
+from tandem.modeling.efficientnet import LATE_WIDTH, LateBlocks
 from tandem.modeling.joint_encoder import PreNormLayer
 
-_HEAD_COUNT = 8
 _LAYER_HEAD_COUNT = 4
 
 
 class GridTrunk(nn.Module):
-    """Adapts frozen image tokens: a projection with positions, and one transformer layer."""
+    """Adapts frozen image tokens: a projection with positions, and one transformer layer.
+
+    Over the early tokens of an EfficientNet-Lite0 it begins with the blocks that follow them.
+    """
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         width = config.head_width
-        self.token_norm = nn.LayerNorm(config.token_width)
+        self.late = LateBlocks(config) if config.late_side else None
+        token_width = LATE_WIDTH if config.late_side else config.token_width
+        token_count = config.late_side**2 or config.image_token_count
+        self.token_norm = nn.LayerNorm(token_width)
         self.dropout = nn.Dropout(config.head_dropout)
-        self.project = nn.Linear(config.token_width, width)
-        self.position = nn.Parameter(torch.randn(config.image_token_count, width) * 0.02)
+        self.project = nn.Linear(token_width, width)
+        self.position = nn.Parameter(torch.randn(token_count, width) * 0.02)
         shape = replace(
             config,
             width=width,
@@ -36,36 +42,32 @@ class GridTrunk(nn.Module):
         self.layer = PreNormLayer(shape)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, image_tokens: Tensor, image_mask: Tensor) -> Tensor:
-        """Returns the states of image tokens, float32 [B, R, D].
+    def forward(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the states of image tokens, float32 [B, R, D], and their mask, [B, R].
 
-        image_tokens: [B, R, W]; image_mask: int64 [B, R], 1 where a token counts.
+        image_tokens: [B, R, W]; image_mask: int64 [B, R], 1 where a token counts. After the late
+        blocks there are fewer tokens, and all of them count.
         """
-        tokens_BRW = self.token_norm(image_tokens.to(self.token_norm.weight.dtype))
-        grid_BRD = self.project(self.dropout(tokens_BRW)) + self.position[: image_tokens.shape[1]]
-        states_BRD: Tensor = self.norm(self.layer(grid_BRD, image_mask.bool()[:, None, None, :]))
-        return states_BRD.float()
+        tokens_BRW = image_tokens.to(self.token_norm.weight.dtype)
+        mask_BR = image_mask
+        if self.late is not None:
+            tokens_BRW = self.late(tokens_BRW)
+            mask_BR = torch.ones_like(tokens_BRW[:, :, 0], dtype=torch.int64)
+        normed_BRW = self.token_norm(tokens_BRW.to(self.token_norm.weight.dtype))
+        grid_BRD = self.project(self.dropout(normed_BRW)) + self.position[: tokens_BRW.shape[1]]
+        states_BRD: Tensor = self.norm(self.layer(grid_BRD, mask_BR.bool()[:, None, None, :]))
+        return states_BRD.float(), mask_BR
 
 
 class GridHead(nn.Module):
-    """Pools a trunk's states: several heads attend to parts, and the mean sees everything."""
+    """Pools a trunk's states to an embedding."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        width = config.head_width
         self.trunk = GridTrunk(config)
-        self.attend = nn.Linear(width, _HEAD_COUNT)
-        self.value = nn.Linear(width, width)
-        self.out = nn.Linear(2 * width, config.embedding_dim)
+        self.pool = AttentionPool(config.head_width, config.embedding_dim)
 
-    def forward(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns embeddings of unit length [B, E] and the trunk's states [B, R, D], float32."""
-        states_BRD = self.trunk(image_tokens, image_mask)
-        counts_BR1 = image_mask[:, :, None].to(states_BRD.dtype)
-        scores_BRH = self.attend(states_BRD).float().masked_fill(counts_BR1 == 0, -1e4)
-        values_BRHV = self.value(states_BRD).unflatten(-1, (_HEAD_COUNT, -1))
-        weights_BRH1 = scores_BRH.softmax(1)[..., None].to(values_BRHV.dtype)
-        attended_BD = (weights_BRH1 * values_BRHV).sum(1).flatten(1)
-        mean_BD = (states_BRD * counts_BR1).sum(1) / counts_BR1.sum(1).clamp_min(1.0)
-        pooled = torch.cat([attended_BD.to(mean_BD.dtype), mean_BD], dim=-1)
-        return F.normalize(self.out(pooled).float(), dim=-1), states_BRD
+    def forward(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns embeddings of unit length [B, E], float32, and what the trunk returns."""
+        states_BRD, mask_BR = self.trunk(image_tokens, image_mask)
+        return self.pool(states_BRD, mask_BR), states_BRD, mask_BR

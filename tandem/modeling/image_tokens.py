@@ -65,7 +65,7 @@ def image_backbone_of(config: JointConfig) -> Backbone:
             return ImageBackbone(config)
         case "patches":
             return PatchTokens(config)
-        case "efficientnet_lite0":
+        case "efficientnet_lite0" | "efficientnet_lite0_early":
             return EfficientNetLite0(config)
         case "vision_tower":
             return VisionTower(config)

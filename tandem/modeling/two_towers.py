@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
-from tandem.modeling.grid_head import GridHead
+from tandem.modeling.efficientnet import LateBlocks
+from tandem.modeling.grid_head import GridHead, GridTrunk
 from tandem.modeling.pooling import mean_of_counted
 from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.word_grid_matcher import WordGridMatcher
@@ -37,6 +38,15 @@ class TextSide(nn.Module):
         return F.normalize(self.project(mean_BD).float(), dim=-1), states_BTD
 
 
+class MatcherTowers(nn.Module):
+    """Holds trunks of the matcher's own, which know nothing of the embeddings."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.text = TextTrunk(config)
+        self.grid = GridTrunk(config)
+
+
 class PairSide(nn.Module):
     """Scores a text with a picture: the matcher's logit, plus the weighted cosine of the towers.
 
@@ -46,9 +56,11 @@ class PairSide(nn.Module):
     matcher_weight: Tensor
     cosine_weight: Tensor
 
-    def __init__(self, text: TextSide, image: GridHead, matcher: WordGridMatcher | None) -> None:
+    def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        self.text, self.image, self.matcher = text, image, matcher
+        self.text, self.image = TextSide(config), GridHead(config)
+        self.towers = MatcherTowers(config) if config.matcher_has_towers else None
+        self.matcher = matcher = WordGridMatcher(config) if config.matcher_width else None
         self.register_buffer("matcher_weight", torch.tensor(1.0 if matcher else 0.0))
         self.register_buffer("cosine_weight", torch.tensor(0.0 if matcher else 10.0))
 
@@ -56,14 +68,16 @@ class PairSide(nn.Module):
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the text's embedding and the match logit, float32 [B, E] and [B, 1]."""
-        text_BE, states_BTD = self.text(input_ids, text_mask)
-        image_BE, states_BRD = self.image(image_tokens, image_mask)
+        text_BE, words_BTD = self.text(input_ids, text_mask)
+        image_BE, grid_BRD, grid_mask_BR = self.image(image_tokens, image_mask)
         logits_B1 = self.cosine_weight * (text_BE * image_BE).sum(-1, keepdim=True)
         if self.matcher is not None:
-            words_B1TM = self.matcher.words(states_BTD)[:, None]
-            grid_BRM = self.matcher.grid(states_BRD)
-            matched_B1 = self.matcher(words_B1TM, text_mask[:, None], grid_BRM, image_mask)
-            logits_B1 = logits_B1 + self.matcher_weight * matched_B1
+            if self.towers is not None:
+                words_BTD = self.towers.text(input_ids, text_mask)
+                grid_BRD, grid_mask_BR = self.towers.grid(image_tokens, image_mask)
+            words = self.matcher.words(words_BTD, text_mask)
+            matched_B = self.matcher(words, self.matcher.grid(grid_BRD, grid_mask_BR))
+            logits_B1 = logits_B1 + self.matcher_weight * matched_B[:, None]
         return text_BE, logits_B1
 
 
@@ -93,9 +107,7 @@ class TwoTowers(nn.Module):
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        text, image = TextSide(config), GridHead(config)
-        matcher = WordGridMatcher(config) if config.matcher_width else None
-        self.pair = PairSide(text, image, matcher)
+        self.pair = PairSide(config)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / _FIRST_TEMPERATURE)))
         """Logarithm of the inverse temperature that in-batch softmax learns."""
 
@@ -113,6 +125,32 @@ class TwoTowers(nn.Module):
     def matcher(self) -> WordGridMatcher | None:
         """What scores pairs; None for a bi-encoder alone."""
         return self.pair.matcher
+
+    def text_trunks(self) -> list[TextTrunk]:
+        """Returns every text trunk: what a published encoder starts."""
+        own = self.pair.towers
+        return [self.text.tower, *([own.text] if own is not None else [])]
+
+    def late_blocks(self) -> list[LateBlocks]:
+        """Returns the late blocks of every grid trunk that has some."""
+        own = self.pair.towers
+        trunks = [self.image.trunk, *([own.grid] if own is not None else [])]
+        return [trunk.late for trunk in trunks if trunk.late is not None]
+
+    def matcher_parts(self) -> list[nn.Module]:
+        """Returns what the matcher's stage trains: the matcher and towers of its own."""
+        parts = (self.matcher, self.pair.towers)
+        return [part for part in parts if part is not None]
+
+    def matcher_states(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns what the matcher reads: word states, states of image tokens, and their mask."""
+        own = self.pair.towers
+        if own is not None:
+            return (own.text(input_ids, text_mask), *own.grid(image_tokens, image_mask))
+        _, grid_BRD, mask_BR = self.image(image_tokens, image_mask)
+        return self.text(input_ids, text_mask)[1], grid_BRD, mask_BR
 
     @property
     def temperature(self) -> Tensor:

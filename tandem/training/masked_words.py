@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.special_tokens import SpecialTokens, special_tokens
 from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch
+from tandem.training.recipe import Recipe
 
 _MASKS = ("[MASK]", "<mask>")
 
@@ -55,3 +56,19 @@ def masked(
     is_masked_BT = chances_BT < max(share, float(chances_BT.min()) + 1e-6)
     texts = TextBatch(ids_BT.masked_fill(is_masked_BT, mask_id), batch.texts.mask)
     return MaskedBatch(texts, batch.tokens, batch.image_mask, is_masked_BT, ids_BT)
+
+
+def with_hidden_words(
+    texts: TextBatch, recipe: Recipe, mask_id: int, rng: random.Random
+) -> TextBatch:
+    """Returns the texts with a share of their tokens masked, as the recipe's `word_drop_share`.
+
+    The first token stays. Nothing is drawn where the share is 0.
+    """
+    if not recipe.word_drop_share:
+        return texts
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    is_hidden_BT = torch.rand(texts.ids.shape, generator=generator) < recipe.word_drop_share
+    is_hidden_BT = is_hidden_BT & texts.mask.bool()
+    is_hidden_BT[:, 0] = False
+    return TextBatch(texts.ids.masked_fill(is_hidden_BT, mask_id), texts.mask)

@@ -1,12 +1,14 @@
-"""Trains the matcher of two towers after the rounds, over towers that no longer learn.
+"""Trains the matcher of two towers after the rounds; the towers that embed no longer learn.
 
-It never sees the towers' similarity, so that it learns what they do not know. At the end, the
-weight of their cosine in a pair's logit is chosen on the dev pictures.
+The matcher never sees the embeddings' similarity, so that it learns what they do not know. At the
+end, the weight of their cosine in a pair's logit is chosen on the dev pictures.
 
-Shapes: B pictures with one caption each, N pictures, Q dev texts, T text tokens, M matcher width.
+Shapes: B pictures with one caption each, N pictures, Q dev texts, T text tokens, R image tokens,
+D width of states.
 """
 
 import random
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +24,8 @@ from tandem.modeling.word_grid_matcher import WordGridMatcher
 from tandem.training.data.batches import MatchBatch
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall, similarity
-from tandem.training.optimisation import (
-    check_loss,
-    decayed_groups,
-    step,
-    warm_up_then_linear,
-)
+from tandem.training.masked_words import mask_id, with_hidden_words
+from tandem.training.optimisation import check_loss, step, tower_groups, warm_up_then_linear
 from tandem.training.rounds import made_by
 from tandem.training.run import Run, restore
 
@@ -45,15 +43,18 @@ def train_matcher(
     """Trains the matcher of the run's best checkpoint, and keeps both; returns the dev recalls."""
     recipe, step_count = run.recipe, run.recipe.matcher_step_count
     model.load_state_dict(load_checkpoint(run.folder).model.state_dict())
-    encoder, matcher = _parts(model)
+    encoder, _ = _parts(model)
     model.requires_grad_(False)
     model.eval()
-    matcher.requires_grad_(True)
+    for part in encoder.matcher_parts():
+        part.requires_grad_(True).train()
     dev = run.compute.put(dev)
-    optimiser = AdamW(decayed_groups(matcher, recipe.weight_decay), recipe.matcher_learning_rate)
+    groups, _ = tower_groups(encoder, recipe)
+    optimiser = AdamW(groups, recipe.matcher_learning_rate, eps=recipe.adam_epsilon)
     schedule = warm_up_then_linear(optimiser, step_count, recipe.warm_up_step_count)
     rng = random.Random(f"matcher/{recipe.seed}")
-    modules = {MATCHER_STAGE: matcher}
+    modules = {f"matcher {n}": part for n, part in enumerate(encoder.matcher_parts())}
+    hidden_id = mask_id(tokenizer)
     done = 0
     if state := run.found(MATCHER_STAGE):
         restore(state, modules, optimiser, schedule, rng)
@@ -63,8 +64,10 @@ def train_matcher(
     for number in range(done + 1, step_count + 1):
         place = run.place(MATCHER_STAGE, number, step_count)
         optimiser.zero_grad(set_to_none=True)
-        batch = run.compute.put(pool.neighbour_batch(rng, recipe.matcher_batch_size, neighbours_NK))
-        loss = matching_loss(_logits(encoder, matcher, batch, run), batch.groups)
+        drawn = pool.neighbour_batch(rng, recipe.matcher_batch_size, neighbours_NK)
+        texts = with_hidden_words(drawn.texts, recipe, hidden_id, rng)
+        batch = run.compute.put(replace(drawn, texts=texts))
+        loss = matching_loss(_logits(encoder, batch, run), batch.groups)
         loss.backward()
         with place.named():
             check_loss("matcher", loss.item())
@@ -76,6 +79,7 @@ def train_matcher(
             with place.named():
                 place.check_weights(modules.values())
         run.keep(MATCHER_STAGE, number, modules, optimiser, schedule, rng)
+    model.eval()
     with run.compute.autocast():
         weight = _choose_cosine_weight(model, dev, tokenizer)
         recall = dev_recall(model, dev, special_tokens(tokenizer).cls_id, recipe, scores_pairs=True)
@@ -105,16 +109,15 @@ def _parts(model: JointModel) -> tuple[TwoTowers, WordGridMatcher]:
     return encoder, encoder.matcher
 
 
-def _logits(encoder: TwoTowers, matcher: WordGridMatcher, batch: MatchBatch, run: Run) -> Tensor:
+def _logits(encoder: TwoTowers, batch: MatchBatch, run: Run) -> Tensor:
     """Returns the matcher's logits of all pairs, picture by caption."""
+    assert encoder.matcher is not None, "this stage trains it"
     with run.compute.autocast():
-        with torch.no_grad():
-            states_BTD = encoder.text(batch.texts.ids, batch.texts.mask)[1]
-            states_BRD = encoder.image(batch.tokens, batch.image_mask)[1]
-        words_1BTM = matcher.words(states_BTD)[None]
-        logits_BB: Tensor = matcher(
-            words_1BTM, batch.texts.mask[None], matcher.grid(states_BRD), batch.image_mask
+        words_BTD, grid_BRD, mask_BR = encoder.matcher_states(
+            batch.texts.ids, batch.texts.mask, batch.tokens, batch.image_mask
         )
+        words = encoder.matcher.words(words_BTD, batch.texts.mask)
+        logits_BB = encoder.matcher.every(words, encoder.matcher.grid(grid_BRD, mask_BR))
     return logits_BB.float()
 
 
@@ -154,19 +157,11 @@ def _choose_cosine_weight(model: JointModel, dev: DevSet, tokenizer: Tokenizer) 
 
 def _dev_logits(encoder: TwoTowers, matcher: WordGridMatcher, dev: DevSet) -> Tensor:
     """Returns the matcher's logits of all dev texts with all dev pictures, [Q, Q]."""
-    states = [
-        encoder.text(ids, mask)[1]
-        for ids, mask in zip(
-            dev.texts.ids.split(_SCORED_AT_ONCE), dev.texts.mask.split(_SCORED_AT_ONCE), strict=True
-        )
-    ]
-    words_1QTM, mask_1QT = matcher.words(torch.cat(states))[None], dev.texts.mask[None]
-    rows = []
-    for tokens_PRD, mask_PR in zip(
-        dev.tokens.split(_SCORED_AT_ONCE), dev.image_mask.split(_SCORED_AT_ONCE), strict=True
-    ):
-        grid_PRM = matcher.grid(encoder.image(tokens_PRD, mask_PR)[1])
-        rows.append(matcher(words_1QTM, mask_1QT, grid_PRM, mask_PR))
+    whole = (dev.texts.ids, dev.texts.mask, dev.tokens, dev.image_mask)
+    some = zip(*(each.split(_SCORED_AT_ONCE) for each in whole), strict=True)
+    parts = [encoder.matcher_states(*each) for each in some]
+    words = matcher.words(torch.cat([states for states, _, _ in parts]), dev.texts.mask)
+    rows = [matcher.every(words, matcher.grid(states, mask)) for _, states, mask in parts]
     return torch.cat(rows).T.float()
 
 

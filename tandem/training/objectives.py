@@ -5,6 +5,7 @@ Shapes: B rows, D width.
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from tokenizers import Tokenizer
@@ -23,7 +24,7 @@ from tandem.training.losses import (
     pair_classification_loss,
     sampled_triplet_loss,
 )
-from tandem.training.masked_words import mask_id, masked
+from tandem.training.masked_words import mask_id, masked, with_hidden_words
 from tandem.training.run import Run
 
 _MINING_BATCH_SIZE = 256
@@ -49,6 +50,8 @@ class Objectives:
         """Returns the BE's loss: in-batch softmax in the first rounds, then batch-hard triplet."""
         recipe = self._recipe
         batch = self._pool.match_batch(self._rng, recipe.be_batch_size)
+        texts = with_hidden_words(batch.texts, recipe, self._mask_id, self._rng)
+        batch = replace(batch, texts=texts)
         own = self._taken(batch)
         texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own))
         if round_number <= recipe.softmax_round_count:

@@ -64,26 +64,42 @@ def recipe_groups(
 ) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
     """Returns AdamW's parameter groups for the rounds, and the parameters in them.
 
-    Two towers have a rate for the published text encoder and another for everything that begins
-    with random weights; their matcher, and a frozen text encoder, learn nothing in the rounds.
+    In two towers the matcher with its parts, and a frozen text encoder, learn nothing then.
     """
     if not isinstance(encoder, TwoTowers):
         return decayed_groups(encoder, recipe.weight_decay), list(encoder.parameters())
-    tower = encoder.text.tower
-    if encoder.matcher is not None:
-        encoder.matcher.requires_grad_(False)
-    tower.requires_grad_(not recipe.has_frozen_text)
+    for part in encoder.matcher_parts():
+        part.requires_grad_(False)
+    encoder.text.tower.requires_grad_(not recipe.has_frozen_text)
     encoder.log_scale.requires_grad_(recipe.learns_temperature)
-    in_tower = {id(parameter) for parameter in tower.parameters()}
+    return tower_groups(encoder, recipe)
+
+
+def tower_groups(
+    encoder: TwoTowers, recipe: Recipe
+) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
+    """Returns the groups of what requires a gradient, each part with its rate; and the parameters.
+
+    Published text encoders, the late blocks of a picture network, the matcher, and everything else
+    have a rate each.
+    """
+    rates = {id(each): recipe.head_learning_rate for each in encoder.parameters()}
+    parts: list[tuple[nn.Module | None, float]] = [
+        (encoder.matcher, recipe.matcher_learning_rate),
+        *((trunk, recipe.learning_rate) for trunk in encoder.text_trunks()),
+        *((late, recipe.late_learning_rate) for late in encoder.late_blocks()),
+    ]
+    for part, rate in parts:
+        rates |= {id(each): rate for each in part.parameters()} if part is not None else {}
     learning = [each for each in encoder.parameters() if each.requires_grad]
-    groups = []
-    for is_of_tower, rate in ((True, recipe.learning_rate), (False, recipe.head_learning_rate)):
-        some = [each for each in learning if (id(each) in in_tower) is is_of_tower]
-        for decays in (True, False):
-            parameters = [each for each in some if (each.ndim >= 2) is decays]
-            decay = recipe.weight_decay if decays else 0.0
-            groups.append({"params": parameters, "weight_decay": decay, "lr": rate})
-    return [group for group in groups if group["params"]], learning
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for each in learning:
+        decay = recipe.weight_decay if each.ndim >= 2 else 0.0
+        groups.setdefault((rates[id(each)], decay), []).append(each)
+    return [
+        {"params": parameters, "lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
+    ], learning
 
 
 def warm_up_then_linear(

@@ -98,10 +98,16 @@ class Recipe:
     0 takes the split `val` for that."""
     matcher_width: int = 0
     """Width of what the matcher of two towers compares; 0 trains none."""
+    matcher_has_towers: bool = False
+    """Whether the matcher learns with a text encoder and an image side of its own."""
+    late_learning_rate: float = 1e-4
+    """Of the late blocks of image_source efficientnet_lite0_early."""
+    word_drop_share: float = 0.0
+    """Share of a caption's words that two towers do not see in a step."""
     matcher_step_count: int = 0
     matcher_batch_size: int = 48
     """Pictures a step, each with one caption; all their pairs are scored."""
-    matcher_learning_rate: float = 1e-3
+    matcher_learning_rate: float = 5e-4
     matcher_neighbour_count: int = 8
     """Pictures with similar captions that are drawn together; 1 draws all at random."""
     warm_up_step_count: int = 100
@@ -163,6 +169,11 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} has two towers, whose rounds train the BE alone: set "
                 "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
+            )
+        if self.image_source == "efficientnet_lite0_early" and not self.has_two_towers:
+            raise ValueError(
+                f"recipe {self.name} has image_source efficientnet_lite0_early, which two towers "
+                "continue; take efficientnet_lite0"
             )
         if self.matcher_step_count and not (self.has_two_towers and self.matcher_width):
             raise ValueError(

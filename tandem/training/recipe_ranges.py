@@ -25,6 +25,8 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "head_dropout": (0.0, 0.99),
     "head_learning_rate": _RATE,
     "matcher_width": (0, 65_536),
+    "late_learning_rate": _RATE,
+    "word_drop_share": (0.0, 0.9),
     "matcher_batch_size": (2, _MANY),
     "matcher_learning_rate": _RATE,
     "matcher_neighbour_count": (1, _MANY),

@@ -275,19 +275,26 @@ def frozen_heads(seed: int = 1) -> Recipe:
 def photographs(seed: int = 1) -> Recipe:
     """Trains two towers and then a matcher on photographs of one's own.
 
-    Beyond `two_towers` it has four views of each picture, longer training, and a matcher over the
-    words and the grid, whose logit is combined with the towers' cosine.
+    Beyond `two_towers`, the last five blocks of the picture network learn too, there are five views
+    of each picture, and a tenth of the words is hidden. The matcher learns afterwards with towers
+    of its own, from all pairs of 64 pictures; its logit is combined with the embeddings' cosine.
     """
     return replace(
         two_towers(seed),
         name="photographs",
-        view_count=4,
+        image_source="efficientnet_lite0_early",
+        view_count=5,
+        dropout=0.1,
         head_dropout=0.1,
-        round_count=1_900,
-        softmax_round_count=1_900,
-        dev_every_round_count=190,
+        word_drop_share=0.1,
+        round_count=1_100,
+        softmax_round_count=1_100,
+        dev_every_round_count=110,
         matcher_width=256,
-        matcher_step_count=1_500,
+        matcher_has_towers=True,
+        matcher_step_count=1_100,
+        matcher_batch_size=64,
+        matcher_neighbour_count=1,
     )
 
 

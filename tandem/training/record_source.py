@@ -31,7 +31,7 @@ from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
 from tandem.training.source import Pictures, TrainingData
 
-_FROZEN: Final = ("efficientnet_lite0", "vision_tower")
+_FROZEN: Final = ("efficientnet_lite0", "efficientnet_lite0_early", "vision_tower")
 """Image sources that do not learn unless a run has steps for them."""
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]

@@ -110,11 +110,13 @@ def starting_model(
     model = _untrained(_in_recipe(config, recipe), backbone_of, recipe.vision)
     if isinstance(model.joint_encoder, TwoTowers):
         model.joint_encoder.start_temperature(recipe.softmax_temperature)
+        for late in model.joint_encoder.late_blocks():
+            late.start()
     if published:
         encoder = model.joint_encoder
-        text = encoder.text.tower if isinstance(encoder, TwoTowers) else encoder
-        assert isinstance(text, JointEncoder | TextTrunk), "the published shape's"
-        published.start(text)
+        for each in encoder.text_trunks() if isinstance(encoder, TwoTowers) else [encoder]:
+            assert isinstance(each, JointEncoder | TextTrunk), "the published shape's"
+            published.start(each)
     return model, tokenizer
 
 
@@ -140,6 +142,7 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
             "head_width": recipe.head_width,
             "head_dropout": recipe.head_dropout,
             "matcher_width": recipe.matcher_width,
+            "matcher_has_towers": recipe.matcher_has_towers,
         }
     return replace(config, **changes)
 

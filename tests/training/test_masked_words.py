@@ -2,6 +2,7 @@
 
 import doctest
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.training import masked_words
-from tandem.training.data.batches import MaskedBatch, MatchBatch, tokenize
+from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch, tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.masked_words import mask_id, masked
+from tandem.training.masked_words import mask_id, masked, with_hidden_words
+from tandem.training.recipes import tiny
 
 TEXTS = [
     "two cats on the left and three dogs on the right",
@@ -117,3 +119,21 @@ def test_texts_without_words_are_refused(tokenizer: Tokenizer) -> None:
 
     with pytest.raises(ValueError, match="no text of the batch has a word"):
         masked(empty, 0.5, 0, special_tokens(tokenizer), random.Random(0))
+
+
+def test_hidden_words_are_a_share_and_never_the_first_token() -> None:
+    """Padding stays; without a share nothing is drawn, so that other recipes' runs stay equal."""
+    texts = TextBatch(torch.full((200, 12), 9), torch.ones(200, 12, dtype=torch.int64))
+    texts.mask[:, 10:] = 0
+    rng = random.Random(1)
+    before = rng.getstate()
+
+    assert with_hidden_words(texts, tiny(1), 4, rng) is texts
+    assert rng.getstate() == before
+    hidden = with_hidden_words(texts, replace(tiny(1), word_drop_share=0.25), 4, rng)
+
+    is_hidden = hidden.ids == 4
+    assert not is_hidden[:, 0].any()
+    assert not is_hidden[:, 10:].any()
+    assert is_hidden[:, 1:10].float().mean().item() == pytest.approx(0.25, abs=0.04)
+    assert torch.equal(hidden.mask, texts.mask)

@@ -11,7 +11,7 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.two_towers import TwoTowers
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.matcher_stage import _reciprocal_rank, matching_loss
-from tandem.training.optimisation import recipe_groups
+from tandem.training.optimisation import recipe_groups, tower_groups
 from tandem.training.recipe import Recipe, on_corpus
 from tandem.training.recipes import photographs, tiny, two_towers
 from tandem.training.record_source import RecordSource, divided
@@ -52,17 +52,21 @@ def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
 
 
-def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path) -> None:
-    """The matcher's stage changes neither tower, and chooses the cosine's weight."""
-    train_towers(tower_recipe(matcher_step_count=0), tmp_path / "be")
+@pytest.mark.parametrize("has_towers", [False, True])
+def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path, has_towers: bool) -> None:
+    """The matcher's stage changes no tower that embeds, and chooses the cosine's weight."""
+    changes = {"matcher_has_towers": has_towers, "word_drop_share": 0.2, "dropout": 0.1}
+    train_towers(tower_recipe(**changes, matcher_step_count=0), tmp_path / "be")
 
-    done = train_towers(tower_recipe(), tmp_path / "both")
+    done = train_towers(tower_recipe(**changes), tmp_path / "both")
 
     before, after = (load_checkpoint(tmp_path / name) for name in ("be", "both"))
     weights, others = before.model.state_dict(), after.model.state_dict()
     changed = {name for name in weights if not torch.equal(weights[name], others[name])}
-    assert changed
-    assert all(".matcher" in name or name.endswith("cosine_weight") for name in changed)
+    learns = (".matcher.", ".towers.", "cosine_weight")
+    assert all(any(part in name for part in learns) for name in changed)
+    assert any(".matcher." in name for name in changed)
+    assert any(".towers." in name for name in changed) is has_towers
     assert done.best.be_r1 is not None
     assert done.best.ce_r1 is not None
     assert done.before.recall.ce_r1 is None
@@ -76,7 +80,14 @@ def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
 def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
     """In either stage."""
-    recipe = tower_recipe(round_count=10, softmax_round_count=10, matcher_step_count=10)
+    recipe = tower_recipe(
+        round_count=10,
+        softmax_round_count=10,
+        matcher_step_count=10,
+        matcher_has_towers=True,
+        word_drop_share=0.2,
+        dropout=0.1,
+    )
 
     def stop(name: str, step: int, *_: object) -> None:
         if name == stage and step >= 10:  # progress comes at every tenth step
@@ -119,6 +130,9 @@ def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> 
     assert rates[id(encoder.log_scale)] == rates[id(encoder.text.project.weight)] == 0.5
     assert encoder.matcher is not None
     assert not {id(p) for p in encoder.matcher.parameters()} & rates.keys()
+    encoder.matcher.requires_grad_(True)
+    matcher_groups, _ = tower_groups(encoder, replace(recipe, matcher_learning_rate=0.125))
+    assert {group["lr"] for group in matcher_groups} == {0.125, 0.25, 0.5}
     assert {id(p) for p in learning} == rates.keys()
     frozen, _ = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
     assert {group["lr"] for group in frozen} == {0.5}

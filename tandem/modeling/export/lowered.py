@@ -46,12 +46,14 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
 def _lower_towers(model: JointModel, precision: Precision) -> None:
     """Lowers the text's layers, and the picture's network; head and matcher stay in float32."""
     assert isinstance(model.joint_encoder, TwoTowers), "the caller has asked"
-    tower = model.joint_encoder.text.tower
+    trunks = model.joint_encoder.text_trunks()
     if precision is Precision.INT8:
-        tower.layers = _quantised(tower.layers)
+        for trunk in trunks:
+            trunk.layers = _quantised(trunk.layers)
         return
     _halve_backbone(model, _HALVES[precision])
-    _halve(tower.layers, _HALVES[precision])
+    for trunk in trunks:
+        _halve(trunk.layers, _HALVES[precision])
 
 
 def lowered_part(module: nn.Module, precision: Precision) -> nn.Module:
