@@ -16,19 +16,23 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
-from benchmarks.support.random_siglip import write_siglip
+from benchmarks.support.random_siglip import VOCABULARY_SIZE, write_siglip
 from tandem.client import Client
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest, model_file
 from tandem.model_io.precision import Precision
+from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.export.published_export import export_published
+from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 
 _INDEX = "photographs"
 _TIMEOUT_SECONDS = 120.0
 _WARM_UP_COUNT = 4
+_COMPARED_COUNT = 8
 
 
 def main() -> None:
@@ -67,7 +71,26 @@ def _exported(
         "read_seconds": read_time - start_time,
         "export_and_compare_seconds": time.monotonic() - read_time,
     }
-    return figures, manifest
+    return figures | _distances(model, precision), manifest
+
+
+@torch.inference_mode()
+def _distances(model: PublishedModel, precision: Precision) -> dict[str, float]:
+    """Returns the largest cosine distances of embeddings to those in fp32, in millionths."""
+    towers = model.bi_encoder
+    assert towers is not None
+    ids = torch.randint(3, VOCABULARY_SIZE, (_COMPARED_COUNT, towers.text.max_tokens))
+    size = towers.image.size
+    pixels = torch.randint(0, 256, (_COMPARED_COUNT, size, size, 3), dtype=torch.uint8)
+    distances = {}
+    for name, tower, inputs in (
+        ("text", towers.embed_text, (ids, torch.ones_like(ids))),
+        ("picture", towers.embed_image, (pixels,)),
+    ):
+        exact, lower = tower(*inputs), lowered_part(tower, precision)(*inputs)
+        distance = (1 - (exact.double() * lower.double()).sum(dim=1)).max().item()
+        distances[f"{name}_cosine_distance_to_fp32_millionths"] = 1e6 * distance
+    return distances
 
 
 def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dict[str, float]:
