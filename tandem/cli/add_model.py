@@ -61,6 +61,9 @@ def add(
         TokenSource | None,
         typer.Option(help="where the cross-encoder's image tokens come from; by default stored"),
     ] = None,
+    pt2: Annotated[
+        bool, typer.Option("--pt2", help="also write model.pt2, by torch.export; takes longer")
+    ] = False,
 ) -> None:
     """Export a model to TorchScript with config.pbtxt and manifest.json, and verify its answers.
 
@@ -80,7 +83,7 @@ def add(
                 f"{', '.join(given)}: only for a published model, by its name or folder"
             )
         checkpoint = default_checkpoint() if model is None else user_path(model)
-        _tell(repository, _add_checkpoint(checkpoint, repository, chosen))
+        _tell(repository, _add_checkpoint(checkpoint, repository, chosen, with_pt2=pt2))
         return
     with LongWork(often_short=True) as work:
         work.show("read the model", 0)
@@ -94,6 +97,8 @@ def add(
 
             if reranker is not None:
                 raise ValueError(f"--cross-encoder: {model} reads regions, and reranks by itself")
+            if pt2:
+                raise ValueError(f"--pt2: {model} reads regions, and is written as model.pt only")
             manifest = export_region_model(retriever, repository, chosen)
         else:
             from tandem.modeling.export.published_export import export_published
@@ -104,6 +109,7 @@ def add(
                 chosen,
                 reranker=reranker,
                 tokens=tokens or TokenSource.STORED,
+                with_pt2=pt2,
             )
     _describe(model, retriever)
     if reranker is not None:
@@ -123,13 +129,15 @@ def _is_checkpoint(model: str) -> bool:
     return not is_published_folder(folder)
 
 
-def _add_checkpoint(checkpoint: Path, repository: Path, precision: Precision) -> Manifest:
+def _add_checkpoint(
+    checkpoint: Path, repository: Path, precision: Precision, *, with_pt2: bool
+) -> Manifest:
     # Imported here, because torch takes seconds, which `tandem --help` does not need.
     from tandem.modeling.export.export import export_model
 
     with LongWork(often_short=True) as work:
         work.show(f"export in {precision.value}", 0)
-        return export_model(checkpoint, repository, precision)
+        return export_model(checkpoint, repository, precision, with_pt2=with_pt2)
 
 
 def _read(name: str, revision: str | None, image_encoder: str | None) -> "PublishedModel":
