@@ -34,7 +34,7 @@ _INNER: dict[str, Any] = {"intermediate_size": 48}
 _PICTURE: dict[str, Any] = {"image_size": SIZE, "patch_size": 8}
 
 
-def published_blip(folder: Path) -> BlipForImageTextRetrieval:
+def published_blip(folder: Path, *, size: int = SIZE) -> BlipForImageTextRetrieval:
     """Writes a BLIP, whose vocabulary has [DEC] and [ENC] behind the tokenizer's words."""
     from transformers import BlipConfig, BlipForImageTextRetrieval
 
@@ -47,11 +47,11 @@ def published_blip(folder: Path) -> BlipForImageTextRetrieval:
     }
     config = BlipConfig(
         text_config={**_TOWER, **_INNER, **text},
-        vision_config={**_TOWER, **_INNER, **_PICTURE},
+        vision_config={**_TOWER, **_INNER, **_PICTURE, "image_size": size},
         image_text_hidden_size=16,
     )
     model = _saved(BlipForImageTextRetrieval, config, folder)
-    write_json(folder / "preprocessor_config.json", _squash("BlipImageProcessor"))
+    write_json(folder / "preprocessor_config.json", _squash("BlipImageProcessor", size))
     return model
 
 
@@ -128,11 +128,11 @@ def _saved(kind: type[Model], config: Any, folder: Path) -> Model:
     return model
 
 
-def _squash(name: str) -> dict[str, Any]:
+def _squash(name: str, size: int = SIZE) -> dict[str, Any]:
     return {
         "image_processor_type": name,
         "do_resize": True,
-        "size": {"height": SIZE, "width": SIZE},
+        "size": {"height": size, "width": size},
         "resample": 3,
         "do_rescale": True,
         "rescale_factor": 1 / 255,
