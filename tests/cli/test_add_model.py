@@ -15,7 +15,10 @@ from tandem.model_io.model_repository import published_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
 from tests.support.modeling.published_cross_encoders import published_blip
-from tests.support.modeling.published_formats import published_text_tower
+from tests.support.modeling.published_formats import (
+    published_open_clip_xlm_roberta,
+    published_text_tower,
+)
 from tests.support.modeling.published_pairs import (
     change_json,
     published_clip,
@@ -34,6 +37,7 @@ _MAKERS: dict[str, Callable[[Path], object]] = {
     "clip": published_clip,
     "metaclip_2": published_metaclip_2,
     "siglip": published_siglip,
+    "open_clip": published_open_clip_xlm_roberta,
     "text tower": published_text_tower,
     "checkpoint": save_tiny_checkpoint,
     "oscar": lambda folder: write_oscar(folder, oscar_weights()),
@@ -149,6 +153,14 @@ def test_a_text_tower_is_added_with_the_image_tower_it_was_trained_for(
     assert status == 0, output
     assert "only their number of dimensions is checked" in output
     assert read_manifest(tmp_path / "new").licence == "apache-2.0 and mit"
+
+
+def test_open_clips_format_is_added_with_an_xlm_roberta(folder: Folder, tmp_path: Path) -> None:
+    """Its text tower is traced with padding, which shifts no position."""
+    status, output = add(folder("open_clip"), tmp_path / "new")
+
+    assert status == 0, output
+    assert "open_clip (CLIPVisionModel, XLMRobertaModel)" in output
 
 
 def test_a_licence_without_commercial_use_is_warned_of(folder: Folder, tmp_path: Path) -> None:
