@@ -1,8 +1,15 @@
 """Runs rerank_svc: `python -m rerank_svc`."""
 
+from __future__ import annotations
+
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -12,13 +19,14 @@ from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
-from tandem.chassis.settings import load_or_exit
+from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.started_threads import started_threads
-from tandem.chassis.tls import load_identity_or_exit, triton_credentials
+from tandem.chassis.tls import Identity, load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
+from tandem.contract.model_description import ModelDescription
 from tandem.item_store.refused import StoreRefused
 from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.manifest import read_manifest
+from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.model_io.served_metrics import note_model, note_shard
 from tandem.model_io.served_model import ServedModel
@@ -26,6 +34,9 @@ from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+
+if TYPE_CHECKING:
+    from rerank_svc.remote.remote_reranker import RemoteReranker
 
 
 async def main(settings: RerankSettings) -> None:
@@ -35,13 +46,66 @@ async def main(settings: RerankSettings) -> None:
     manifest = read_manifest(repository)
     version = FollowedVersion(repository, manifest)
     note_shard("rerank", settings.shard_number, settings.shard_count)
+    with started_threads(settings.thread_count, "read") as threads:
+        opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
+            _remote(settings, manifest, threads)
+            if settings.remote_url
+            else _in_triton(settings, identity, manifest, version, threads)
+        )
+        async with AsyncExitStack() as open_until_left:
+            reranker = await open_until_left.enter_async_context(opened)
+            servicer = RerankServicer(reranker, settings.default_timeout_seconds)
+
+            def describe() -> ModelDescription:
+                description = version.describe()
+                return _with_remote(description, settings) if settings.remote_url else description
+
+            def register(server: grpc.aio.Server) -> None:
+                add_RerankServiceServicer_to_server(servicer, server)
+                add_ModelServiceServicer_to_server(ModelServicer(describe), server)
+
+            async def check() -> None:
+                version.look()
+                note_model("rerank", version.describe())
+                await reranker.check()
+
+            async def close() -> None:
+                await open_until_left.aclose()
+                # A cancelled call may still be reading in its thread, which the store must outlive.
+                await asyncio.to_thread(threads.shutdown)
+                reranker.close()
+
+            await serve(
+                settings,
+                name="rerank",
+                register=register,
+                service_names=[
+                    rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
+                    MODEL_SERVICE_NAME,
+                ],
+                warm=check,
+                ready=check,
+                close=close,
+                identity=identity,
+                guard=load_guard_or_exit(identity),
+            )
+
+
+@asynccontextmanager
+async def _in_triton(
+    settings: RerankSettings,
+    identity: Identity | None,
+    manifest: Manifest,
+    version: FollowedVersion,
+    threads: Executor,
+) -> AsyncIterator[Reranker]:
     triton = TritonClient(
         settings.triton_address,
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
-    with started_threads(settings.thread_count, "read") as threads:
-        reranker = Reranker(
+    try:
+        yield Reranker(
             ServedModel(triton, manifest),
             lambda: open_shard_items(settings),
             threads,
@@ -50,37 +114,36 @@ async def main(settings: RerankSettings) -> None:
             calibration_of=version.calibration,
             serving_version=version.number,
         )
-        servicer = RerankServicer(reranker, settings.default_timeout_seconds)
+    finally:
+        await triton.close()
 
-        def register(server: grpc.aio.Server) -> None:
-            add_RerankServiceServicer_to_server(servicer, server)
-            add_ModelServiceServicer_to_server(ModelServicer(version.describe), server)
 
-        async def check() -> None:
-            version.look()
-            note_model("rerank", version.describe())
-            await reranker.check()
+@asynccontextmanager
+async def _remote(
+    settings: RerankSettings, manifest: Manifest, threads: Executor
+) -> AsyncIterator[RemoteReranker]:
+    # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
+    try:
+        from rerank_svc.remote.remote_start import remote_reranker
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"RERANK_REMOTE_URL needs {error.name}; pip install 'tandem-search[remote]'"
+        ) from error
 
-        async def close() -> None:
-            await triton.close()
-            # A cancelled call may still be reading in its thread, and the store must outlive it.
-            await asyncio.to_thread(threads.shutdown)
-            reranker.close()
+    async with remote_reranker(settings, manifest.fingerprint, threads) as reranker:
+        yield reranker
 
-        await serve(
-            settings,
-            name="rerank",
-            register=register,
-            service_names=[
-                rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
-                MODEL_SERVICE_NAME,
-            ],
-            warm=check,
-            ready=check,
-            close=close,
-            identity=identity,
-            guard=load_guard_or_exit(identity),
-        )
+
+def _with_remote(description: ModelDescription, settings: RerankSettings) -> ModelDescription:
+    """Returns the bi-encoder's description with the remote cross-encoder's probabilities.
+
+    No rule for adaptive depth was measured for it.
+    """
+    return replace(
+        description,
+        probability_calibration=settings.remote_calibration,
+        adaptive_depth_rule=None,
+    )
 
 
 if __name__ == "__main__":
@@ -88,3 +151,6 @@ if __name__ == "__main__":
         asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
     except StoreRefused as error:
         sys.exit(f"rerank_svc: {error}")
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

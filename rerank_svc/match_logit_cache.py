@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,11 @@ class PairKey(NamedTuple):
 MatchLogitCache = SingleFlightCache[PairKey, float, InferenceCost]
 
 
-def make_cache(max_bytes: int) -> MatchLogitCache:
-    """Returns an empty cache, which is off with 0 bytes."""
-    return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME))
+def make_cache(
+    max_bytes: int, is_kept: Callable[[float], bool] = lambda _: True
+) -> MatchLogitCache:
+    """Returns an empty cache of the logits that `is_kept` accepts; it is off with 0 bytes."""
+    return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME), is_kept)
 
 
 def query_digest(query: Tokens, fingerprint: str, model_version: int) -> bytes:

@@ -11,7 +11,7 @@ from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, checked_pair
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.single_flight_cache import Computation
-from tandem.contract.content import ImageTokens, Tokens
+from tandem.contract.content import Content, ImageTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import CrossEncoderMissing, DeadlineExceeded, TandemError, TokensInvalid
@@ -28,6 +28,8 @@ class QueryCandidates:
 
     query: Tokens
     item_ids: Sequence[str]
+    content: Content | None = None
+    """The query itself, which only a remote cross-encoder reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class ScoredBatch:
     cost: InferenceCost
     model_version: int
     """The version of the model that scored them."""
+    reranker: str = ""
+    """The fingerprint of the model, or a remote one's identity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +155,7 @@ class Reranker:
             time.monotonic() - read_time,
             replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
             model.version,
+            model.manifest.fingerprint,
         )
 
     async def _kept(

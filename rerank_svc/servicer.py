@@ -1,24 +1,45 @@
 """Implements RerankService."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
 
 from rerank_svc.metrics import observe_stage
-from rerank_svc.reranker import MatchScore, QueryCandidates, Reranker, ScoredBatch
+from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import MAX_PAIR_COUNT, MAX_RERANK_K, MAX_SCORE_QUERY_COUNT
 from tandem.errors import BatchSizeOutOfRange, TandemError
-from tandem.v1 import content_pb2, rerank_service_pb2, rerank_service_pb2_grpc
-from tandem.wire import duration_to_proto, item_error_to_proto, tokens_from_proto
+from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
+from tandem.wire import (
+    content_from_proto,
+    duration_to_proto,
+    item_error_to_proto,
+    tokens_from_proto,
+)
+
+
+class CandidateReranker(Protocol):
+    """Scores stored candidates: with a model in Triton, or with a remote one."""
+
+    async def score(
+        self,
+        index_id: str,
+        fingerprint: str,
+        queries: Sequence[QueryCandidates | TandemError],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores each query's candidates; an input that is an error stays one."""
+        ...
 
 
 class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
     """Scores candidates, and does not sort them."""
 
-    def __init__(self, reranker: Reranker, default_timeout_seconds: float) -> None:
+    def __init__(self, reranker: CandidateReranker, default_timeout_seconds: float) -> None:
         self._reranker = reranker
         self._default_timeout_seconds = default_timeout_seconds
 
@@ -29,7 +50,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
     ) -> rerank_service_pb2.ScoreCandidatesResponse:
         """Scores one query's candidates."""
         index_id = check_index_id(request.index_id)
-        query = _query(request.query, request.item_ids)
+        query = _query(request)
         scored = await self._score(
             index_id, request.model_fingerprint, request.model_version, [query], context
         )
@@ -42,6 +63,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
+            reranker=scored.reranker,
         )
 
     async def ScoreBatch(
@@ -67,6 +89,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
+            reranker=scored.reranker,
         )
 
     async def _score(
@@ -86,16 +109,21 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         return scored
 
 
-def _query(query: content_pb2.ContentTokens, item_ids: Sequence[str]) -> QueryCandidates:
-    _check("item_ids", len(item_ids), MAX_RERANK_K)
+def _query(
+    message: rerank_service_pb2.ScoreCandidatesRequest | rerank_service_pb2.QueryCandidates,
+) -> QueryCandidates:
+    _check("item_ids", len(message.item_ids), MAX_RERANK_K)
     return QueryCandidates(
-        tokens_from_proto(query), [check_item_id(item_id) for item_id in item_ids]
+        # A model without a cross-encoder makes none, and a remote one reads none.
+        tokens_from_proto(message.query, may_be_empty=True),
+        [check_item_id(item_id) for item_id in message.item_ids],
+        content_from_proto(message.query_content) if message.HasField("query_content") else None,
     )
 
 
 def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> QueryCandidates | TandemError:
     try:
-        return _query(message.query, message.item_ids)
+        return _query(message)
     except TandemError as error:
         return error.kept()
 

@@ -217,6 +217,19 @@ class TokensInvalid(TandemError):
         super().__init__(f"the tokens are not valid: {why}; send what encoder_svc returned")
 
 
+class QueryContentMissing(TandemError):
+    """A cross-encoder reads the query's content, and cannot have it."""
+
+    reason = "QUERY_CONTENT_MISSING"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(
+            f"the cross-encoder reads the query's content, and {why}; send a text or an image, or "
+            "set rerank_disabled"
+        )
+
+
 class ModelMismatch(TandemError):
     """The request and the index come from different models."""
 

@@ -19,21 +19,26 @@ from orchestrator_svc.services.interfaces import (
 )
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
-from tandem.contract.content import Tokens
+from tandem.contract.content import Content, Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.errors import (
+    CrossEncoderMissing,
     DeadlineExceeded,
     InternalFault,
     ItemCorrupt,
     ModelOutputInvalid,
     ModelUnavailable,
     Overloaded,
+    QueryContentMissing,
     RankingInvalid,
     RerankUnavailable,
     ServiceUnavailable,
     TandemError,
 )
+
+# A bi-encoder alone has no cross-encoder, unless a remote one is set for it later.
+_ABSENT_SECONDS = 10.0
 
 
 class RerankStop(enum.Enum):
@@ -70,6 +75,8 @@ _STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
     ModelUnavailable: RerankStop.UNAVAILABLE,
     InternalFault: RerankStop.UNAVAILABLE,
     ItemCorrupt: RerankStop.UNAVAILABLE,
+    QueryContentMissing: RerankStop.NOT_APPLICABLE,
+    CrossEncoderMissing: RerankStop.NOT_APPLICABLE,
 }
 """Errors that end the rerank but not the search. Any other error is the caller's to fix."""
 
@@ -88,6 +95,8 @@ class RerankOutcome:
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0
     """The version that scored all of them; 0 if none was scored."""
+    reranker: str = ""
+    """The cross-encoder that scored them; empty if none was scored."""
 
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
@@ -124,6 +133,8 @@ class RerankStage:
         self._shard_map = shard_map
         self._pace = pace
         self._depth_rules = depth_rules
+        self._absent_until_time = 0.0
+        """Until then, queries without tokens are not sent: there is no cross-encoder for them."""
 
     async def rerank(
         self,
@@ -133,6 +144,7 @@ class RerankStage:
         hits: Sequence[Hit],
         deadline: Deadline,
         model_version: int = 0,
+        content: Content | None = None,
     ) -> RerankOutcome:
         """Scores the first `rerank_k` hits, or as many of them as time allows.
 
@@ -141,10 +153,16 @@ class RerankStage:
         on one shard, only its candidates before that shard's first one count. The outcome says if
         time ran out or a service failed; what is wrong with the query is raised.
         """
+        if tokens.is_empty and time.monotonic() < self._absent_until_time:
+            return RerankOutcome(RerankStop.NOT_APPLICABLE)
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
         run = _Run(
-            ScoreQuery(query.index_id, fingerprint, model_version), tokens, candidates, owners
+            ScoreQuery(query.index_id, fingerprint, model_version),
+            tokens,
+            candidates,
+            owners,
+            content,
         )
         rule = None
         if query.adaptive_depth:
@@ -191,7 +209,7 @@ class RerankStage:
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.query, Candidates(run.tokens, item_ids), deadline
+                        run.query, Candidates(run.tokens, item_ids, run.content), deadline
                     )
                 )
                 for number, item_ids in groups.items()
@@ -210,8 +228,11 @@ class RerankStage:
             elif isinstance(answer, ShardScores):
                 run.matches |= answer.matches
                 run.cost += answer.cost
+                run.reranker = run.reranker or answer.reranker
                 read_count += answer.cost.pair_count
             else:
+                if isinstance(answer, CrossEncoderMissing):
+                    self._absent_until_time = time.monotonic() + _ABSENT_SECONDS
                 failures[number] = answer
                 run.note_failure(_STOP_OF_ERROR[type(answer)])
         run.advance(size, failures)
@@ -242,6 +263,7 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
         sum(each.missing_count for each in applied),
         sum((each.cost for each in applied), InferenceCost()),
         next((each.model_version for each in applied if each.model_version), 0),
+        next((each.reranker for each in applied if each.reranker), ""),
     )
 
 
@@ -256,6 +278,9 @@ class _Run:
     """The candidates."""
     owners: Sequence[int]
     """The shard of each candidate."""
+    content: Content | None = None
+    """The query itself, if it has one of the tokens' modality."""
+    reranker: str = ""
     depth: int = 0
     matches: dict[str, Match] = field(default_factory=dict)
     """Of the candidates down to the depth; after a failure, also of some below it."""
@@ -305,6 +330,7 @@ class _Run:
             len(counted) - len(matches),
             self.cost,
             self.query.model_version if matches else 0,
+            self.reranker if matches else "",
         )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ class EncodedQuery:
     readings: Mapping[Modality, Sequence[Tokens]] = field(default_factory=dict)
     """The tokens to score candidates of each modality against: one entry, or one an embedding.
     A modality without tokens is absent."""
+    contents: Mapping[Modality, Content] = field(default_factory=dict)
+    """What these tokens are of, where the query has it: stored items and encodings do not."""
     text_uses: Sequence[TextUse] = ()
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
@@ -167,6 +169,17 @@ class _ReadPart:
     weight: float
     further_windows: Sequence[Encoding] = ()
     text_use: TextUse | None = None
+    content: Content | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a cross-encoder may read it: by tokens, or a remote one by its content.
+
+        A bi-encoder alone makes tokens that are empty.
+        """
+        if self.tokens is None:
+            return False
+        return not self.tokens.is_empty or self.content is not None
 
 
 def _check_parts(query: SearchQuery) -> None:
@@ -196,11 +209,12 @@ def _read_parts(
                 parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
             case StoredItemSource(item_id):
                 parts.append(_of_encoding(*stored[item_id], part.weight))
-            case _:
+            case content:
                 outcome = next(outcomes)
                 if isinstance(outcome, TandemError):
                     raise outcome
-                parts.append(_of_encoding(outcome, made.fingerprint, part.weight))
+                read = _of_encoding(outcome, made.fingerprint, part.weight)
+                parts.append(replace(read, content=content))
     return parts
 
 
@@ -229,6 +243,7 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         modality=max(parts, key=lambda part: part.weight).modality,
         fingerprint=first.fingerprint,
         readings=_readings(parts, [window.tokens for window in windows]),
+        contents=_contents(parts),
         text_uses=[part.text_use for part in parts if part.text_use],
         cost=made.cost,
         is_model_unavailable=made.is_model_unavailable,
@@ -260,8 +275,22 @@ def _readings(
 ) -> dict[Modality, Sequence[Tokens]]:
     """Returns the tokens to score candidates of each modality against."""
     readings: dict[Modality, Sequence[Tokens]] = {}
-    # A part of negative weight is not what a candidate should match.
-    for part in sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight):
-        if part.tokens is not None and not part.tokens.is_empty:
+    for part in _heaviest_first(parts):
+        if part.is_readable:
+            assert part.tokens is not None
             readings.setdefault(part.modality.other, [part.tokens, *windows])
     return readings
+
+
+def _contents(parts: Sequence[_ReadPart]) -> dict[Modality, Content]:
+    """Returns the contents of the parts whose tokens are read."""
+    read: dict[Modality, _ReadPart] = {}
+    for part in _heaviest_first(parts):
+        if part.is_readable:
+            read.setdefault(part.modality.other, part)
+    return {modality: part.content for modality, part in read.items() if part.content is not None}
+
+
+def _heaviest_first(parts: Sequence[_ReadPart]) -> list[_ReadPart]:
+    """Returns the parts of positive weight: another is not what a candidate should match."""
+    return sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight)

@@ -249,13 +249,17 @@ class Searcher:
                     # The same model version scores both modalities of an answer.
                     next((o.model_version for o in outcomes if o.model_version), None)
                     or encoded.model_version,
+                    encoded.contents.get(modality),
                 )
                 quota.note_read(outcome.cost.pair_count)
                 outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
-        if query.rerank_required:
-            if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+        if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+            if query.rerank_required:
                 raise CrossEncoderMissing(what="rerank_required")
+            if query.ranking.min_probability is not None:
+                raise CrossEncoderMissing(what="min_probability")
+        if query.rerank_required:
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 

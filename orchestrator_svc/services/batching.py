@@ -142,10 +142,12 @@ class BatchingScorer(CandidateScorer):
     async def _score_all(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> Sequence[ShardScores | TandemError]:
-        scored, cost, version = await self._scorer.score_each(query, requests, deadline)
-        costs = divided_cost(cost, [len(each.item_ids) for each in requests])
+        scored, whole = await self._scorer.score_each(query, requests, deadline)
+        costs = divided_cost(whole.cost, [len(each.item_ids) for each in requests])
         return [
-            matches if isinstance(matches, TandemError) else ShardScores(matches, share, version)
+            matches
+            if isinstance(matches, TandemError)
+            else replace(whole, matches=matches, cost=share)
             for matches, share in zip(scored, costs, strict=True)
         ]
 

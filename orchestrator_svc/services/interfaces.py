@@ -107,6 +107,8 @@ class Candidates:
 
     tokens: Tokens
     item_ids: Sequence[str]
+    content: Content | None = None
+    """The query itself, for a cross-encoder that reads contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class ShardScores:
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0
     """The version that scored all of them; 0 if the service does not name it."""
+    reranker: str = ""
+    """The cross-encoder that scored them; empty if the service does not name it."""
 
 
 class ContentEncoder(Protocol):

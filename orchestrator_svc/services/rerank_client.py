@@ -11,16 +11,17 @@ from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.interfaces import Candidates, ScoreQuery, ShardScores
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
-from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
-from tandem.errors import ModelOutputInvalid, TandemError
+from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
 from tandem.v1 import (
+    content_pb2,
     model_service_pb2,
     model_service_pb2_grpc,
     rerank_service_pb2,
     rerank_service_pb2_grpc,
 )
-from tandem.wire import item_error_from_proto, tokens_to_proto
+from tandem.wire import content_to_proto, item_error_from_proto, tokens_to_proto
 
 
 class RerankClient:
@@ -36,6 +37,7 @@ class RerankClient:
         self._stub = rerank_service_pb2_grpc.RerankServiceStub(channel)
         self._model = model_service_pb2_grpc.ModelServiceStub(channel)
         self._name = f"rerank-{number}"
+        self._sends_contents = False
         self._dependency = Dependency(self._name, retry_budget, breaker_rule)
 
     @property
@@ -46,8 +48,49 @@ class RerankClient:
     async def score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ShardScores:
-        """Returns the candidates' scores; raises ModelOutputInvalid for unusable ones."""
+        """Returns the candidates' scores; raises ModelOutputInvalid for unusable ones.
 
+        Raises QueryContentMissing if the cross-encoder reads contents, and the query has none.
+        """
+        try:
+            return await self._score(query, candidates, deadline)
+        except QueryContentMissing:
+            if not self._may_send([candidates]):
+                raise
+        return await self._score(query, candidates, deadline)
+
+    async def score_each(
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
+    ) -> tuple[list[Mapping[str, Match] | TandemError], ShardScores]:
+        """Returns each request's scores or error, and what holds for all: cost, and by what."""
+        outcomes, whole = await self._score_each(query, requests, deadline)
+        lacking = [
+            request
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(outcome, QueryContentMissing)
+        ]
+        if self._may_send(lacking):
+            return await self._score_each(query, requests, deadline)
+        return outcomes, whole
+
+    def _may_send(self, lacking: Sequence[Candidates]) -> bool:
+        """Returns whether contents help, and have not been sent; from then on they are.
+
+        A model in Triton does not need them, and a picture is large.
+        """
+        if self._sends_contents or all(each.content is None for each in lacking):
+            return False
+        self._sends_contents = True
+        return True
+
+    def _content(self, candidates: Candidates) -> content_pb2.Content | None:
+        if not self._sends_contents or candidates.content is None:
+            return None
+        return content_to_proto(candidates.content)
+
+    async def _score(
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
+    ) -> ShardScores:
         def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
             self._check_scores(response.scores, candidates)
 
@@ -59,6 +102,7 @@ class RerankClient:
                 model_fingerprint=query.fingerprint,
                 item_ids=candidates.item_ids,
                 model_version=query.model_version,
+                query_content=self._content(candidates),
             ),
             deadline,
             check,
@@ -67,13 +111,12 @@ class RerankClient:
             _matches(candidates, response.scores),
             cost_from_proto(response.cost),
             response.model_version,
+            response.reranker,
         )
 
-    async def score_each(
+    async def _score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
-    ) -> tuple[list[Mapping[str, Match] | TandemError], InferenceCost, int]:
-        """Returns each request's scores or error, their total cost, and the model's version."""
-
+    ) -> tuple[list[Mapping[str, Match] | TandemError], ShardScores]:
         def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
             if len(response.results) != len(requests):
                 raise ModelOutputInvalid(
@@ -90,7 +133,9 @@ class RerankClient:
                 model_fingerprint=query.fingerprint,
                 queries=[
                     rerank_service_pb2.QueryCandidates(
-                        query=tokens_to_proto(each.tokens), item_ids=each.item_ids
+                        query=tokens_to_proto(each.tokens),
+                        item_ids=each.item_ids,
+                        query_content=self._content(each),
                     )
                     for each in requests
                 ],
@@ -105,7 +150,9 @@ class RerankClient:
             else _matches(candidates, result.scores)
             for candidates, result in zip(requests, response.results, strict=True)
         ]
-        return outcomes, cost_from_proto(response.cost), response.model_version
+        return outcomes, ShardScores(
+            {}, cost_from_proto(response.cost), response.model_version, response.reranker
+        )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Describes the served model; a failure does not count against the scoring."""

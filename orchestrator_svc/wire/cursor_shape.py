@@ -25,7 +25,8 @@ _MAX_BYTES: Mapping[int, int] = {
         "model_fingerprint": 4 * 128,
         # 1,000 missing shards.
         "coverage": 8 * 2**10,
-        "rerank": 64,
+        # With a remote cross-encoder's name.
+        "rerank": 512,
         "degradations": 64,
         "item_ids": 256,
         # Three terms and four ranks take under 256 bytes.

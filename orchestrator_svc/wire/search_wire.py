@@ -107,6 +107,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
             reranked_depth=answer.rerank.reranked_depth,
             stop=f"RERANK_STOP_{answer.rerank.stop.name}",
             missing_count=answer.rerank.missing_count,
+            reranker=answer.rerank.reranker,
         ),
         degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],

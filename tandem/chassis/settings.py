@@ -51,6 +51,7 @@ class Range:
 ANY_NUMBER = Range(words="a number")
 AT_LEAST_0 = Range(words="at least 0", least=0)
 AT_LEAST_1 = Range(words="at least 1", least=1)
+OVER_0 = Range(words="over 0", least=0, is_least_out=True)
 SHARE = Range(words="a share, 0 to 1", least=0, most=1)
 SHARE_OVER_0 = Range(words="a share over 0, at most 1", least=0, most=1, is_least_out=True)
 SHARE_UNDER_1 = Range(words="a share, 0 to under 1", least=0, most=1, is_most_out=True)

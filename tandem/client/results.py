@@ -116,6 +116,8 @@ class RerankSummary:
     """Why it ended there: a name of `tandem.v1.RerankStop`, for example "COMPLETE"."""
     missing_count: int = 0
     """Of these, items that were no longer there, or had nothing it could read."""
+    reranker: str = ""
+    """The cross-encoder: a fingerprint, or a remote one's name with a digest of its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def search_result(
             response.rerank.reranked_depth,
             _name(search_service_pb2.RerankStop, response.rerank.stop, "RERANK_STOP_"),
             response.rerank.missing_count,
+            response.rerank.reranker,
         ),
         tuple(
             _name(search_service_pb2.Degradation, value, "DEGRADATION_")

@@ -70,7 +70,8 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.IndexService/DeleteItems": _IDS,
     "/tandem.v1.IndexService/DeleteIndex": _SMALL,
     "/tandem.v1.IndexService/GetItems": _IDS,
-    "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(4 * MIB, 5_000),
+    # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
+    "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(
         MAX_MESSAGE_BYTES, 5_000, {"queries": MAX_SCORE_QUERY_COUNT}
     ),

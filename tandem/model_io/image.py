@@ -74,6 +74,14 @@ three; its parsers' code can raise the others."""
 def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, fitted by the rules.
 
+    Errors as `upright_picture`.
+    """
+    return np.asarray(squared(upright_picture(image_bytes, rules), rules))
+
+
+def upright_picture(image_bytes: bytes, rules: ImageRules) -> Image.Image:
+    """Returns the first frame, upright and scaled by the rules, RGB or RGBA, before it is squared.
+
     A JPEG over MAX_IMAGE_PIXELS is reduced while it is decoded, by exact rules too.
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
     or MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
@@ -88,10 +96,20 @@ def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
             _check_scaled(scaled_size(image.size, rules))
             is_exact = rules.is_exact and _pixel_count(image) <= MAX_IMAGE_PIXELS
             fitted = _exact if is_exact else _reduced
-            upright = fitted(image, parts.orientation, rules)
+            return fitted(image, parts.orientation, rules)
     except BROKEN_FILE as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
-    return np.asarray(squared(upright, rules))
+
+
+def picture_size(image_bytes: bytes) -> tuple[int, int]:
+    """Returns width and height by the header, before any rotation; errors as `upright_picture`."""
+    parts = image_file_parts(image_bytes)
+    try:
+        with _open(parts) as image:
+            check_size(image, parts)
+            return image.size
+    except BROKEN_FILE as error:
+        raise ImageUnreadable(why=str(error) or type(error).__name__) from error
 
 
 def _reduced(image: ImageFile.ImageFile, orientation: int, rules: ImageRules) -> Image.Image:

@@ -13,32 +13,36 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScoreCandidatesRequest(_message.Message):
-    __slots__ = ("index_id", "query", "model_fingerprint", "item_ids", "model_version")
+    __slots__ = ("index_id", "query", "model_fingerprint", "item_ids", "model_version", "query_content")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_CONTENT_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     query: _content_pb2.ContentTokens
     model_fingerprint: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     model_version: int
-    def __init__(self, index_id: _Optional[str] = ..., query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., model_version: _Optional[int] = ...) -> None: ...
+    query_content: _content_pb2.Content
+    def __init__(self, index_id: _Optional[str] = ..., query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., model_version: _Optional[int] = ..., query_content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
 
 class ScoreCandidatesResponse(_message.Message):
-    __slots__ = ("scores", "read_duration", "inference_duration", "cost", "model_version")
+    __slots__ = ("scores", "read_duration", "inference_duration", "cost", "model_version", "reranker")
     SCORES_FIELD_NUMBER: _ClassVar[int]
     READ_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RERANKER_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[CandidateScore]
     read_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
     cost: _cost_pb2.InferenceCost
     model_version: int
-    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ...) -> None: ...
+    reranker: str
+    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
 
 class ScoreBatchRequest(_message.Message):
     __slots__ = ("index_id", "model_fingerprint", "queries", "model_version")
@@ -53,26 +57,30 @@ class ScoreBatchRequest(_message.Message):
     def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[QueryCandidates, _Mapping]]] = ..., model_version: _Optional[int] = ...) -> None: ...
 
 class QueryCandidates(_message.Message):
-    __slots__ = ("query", "item_ids")
+    __slots__ = ("query", "item_ids", "query_content")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_CONTENT_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.ContentTokens
     item_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    query_content: _content_pb2.Content
+    def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., item_ids: _Optional[_Iterable[str]] = ..., query_content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
 
 class ScoreBatchResponse(_message.Message):
-    __slots__ = ("results", "read_duration", "inference_duration", "cost", "model_version")
+    __slots__ = ("results", "read_duration", "inference_duration", "cost", "model_version", "reranker")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     READ_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RERANKER_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[ScoreBatchResult]
     read_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
     cost: _cost_pb2.InferenceCost
     model_version: int
-    def __init__(self, results: _Optional[_Iterable[_Union[ScoreBatchResult, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ...) -> None: ...
+    reranker: str
+    def __init__(self, results: _Optional[_Iterable[_Union[ScoreBatchResult, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
 
 class ScoreBatchResult(_message.Message):
     __slots__ = ("scores", "error")

@@ -214,14 +214,16 @@ class StreamSearchItemsResponse(_message.Message):
     def __init__(self, phase: _Optional[_Union[SearchPhase, str]] = ..., answer: _Optional[_Union[SearchItemsResponse, _Mapping]] = ...) -> None: ...
 
 class RerankSummary(_message.Message):
-    __slots__ = ("reranked_depth", "stop", "missing_count")
+    __slots__ = ("reranked_depth", "stop", "missing_count", "reranker")
     RERANKED_DEPTH_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RERANKER_FIELD_NUMBER: _ClassVar[int]
     reranked_depth: int
     stop: RerankStop
     missing_count: int
-    def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ...) -> None: ...
+    reranker: str
+    def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
 
 class Coverage(_message.Message):
     __slots__ = ("answered_shard_count", "shard_count", "covered_item_count", "item_count", "missing_shards")

@@ -322,8 +322,12 @@ async def stack(
     chunk_rule: ChunkRule = CHUNK_RULE,
     breaker_rule: BreakerRule = BREAKER_RULE,
     retry_share: float = 0.1,
+    reranker: Callable[[grpc.aio.Server], None] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
+    """Serves an encoder and shards, and yields an orchestrator's parts that call them.
+
+    `reranker` adds a real RerankService to a server, in place of those of the fake shards.
+    """
     retry_budget = RetryBudget(retry_share)
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
@@ -333,8 +337,13 @@ async def stack(
         clients, servers = [], []
         for number, shard in enumerate(shards):
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
+            rerank_channel = channel
+            if reranker is not None:
+                rerank_channel = await opened.enter_async_context(_served(reranker))
             clients.append(
-                ShardClient(channel, channel, number, shard_map_version, retry_budget, breaker_rule)
+                ShardClient(
+                    channel, rerank_channel, number, shard_map_version, retry_budget, breaker_rule
+                )
             )
             servers.append(server)
         encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)

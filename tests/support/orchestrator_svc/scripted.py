@@ -11,12 +11,13 @@ import grpc
 
 from tandem.chassis.status import abort
 from tandem.contract.model_description import ModelDescription, model_to_proto
-from tandem.errors import ModelUnavailable
+from tandem.errors import CrossEncoderMissing, ModelUnavailable
 from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.error_reason_pb2 import ItemError
 from tandem.v1.model_service_pb2_grpc import ModelServiceServicer
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
+from tandem.wire import tokens_from_proto
 
 # What a test runs before a method answers: it may wait, and it may raise.
 Before = Callable[[object], Awaitable[None]]
@@ -82,6 +83,8 @@ class FakeReranker(Describing, RerankServiceServicer):
         await self.asked("ScoreCandidates", request)
         if self.answer_scores:
             return await self.answer_scores(request, context)
+        if tokens_from_proto(request.query, may_be_empty=True).is_empty:
+            await abort(context, CrossEncoderMissing(what="a rerank"))
         await self._work(len(request.item_ids))
         response = rerank_pb.ScoreCandidatesResponse(
             scores=self._scores(request.item_ids),

@@ -1,0 +1,106 @@
+"""Refuses a remote cross-encoder whose scores depend on the batch, or say nothing."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from PIL import Image
+
+from rerank_svc.remote.endpoint import RemoteEndpoint
+from rerank_svc.remote.remote_scorer import RemoteScorer
+from rerank_svc.remote.shapes import Document
+from tandem.errors import ModelOutputInvalid, TandemError
+
+DEFAULT_TOLERANCE: Final = 0.05
+"""Of a probability: reduced precision moves a score by a few thousandths between batches."""
+
+# Logits of different pairs that differ by less are the same score.
+_FLAT_SPREAD: Final = 1e-3
+_SIDE: Final = 224
+_COLOURS: Final = ("red", "green", "blue")
+# A canary costs a dozen pairs, perhaps paid ones.
+_PROVEN_SECONDS: Final = 600.0
+_FAILED_SECONDS: Final = 5.0
+
+
+class RemoteCanary:
+    """Scores made contents one by one and together, now and then."""
+
+    def __init__(
+        self,
+        scorer: RemoteScorer,
+        endpoint: RemoteEndpoint,
+        *,
+        tolerance: float = DEFAULT_TOLERANCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Allows probabilities of a pair to differ by `tolerance` between two batches."""
+        self._scorer = scorer
+        self._endpoint = endpoint
+        self._tolerance = tolerance
+        self._clock = clock
+        self._error: TandemError | None = None
+        self._due_time = -math.inf
+
+    async def check(self) -> None:
+        """Raises what the last canary found; sends one every ten minutes, 5 s after a failure."""
+        if self._clock() >= self._due_time:
+            self._error = await self._sent()
+            seconds = _PROVEN_SECONDS if self._error is None else _FAILED_SECONDS
+            self._due_time = self._clock() + seconds
+        if self._error is not None:
+            raise self._error.kept()
+
+    async def _sent(self) -> TandemError | None:
+        words = [Document(text=f"a plain {colour} square") for colour in _COLOURS]
+        pictures = [Document(picture_uri=_square_uri(colour)) for colour in _COLOURS]
+        try:
+            logits = await self._compared(words[0], pictures)
+            if self._endpoint.takes_picture_queries:
+                logits += await self._compared(pictures[0], words)
+        except TandemError as error:
+            return error.kept()
+        spread = max(logits) - min(logits)
+        if not spread >= _FLAT_SPREAD:
+            return self._invalid(
+                f"its scores are flat: {len(logits)} different pairs have {logits[0]:.4f} to "
+                f"within {spread:.1g}; it scores without its head, or without its prompt"
+            )
+        return None
+
+    async def _compared(self, query: Document, documents: Sequence[Document]) -> list[float]:
+        """Returns each document's logit alone; raises ModelOutputInvalid if company changes it."""
+        documents = documents[: self._endpoint.batch_size]
+        alone = [(await self._score(query, [each]))[0] for each in documents]
+        for order in (range(len(documents)), range(len(documents) - 1, -1, -1)):
+            together = await self._score(query, [documents[number] for number in order])
+            for number, logit in zip(order, together, strict=True):
+                one, other = _probability(alone[number]), _probability(logit)
+                if abs(one - other) > self._tolerance:
+                    raise self._invalid(
+                        f"its scores depend on the batch: a pair has {one:.3f} alone and "
+                        f"{other:.3f} among {len(documents)}; they may differ by "
+                        f"{self._tolerance:g} (RERANK_REMOTE_TOLERANCE_SHARE)"
+                    )
+        return alone
+
+    async def _score(self, query: Document, documents: Sequence[Document]) -> list[float]:
+        return await self._scorer.score(query, documents, self._endpoint.request_seconds)
+
+    def _invalid(self, why: str) -> ModelOutputInvalid:
+        return ModelOutputInvalid(model=self._endpoint.model, why=why)
+
+
+def _square_uri(colour: str) -> str:
+    file = io.BytesIO()
+    Image.new("RGB", (_SIDE, _SIDE), colour).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _probability(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit)) if logit > -500 else 0.0

@@ -1,0 +1,298 @@
+"""Scores stored candidates with a remote cross-encoder, with a cache of match logits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from rerank_svc.candidate_reader import CandidateReader
+from rerank_svc.match_logit_cache import PairKey, make_cache
+from rerank_svc.metrics import count_cost
+from rerank_svc.remote.canary import RemoteCanary
+from rerank_svc.remote.endpoint import RemoteEndpoint
+from rerank_svc.remote.pictures import data_uri
+from rerank_svc.remote.remote_scorer import RemoteScorer
+from rerank_svc.remote.shapes import Document
+from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch, Scores
+from tandem.chassis.single_flight_cache import Computation
+from tandem.contract.content import (
+    Content,
+    ImageContent,
+    Modality,
+    TextContent,
+)
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import ProbabilityCalibration
+from tandem.contract.regions import RegionContent
+from tandem.errors import (
+    DeadlineExceeded,
+    ImageTooLarge,
+    ImageUnreadable,
+    QueryContentMissing,
+    TandemError,
+)
+from tandem.model_io.model_version import FIRST_VERSION
+
+# Of an item that is gone, or that the API cannot be sent.
+_NO_LOGIT = math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RemoteQuery:
+    """Holds a query with its hash and its document."""
+
+    digest: bytes
+    modality: Modality
+    document: Document
+    item_ids: Sequence[str]
+
+
+@dataclass(slots=True, eq=False)
+class _RemoteCall:
+    """Holds what all batches of one call share."""
+
+    index_id: str
+    fingerprint: str
+    deadline_time: float
+    queries: Mapping[bytes, _RemoteQuery]
+    read_seconds: list[float] = field(default_factory=list)
+
+
+class RemoteReranker:
+    """Reads candidates' contents where `Reranker` reads tokens, and posts them to an API."""
+
+    def __init__(
+        self,
+        scorer: RemoteScorer,
+        endpoint: RemoteEndpoint,
+        reader: CandidateReader,
+        threads: Executor,
+        *,
+        canary: RemoteCanary,
+        cache_bytes: int = 0,
+        calibration: ProbabilityCalibration | None = None,
+    ) -> None:
+        """Encodes pictures in the threads; without a calibration, probabilities are the API's."""
+        self._scorer = scorer
+        self._endpoint = endpoint
+        self._reader = reader
+        self._threads = threads
+        self._canary = canary
+        self._cache = make_cache(cache_bytes, is_kept=math.isfinite)
+        self._calibration = calibration or ProbabilityCalibration()
+        # No more batches are read than are sent.
+        self._batches = asyncio.Semaphore(endpoint.max_request_count)
+
+    def close(self) -> None:
+        """Closes the store; no call may be in flight."""
+        self._reader.close()
+
+    async def check(self) -> None:
+        """Opens the store and checks the canary; raises a TandemError if either fails."""
+        await self._reader.open()
+        await self._canary.check()
+
+    async def score(
+        self,
+        index_id: str,
+        fingerprint: str,
+        queries: Sequence[QueryCandidates | TandemError],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores each query's candidates; an input that is an error stays one.
+
+        `model_version` is the caller's, and stays as it is: the remote model has no versions. A
+        query fails alone with QueryContentMissing. An item that cannot be read as a picture, or has
+        the query's own modality, has no score. Raises errors of the whole call: of the store, as
+        `Reranker.score`, and of the API, as `RemoteHttpClient.post`.
+        """
+        start_time = time.monotonic()
+        asked, errors = await self._asked(queries)
+        call = _RemoteCall(
+            index_id,
+            fingerprint,
+            start_time + timeout_seconds,
+            {each.digest: each for each in asked.values()},
+        )
+        logits, cost = await self._logits(call)
+        outcomes = [
+            each
+            if isinstance(each, TandemError)
+            else errors.get(number) or self._scores(asked[number], logits)
+            for number, each in enumerate(queries)
+        ]
+        # Batches are read next to each other, so their sum may be more than has passed.
+        seconds = time.monotonic() - start_time
+        read_seconds = min(sum(call.read_seconds), seconds)
+        return ScoredBatch(
+            outcomes,
+            read_seconds,
+            seconds - read_seconds,
+            cost,
+            model_version or FIRST_VERSION,
+            self._endpoint.identity,
+        )
+
+    async def _asked(
+        self, queries: Sequence[QueryCandidates | TandemError]
+    ) -> tuple[dict[int, _RemoteQuery], dict[int, TandemError]]:
+        asked: dict[int, _RemoteQuery] = {}
+        errors: dict[int, TandemError] = {}
+        for number, each in enumerate(queries):
+            if isinstance(each, TandemError):
+                continue
+            try:
+                content = self._checked(each.content)
+                document = await self._in_threads(self._document, content)
+            except TandemError as error:
+                errors[number] = error.kept()
+            else:
+                digest = self._digest(document)
+                asked[number] = _RemoteQuery(digest, content.modality, document, each.item_ids)
+        return asked, errors
+
+    def _checked(self, content: Content | None) -> TextContent | ImageContent:
+        if content is None:
+            raise QueryContentMissing(why="this query comes without one")
+        if isinstance(content, RegionContent):
+            raise QueryContentMissing(why=f"{self._endpoint.model} reads no regions")
+        if content.modality is Modality.IMAGE and not self._endpoint.takes_picture_queries:
+            raise QueryContentMissing(why=f"{self._endpoint.model} reads no image as a query")
+        return content
+
+    def _document(self, content: TextContent | ImageContent) -> Document:
+        if isinstance(content, TextContent):
+            return Document(text=content.text)
+        return Document(picture_uri=data_uri(content.image_bytes, self._endpoint.picture_side))
+
+    def _digest(self, query: Document) -> bytes:
+        digest = hashlib.blake2b(self._endpoint.identity.encode(), digest_size=16)
+        digest.update(f"\0{bool(query.picture_uri)}\0{query.picture_uri or query.text}".encode())
+        return digest.digest()
+
+    async def _logits(
+        self, call: _RemoteCall
+    ) -> tuple[dict[tuple[bytes, str], float], InferenceCost]:
+        """Returns logits by query and item; computes those that no other call is computing."""
+        item_ids = list(
+            dict.fromkeys(item_id for each in call.queries.values() for item_id in each.item_ids)
+        )
+        if not item_ids:
+            return {}, InferenceCost()
+        versions = await self._reader.versions(call.index_id, call.fingerprint, item_ids)
+        keys = [
+            PairKey(each.digest, call.index_id, item_id, versions[item_id])
+            for each in call.queries.values()
+            for item_id in dict.fromkeys(each.item_ids)
+            if item_id in versions
+        ]
+        if not keys:
+            return {}, InferenceCost()
+
+        async def compute(missing: Sequence[PairKey]) -> Computation[float, InferenceCost]:
+            return await self._computed(call, missing)
+
+        lookup = await self._cache.get(keys, compute, _left(call))
+        cost = replace(
+            sum(lookup.reports, InferenceCost()),
+            cache_hit_count=lookup.hit_count,
+            cache_miss_count=lookup.miss_count,
+        )
+        named = ((key.query_digest, key.item_id) for key in keys)
+        return dict(zip(named, lookup.values, strict=True)), cost
+
+    async def _computed(
+        self, call: _RemoteCall, keys: Sequence[PairKey]
+    ) -> Computation[float, InferenceCost]:
+        batches = list(_batches(keys, self._endpoint.batch_size))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._batch_logits(call, batch)) for batch in batches]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        logits = {
+            key: logit
+            for batch, task in zip(batches, tasks, strict=True)
+            for key, logit in zip(batch, task.result(), strict=True)
+        }
+        scored_count = sum(map(math.isfinite, logits.values()))
+        cost = InferenceCost(pair_count=scored_count)
+        count_cost(cost)
+        return Computation([logits[key] for key in keys], cost)
+
+    async def _batch_logits(self, call: _RemoteCall, batch: Sequence[PairKey]) -> list[float]:
+        """Returns the logits of one query's batch; NaN for items that cannot be scored."""
+        query = call.queries[batch[0].query_digest]
+        item_ids = [key.item_id for key in batch]
+        async with self._batches:
+            start_time = time.monotonic()
+            found = await self._documents(call, item_ids, query.modality.other)
+            call.read_seconds.append(time.monotonic() - start_time)
+            logits: dict[str, float] = {}
+            if found:
+                scored = await self._scorer.score(query.document, list(found.values()), _left(call))
+                logits = dict(zip(found, scored, strict=True))
+        return [logits.get(item_id, _NO_LOGIT) for item_id in item_ids]
+
+    async def _documents(
+        self, call: _RemoteCall, item_ids: Sequence[str], modality: Modality
+    ) -> dict[str, Document]:
+        """Returns the documents of the items that can be scored, of this modality."""
+        documents = {}
+        # One by one, because a stored picture may have tens of MB, and its document has little.
+        for item_id in item_ids:
+            _left(call)
+            found = await self._reader.contents(call.index_id, call.fingerprint, [item_id])
+            stored = found.get(item_id)
+            if stored is None or stored.content.modality is not modality:
+                continue
+            if isinstance(stored.content, RegionContent):
+                continue
+            try:
+                documents[item_id] = await self._in_threads(self._document, stored.content)
+            except (ImageUnreadable, ImageTooLarge):
+                # It was read when it was ingested, by rules of that time.
+                continue
+        return documents
+
+    async def _in_threads(
+        self,
+        make: Callable[[TextContent | ImageContent], Document],
+        content: TextContent | ImageContent,
+    ) -> Document:
+        if isinstance(content, TextContent):
+            return make(content)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, make, content)
+
+    def _scores(self, asked: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
+        found = (logits.get((asked.digest, item_id), _NO_LOGIT) for item_id in asked.item_ids)
+        return [
+            MatchScore(logit, self._calibration.probability(logit))
+            if math.isfinite(logit)
+            else None
+            for logit in found
+        ]
+
+
+def _batches(keys: Sequence[PairKey], size: int) -> Iterator[list[PairKey]]:
+    """Yields batches of one query each."""
+    by_query: dict[bytes, list[PairKey]] = {}
+    for key in keys:
+        by_query.setdefault(key.query_digest, []).append(key)
+    for of_query in by_query.values():
+        for start in range(0, len(of_query), size):
+            yield of_query[start : start + size]
+
+
+def _left(call: _RemoteCall) -> float:
+    """Returns the call's seconds that are left; raises DeadlineExceeded if there are none."""
+    seconds = call.deadline_time - time.monotonic()
+    if seconds <= 0:
+        raise DeadlineExceeded(what="the remote rerank")
+    return seconds
