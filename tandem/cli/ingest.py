@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +14,10 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.command_line import INTERRUPTED_STATUS
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.detector_files import SentRecord, open_detector_files, with_pictures, with_regions
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
-from tandem.client import Access, Client, NewItem, TruncationPolicy
+from tandem.client import Access, Client, NewContent, NewItem, TruncationPolicy
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead
@@ -27,6 +29,7 @@ from tandem.model_io.readable_records import (
     SkippedRecords,
     records_with_pictures,
 )
+from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.smaller_jpeg import sendable_picture
 
 _SHOWN_ERROR_COUNT = 10
@@ -68,20 +71,31 @@ def ingest(
             "and count it",
         ),
     ] = LongTexts.ERROR,
+    regions: Annotated[
+        Path | None,
+        typer.Option(
+            help="file or folder of a detector, whose regions are sent instead of the images"
+        ),
+    ] = None,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Ingest a corpus: its images and, as separate items, their captions."""
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    found = None if regions is None else RecordRegions(open_detector_files(regions, skipped))
     opened = open_corpus(corpus, split, seed, count, skipped)
-    records = records_with_pictures(opened, on_error, skipped)
-    pictures = _PictureCount()
     scaled_down = _ScaledDown()
+    sent: Iterable[SentRecord]
+    if found is None:
+        sent = with_pictures(scaled_down.of(records_with_pictures(opened, on_error, skipped)))
+    else:
+        sent = with_regions(opened, found, on_error, skipped)
+    pictures = _PictureCount()
     try:
         with Client(address, access=Access.from_environment()) as client:
             refused = ingest_items(
                 client,
                 index,
-                pictures.of(scaled_down.of(records), captions),
+                pictures.of(sent, captions),
                 opened.total,
                 TruncationPolicy(long_texts.value),
                 unit="pictures",
@@ -169,13 +183,12 @@ def ingest_items(
     return refused
 
 
-def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
-    """Yields each record's image and optionally its captions as separate items."""
-    for record in records:
-        yield record.record_id, record.image.read(), picture_attributes(record)
-        if with_captions:
-            for caption in record.captions:
-                yield caption.caption_id, caption.text, caption_attributes(record, caption)
+def record_items(record: Record, content: NewContent, with_captions: bool) -> Iterator[NewItem]:
+    """Yields a record's image, in the form of `content`, and optionally its captions."""
+    yield record.record_id, content, picture_attributes(record)
+    if with_captions:
+        for caption in record.captions:
+            yield caption.caption_id, caption.text, caption_attributes(record, caption)
 
 
 class _ScaledDown:
@@ -205,13 +218,13 @@ class _PictureCount:
         self._ends: deque[int] = deque()
         self._done = 0
 
-    def of(self, records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
+    def of(self, sent: Iterable[SentRecord], with_captions: bool) -> Iterator[NewItem]:
         """Yields the records' items, in a thread of gRPC."""
-        for record in records:
+        for record, content in sent:
             self.given += 1
             self._item_count += 1 + (len(record.captions) if with_captions else 0)
             self._ends.append(self._item_count)
-            yield from record_items([record], with_captions)
+            yield from record_items(record, content, with_captions)
 
     def done(self, item_count: int) -> int:
         """Returns how many images the first `item_count` items complete."""

@@ -43,6 +43,7 @@ from tandem.client.results import (
     SearchResult,
     StageSeconds,
 )
+from tandem.client.sendable import NewContent
 from tandem.contract.content import Modality, TextUse, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
@@ -63,6 +64,7 @@ __all__ = [
     "IngestOutcome",
     "Modality",
     "ModelDescription",
+    "NewContent",
     "NewItem",
     "Query",
     "QueryPart",

@@ -133,12 +133,23 @@ class ModelCheck:
             raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
 
 
+def check_captions_sendable(record: Record) -> None:
+    """Raises RecordUnreadable if captions are unavailable, or one that no message can carry."""
+    _check_captions_there(record)
+    for caption in record.captions:
+        try:
+            caption.text.encode()
+        except UnicodeEncodeError as error:
+            why = f"caption {caption.caption_id!r}: {error}"
+            raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
+
+
 def check_picture_there(record: Record) -> None:
     """Raises RecordUnreadable if the picture's bytes or the captions are unavailable.
 
     Their content is not checked: for work that sends records to a server, which checks them.
     """
-    _check_captions_sendable(record)
+    check_captions_sendable(record)
     picture_bytes(record)
 
 
@@ -167,7 +178,7 @@ def records_with_pictures(
     held: list[bytes] = []
 
     def check(record: Record) -> None:
-        _check_captions_sendable(record)
+        check_captions_sendable(record)
         held[:] = [picture_bytes(record)]
 
     for record in readable_records(records, check, on_error, report):
@@ -206,16 +217,6 @@ def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool 
             fault = _CAPTION_FAULTS[type(error)]
             why = f"caption {caption.caption_id!r}: {error}"
             raise RecordUnreadable(record, fault, why) from error
-
-
-def _check_captions_sendable(record: Record) -> None:
-    _check_captions_there(record)
-    for caption in record.captions:
-        try:
-            caption.text.encode()
-        except UnicodeEncodeError as error:
-            why = f"caption {caption.caption_id!r}: {error}"
-            raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
 
 
 def picture_bytes(record: Record) -> bytes:

@@ -7,12 +7,14 @@ import sys
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
+from tandem.contract.region_wire import regions_from_proto
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
@@ -307,3 +309,58 @@ async def test_ctrl_c_says_what_is_stored_and_that_it_may_be_repeated() -> None:
     assert process.returncode == 130
     assert "items are stored and stay; the same command again stores the rest" in said.decode()
     assert "Traceback" not in said.decode()
+
+
+@pytest.fixture
+def detected(tmp_path: Path) -> Path:
+    """A detector's files of the pictures a and c."""
+    folder = tmp_path / "detected"
+    folder.mkdir()
+    for number, name in enumerate("ac"):
+        np.savez(
+            folder / f"{name}.npz",
+            x=np.full((2, 2048), number, np.float32),
+            bbox=np.array([[0, 0, 50, 100], [0, 0, 200, 50]], np.float32),
+            num_bbox=np.array(2),
+            image_w=np.array(200),
+            image_h=np.array(100),
+        )
+    return folder
+
+
+async def test_regions_are_sent_instead_of_pictures(pets: str, detected: Path) -> None:
+    """No picture is read: one is missing and one damaged. Two records have no regions."""
+    async with search_server(ingest=all_stored) as (address, told):
+        command = ["ingest", pets, "--split", "all", "--address", address]
+        command += ["--regions", str(detected), "--on-error", "skip"]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        items = {
+            item.item_id: item.content
+            for request in told.requests
+            if isinstance(request, pb.IngestItemsRequest)
+            for item in request.items
+        }
+
+    assert result.exit_code == 0, result.output
+    assert "skipped records: 2 (no regions 2)" in " ".join(result.output.split())
+    sent = regions_from_proto(items["c"].regions)
+    assert (sent.region_count, sent.feature_width) == (2, 2048)
+    assert (sent.image_width, sent.image_height) == (200, 100)
+    assert np.frombuffer(sent.features, "<f2").tolist() == [1] * 4096
+    assert np.frombuffer(sent.boxes, "<f4").tolist() == [0, 0, 50, 100, 0, 0, 200, 50]
+    assert {name for name, each in items.items() if each.HasField("text")} == {"a#en-0", "c#en-0"}
+
+
+async def test_missing_regions_stop_the_ingest_unless_told(pets: str, detected: Path) -> None:
+    result, _ = await run(pets, "--regions", str(detected))
+
+    assert result.exit_code == 1
+    assert str(result.exception).startswith("record 'b' (")
+    assert "no regions of image 'b'" in str(result.exception)
+
+
+async def test_a_file_that_no_detector_writes_is_named(pets: str, tmp_path: Path) -> None:
+    result, sent = await run(pets, "--regions", str(tmp_path / "notes.doc"))
+
+    assert "notes.doc is no detector's output that is known" in str(result.exception)
+    assert sent == []

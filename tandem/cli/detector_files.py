@@ -1,0 +1,59 @@
+"""Opens a detector's files for the commands that send regions instead of images."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tandem.cli.user_path import user_path
+from tandem.client import NewContent, RegionContent
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.records import Record
+from tandem.corpus.regions.region_layouts import open_regions
+from tandem.corpus.regions.regions import RegionReader
+from tandem.model_io.readable_records import (
+    OnError,
+    SkippedRecords,
+    check_captions_sendable,
+    readable_records,
+)
+from tandem.model_io.record_regions import RecordRegions
+
+SentRecord = tuple[Record, NewContent]
+"""A record, and what is sent for its image."""
+
+# Files that torch wrote, and our own.
+_OF_TORCH: Final = (".pt", ".pth", ".safetensors")
+
+
+def open_detector_files(path: Path, left_out: LeftOut) -> RegionReader:
+    """Returns the reader of the layout at the path; raises CorpusError if none is known."""
+    path = user_path(str(path))
+    if path.suffix not in _OF_TORCH:
+        return open_regions(path, left_out)
+    # Imported here, because torch takes seconds, and the images of services have none.
+    from tandem.modeling.region_sources import open_region_source
+
+    return open_region_source(path, left_out)
+
+
+def with_pictures(records: Iterable[Record]) -> Iterator[SentRecord]:
+    """Yields each record with its picture's bytes."""
+    for record in records:
+        yield record, record.image.read()
+
+
+def with_regions(
+    records: Iterable[Record], regions: RecordRegions, on_error: OnError, skipped: SkippedRecords
+) -> Iterator[SentRecord]:
+    """Yields each record with its regions; no picture is read.
+
+    A record without them stops the work, or is counted in `skipped`.
+    """
+    found: list[RegionContent] = []
+
+    def check(record: Record) -> None:
+        check_captions_sendable(record)
+        found[:] = [regions.content(record)]
+
+    for record in readable_records(records, check, on_error, skipped):
+        yield record, found[0]

@@ -1,0 +1,103 @@
+"""Which regions are a record's, and the content that is made of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.corpus.errors import RegionsUnreadable
+from tandem.corpus.readers.image_sources import ImageFile
+from tandem.corpus.records import Record
+from tandem.corpus.regions.regions import Regions, checked_regions
+from tandem.model_io.readable_records import RecordFault, RecordUnreadable
+from tandem.model_io.record_regions import RecordRegions, region_content
+
+BOXES = np.array([[0, 0, 320, 240], [160, 120, 640, 480]])
+
+
+class Numbered:
+    """Gives each id a region whose feature is the id's place; "bad" is damaged."""
+
+    def __init__(self, *image_ids: str) -> None:
+        self._ids = image_ids
+
+    def image_ids(self) -> Iterator[str]:
+        yield from self._ids
+
+    def read(self, image_id: str) -> Regions:
+        if image_id == "bad":
+            raise RegionsUnreadable("image 'bad' is cut short")
+        feature = np.full((1, 1), self._ids.index(image_id), np.float32)
+        return checked_regions(image_id, feature, np.array([[0, 0, 1, 1]]), feature_width=1)
+
+
+def record(record_id: str) -> Record:
+    return Record(record_id, (), "test", record_id, ImageFile(Path("it"), "it"))
+
+
+@pytest.mark.parametrize(
+    ("record_id", "image_id"),
+    [
+        ("36979", "flickr30k_000000036979"),
+        ("COCO_val2014_000000391895", "391895"),
+        ("a", "a.jpg"),
+        ("a.jpg", "a"),
+        ("7", "7"),
+    ],
+)
+def test_names_of_detectors_are_found(record_id: str, image_id: str) -> None:
+    """With another picture beside it that must not be taken."""
+    found = RecordRegions(Numbered("other", image_id)).of(record(record_id))
+
+    assert found.features.tolist() == [[1]]
+
+
+def test_the_exact_name_wins_and_a_shared_number_is_nobodys() -> None:
+    regions = RecordRegions(Numbered("train_7", "val_7", "x7"))
+
+    assert regions.of(record("val_7")).features.tolist() == [[1]]
+    with pytest.raises(RecordUnreadable, match="no regions of image '7'") as caught:
+        regions.of(record("7"))
+    assert caught.value.fault is RecordFault.REGIONS_MISSING
+
+
+def test_a_damaged_image_is_named_with_its_record() -> None:
+    with pytest.raises(RecordUnreadable, match=r"record 'bad' .*cut short") as caught:
+        RecordRegions(Numbered("bad")).content(record("bad"))
+
+    assert caught.value.fault is RecordFault.REGIONS_UNREADABLE
+
+
+def test_a_content_has_pixels_and_half_features() -> None:
+    features = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+    content = region_content(checked_regions("it", features, BOXES, (640, 480), 3))
+
+    assert content.has_half_features
+    assert np.frombuffer(content.features, "<f2").tolist() == [1, 2, 3, 4, 5, 6]
+    assert np.frombuffer(content.boxes, "<f4").reshape(2, 4).tolist() == BOXES.tolist()
+    assert (content.region_count, content.feature_width) == (2, 3)
+    assert (content.image_width, content.image_height) == (640, 480)
+
+
+def test_large_features_stay_as_they_are() -> None:
+    """float16 ends at 65,504."""
+    features = np.full((2, 1), 1e5, np.float32)
+
+    content = region_content(checked_regions("it", features, BOXES, (640, 480), 1))
+
+    assert not content.has_half_features
+    assert np.frombuffer(content.features, "<f4").tolist() == [1e5, 1e5]
+
+
+def test_more_regions_than_a_server_takes_are_cut() -> None:
+    boxes = np.tile([0, 0, 1, 1], (300, 1))
+    regions = checked_regions("it", np.ones((300, 1)), boxes, feature_width=1)
+
+    assert region_content(regions).region_count == 256
+
+
+def test_regions_without_boxes_cannot_be_sent() -> None:
+    with pytest.raises(RegionsUnreadable, match="have no boxes"):
+        region_content(checked_regions("it", np.ones((1, 1)), None, feature_width=1))
