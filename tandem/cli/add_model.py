@@ -97,9 +97,7 @@ def add(
 
             if reranker is not None:
                 raise ValueError(f"--cross-encoder: {model} reads regions, and reranks by itself")
-            if pt2:
-                raise ValueError(f"--pt2: {model} reads regions, and is written as model.pt only")
-            manifest = export_region_model(retriever, repository, chosen)
+            manifest = export_region_model(retriever, repository, chosen, with_pt2=pt2)
         else:
             from tandem.modeling.export.published_export import export_published
 
