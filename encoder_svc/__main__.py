@@ -1,6 +1,7 @@
 """Runs encoder_svc: `python -m encoder_svc`."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import grpc
@@ -16,6 +17,8 @@ from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.model_io.followed_version import FollowedVersion
+from tandem.model_io.heif_reader import HeifReader
+from tandem.model_io.image import heif_reader
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.model_io.served_metrics import note_model
@@ -35,6 +38,7 @@ async def main(settings: EncoderSettings) -> None:
     manifest.verify_tokenizers(repository)
     version = FollowedVersion(repository, manifest)
     texts = ServedTexts.open(repository, manifest)
+    heif = _heif_or_exit() if settings.heif_enabled else None
     triton = TritonClient(
         settings.triton_address,
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
@@ -42,7 +46,7 @@ async def main(settings: EncoderSettings) -> None:
     )
     with started_threads(settings.thread_count, "preprocess") as threads:
         model = ServedModel(triton, manifest)
-        encoder = Encoder(model, texts, threads, version.number)
+        encoder = Encoder(model, texts, threads, version.number, heif)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
         servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
 
@@ -69,6 +73,14 @@ async def main(settings: EncoderSettings) -> None:
             identity=identity,
             guard=load_guard_or_exit(identity),
         )
+
+
+def _heif_or_exit() -> HeifReader:
+    try:
+        return heif_reader()
+    except ValueError as error:
+        print(f"ENCODER_HEIF_ENABLED: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tandem.contract.regions import RegionContent
 from tandem.errors import DeadlineExceeded, ImageInputUnsupported, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import FIRST_VERSION
@@ -83,7 +84,10 @@ class Encoder:
         texts: ServedTexts,
         threads: Executor,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
+        heif: HeifReader | None = None,
     ) -> None:
+        """Refuses HEIC and AVIF without a reader of them."""
+        self._heif = heif
         self._model = model
         self._texts = texts
         self._threads = threads
@@ -184,10 +188,11 @@ class Encoder:
         manifest = self._model.manifest
         if manifest.image is None:
             raise ImageInputUnsupported(reads=_REGIONS, got=_PICTURES)
-        pixels, pair_rules = decode_image(image_bytes, manifest.image), manifest.pair_image
+        pixels = decode_image(image_bytes, manifest.image, self._heif)
+        pair_rules = manifest.pair_image
         if pair_rules in (None, manifest.image) or not _wants_tokens(manifest, priority):
             return _Picture(pixels, pixels)
-        return _Picture(pixels, decode_image(image_bytes, pair_rules))
+        return _Picture(pixels, decode_image(image_bytes, pair_rules, self._heif))
 
     def _regions(self, content: RegionContent) -> "_Regions":
         rules = self._model.manifest.regions

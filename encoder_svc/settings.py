@@ -24,4 +24,7 @@ class EncoderSettings(ServiceSettings):
     )
     max_inflight_count: int = setting("calls in flight; more are refused", default=128)
     thread_count: int = setting("threads that decode images", default=2)
+    heif_enabled: bool = setting(
+        "whether to read HEIC and AVIF images too; needs the extra heif", default=False
+    )
     default_timeout_seconds: float = setting("deadline of calls that set none", default=10.0)

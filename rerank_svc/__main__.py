@@ -26,6 +26,8 @@ from tandem.chassis.tracing import trace_headers
 from tandem.contract.model_description import ModelDescription
 from tandem.item_store.refused import StoreRefused
 from tandem.model_io.followed_version import FollowedVersion
+from tandem.model_io.heif_reader import HeifReader
+from tandem.model_io.image import heif_reader
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.model_io.served_metrics import note_model, note_shard
@@ -113,6 +115,7 @@ async def _in_triton(
             token_cache_bytes=settings.token_cache_bytes,
             calibration_of=version.calibration,
             serving_version=version.number,
+            heif=_heif(settings),
         )
     finally:
         await triton.close()
@@ -130,8 +133,17 @@ async def _remote(
             f"RERANK_REMOTE_URL needs {error.name}; pip install 'tandem-search[remote]'"
         ) from error
 
-    async with remote_reranker(settings, manifest.fingerprint, threads) as reranker:
+    async with remote_reranker(
+        settings, manifest.fingerprint, threads, _heif(settings)
+    ) as reranker:
         yield reranker
+
+
+def _heif(settings: RerankSettings) -> HeifReader | None:
+    try:
+        return heif_reader() if settings.heif_enabled else None
+    except ValueError as error:
+        raise SettingsError(f"RERANK_HEIF_ENABLED: {error}") from error
 
 
 def _with_remote(description: ModelDescription, settings: RerankSettings) -> ModelDescription:

@@ -20,6 +20,7 @@ from tandem.contract.content import ImageContent
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
 from tandem.item_store.item_store import StoredContent
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import decode_image
 from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.priority import Priority
@@ -41,10 +42,17 @@ class PictureKey(NamedTuple):
 class PictureTokens:
     """Computes and caches tokens by picture; versions of a model share them."""
 
-    def __init__(self, reader: CandidateReader, threads: Executor, cache_bytes: int) -> None:
+    def __init__(
+        self,
+        reader: CandidateReader,
+        threads: Executor,
+        cache_bytes: int,
+        heif: HeifReader | None = None,
+    ) -> None:
         """Caches up to `cache_bytes` of tokens; 0 turns the cache off."""
         self._reader = reader
         self._threads = threads
+        self._heif = heif
         self._cache: SingleFlightCache[PictureKey, ImageTokenArray | None, InferenceCost] = (
             SingleFlightCache(
                 cache_bytes, _entry_bytes, cache_metrics(_NAME), lambda tokens: tokens is not None
@@ -97,7 +105,7 @@ class PictureTokens:
         loop = asyncio.get_running_loop()
         decoded = await asyncio.gather(
             *(
-                loop.run_in_executor(self._threads, _decoded, content, rules)
+                loop.run_in_executor(self._threads, _decoded, content, rules, self._heif)
                 for content in stored.values()
             )
         )
@@ -123,11 +131,13 @@ class PictureTokens:
         return found
 
 
-def _decoded(stored: StoredContent, rules: ImageRules) -> NDArray[np.uint8] | None:
+def _decoded(
+    stored: StoredContent, rules: ImageRules, heif: HeifReader | None
+) -> NDArray[np.uint8] | None:
     if not isinstance(stored.content, ImageContent):
         return None
     try:
-        return decode_image(stored.content.image_bytes, rules)
+        return decode_image(stored.content.image_bytes, rules, heif)
     except (ImageUnreadable, ImageTooLarge):  # another release may have taken it
         return None
 

@@ -17,6 +17,7 @@ from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import CrossEncoderMissing, DeadlineExceeded, TandemError, TokensInvalid
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.model_io.canary import check_matching
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
@@ -83,6 +84,7 @@ class Reranker:
         token_cache_bytes: int = 0,
         calibration_of: Callable[[int], ProbabilityCalibration | None] = lambda _: None,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
+        heif: HeifReader | None = None,
     ) -> None:
         """Retries `open_store` until it succeeds, because index_svc may create the store later.
 
@@ -93,7 +95,7 @@ class Reranker:
         self._model = model
         self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
         self._cache = make_cache(cache_bytes)
-        self._pictures = PictureTokens(self._reader, threads, token_cache_bytes)
+        self._pictures = PictureTokens(self._reader, threads, token_cache_bytes, heif)
         self._calibration_of = calibration_of
         self._serving_version = serving_version
 

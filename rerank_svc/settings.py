@@ -53,6 +53,11 @@ class RerankSettings(ServiceSettings):
     )
     max_inflight_count: int = setting("calls in flight; more are refused", default=128)
     thread_count: int = setting("threads that read the item store", default=2)
+    heif_enabled: bool = setting(
+        "whether to read stored HEIC and AVIF images too, where tokens are recomputed or a remote "
+        "model reads images; needs the extra heif",
+        default=False,
+    )
     default_timeout_seconds: float = setting("deadline of calls that set none", default=10.0)
     remote_url: str = setting(
         "address of a remote cross-encoder's API, for example https://rerank.example/v1/rerank; "

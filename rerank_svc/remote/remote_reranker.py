@@ -36,6 +36,7 @@ from tandem.errors import (
     QueryContentMissing,
     TandemError,
 )
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.model_version import FIRST_VERSION
 
 # Of an item that is gone, or that the API cannot be sent.
@@ -76,12 +77,14 @@ class RemoteReranker:
         canary: RemoteCanary,
         cache_bytes: int = 0,
         calibration: ProbabilityCalibration | None = None,
+        heif: HeifReader | None = None,
     ) -> None:
         """Encodes pictures in the threads; without a calibration, probabilities are the API's."""
         self._scorer = scorer
         self._endpoint = endpoint
         self._reader = reader
         self._threads = threads
+        self._heif = heif
         self._canary = canary
         self._cache = make_cache(cache_bytes, is_kept=math.isfinite)
         self._calibration = calibration or ProbabilityCalibration()
@@ -169,7 +172,8 @@ class RemoteReranker:
     def _document(self, content: TextContent | ImageContent) -> Document:
         if isinstance(content, TextContent):
             return Document(text=content.text)
-        return Document(picture_uri=data_uri(content.image_bytes, self._endpoint.picture_side))
+        side = self._endpoint.picture_side
+        return Document(picture_uri=data_uri(content.image_bytes, side, self._heif))
 
     def _digest(self, query: Document) -> bytes:
         digest = hashlib.blake2b(self._endpoint.identity.encode(), digest_size=16)

@@ -15,11 +15,15 @@ from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.settings import SettingsError
+from tandem.model_io.heif_reader import HeifReader
 
 
 @asynccontextmanager
 async def remote_reranker(
-    settings: RerankSettings, fingerprint: str, threads: Executor
+    settings: RerankSettings,
+    fingerprint: str,
+    threads: Executor,
+    heif: HeifReader | None = None,
 ) -> AsyncIterator[RemoteReranker]:
     """Yields a reranker of indexes with this fingerprint; raises SettingsError."""
     endpoint = _endpoint(settings)
@@ -34,6 +38,7 @@ async def remote_reranker(
             canary=RemoteCanary(scorer, endpoint, tolerance=settings.remote_tolerance_share),
             cache_bytes=settings.score_cache_bytes,
             calibration=settings.remote_calibration,
+            heif=heif,
         )
     finally:
         await client.close()

@@ -15,6 +15,7 @@ from tandem.cli.console import errors, one_line
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
 from tandem.contract.regions import RegionContent
+from tandem.model_io.heif_file import heif_kind
 
 # Characters that every file system allows, and no shell interprets.
 _UNSAFE = re.compile(r"[^\w.+=@-]|^[.-]")
@@ -84,6 +85,8 @@ def _suffix(image_bytes: bytes) -> str:
     for signature, suffix in _SIGNATURES.items():
         if image_bytes.startswith(signature):
             return suffix
+    if kind := heif_kind(image_bytes):
+        return f".{kind.lower()}"
     is_webp = image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP"
     return ".webp" if is_webp else ".bin"
 

@@ -18,7 +18,10 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
 from tandem.errors import ImageTooLarge, ImageUnreadable
+from tandem.model_io.heif_file import heif_kind
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
+from tandem.model_io.orientation import turned_upright
 from tandem.model_io.picture_fit import Box, colour_mode, scaled, scaled_size, squared
 from tandem.model_io.preprocessing import ImageRules
 
@@ -43,16 +46,6 @@ _READERS: Final[Mapping[str, type[ImageFile.ImageFile]]] = {
     "PNG": PngImageFile,
     "WEBP": WebPImageFile,
 }
-# EXIF's orientations except the first, which is upright.
-_TURNS: Final[Mapping[int, Image.Transpose]] = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 BROKEN_FILE: Final = (
     OSError,
     SyntaxError,
@@ -71,24 +64,33 @@ BROKEN_FILE: Final = (
 three; its parsers' code can raise the others."""
 
 
-def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
+def decode_image(
+    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, fitted by the rules.
 
     Errors as `upright_picture`.
     """
-    return np.asarray(squared(upright_picture(image_bytes, rules), rules))
+    return np.asarray(squared(upright_picture(image_bytes, rules, heif), rules))
 
 
-def upright_picture(image_bytes: bytes, rules: ImageRules) -> Image.Image:
+def upright_picture(
+    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+) -> Image.Image:
     """Returns the first frame, upright and scaled by the rules, RGB or RGBA, before it is squared.
 
     A JPEG over MAX_IMAGE_PIXELS is reduced while it is decoded, by exact rules too.
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
     or MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
-    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file.
+    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; with `heif`, HEIC
+    and AVIF are read too.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
+    if kind := heif_kind(image_bytes):
+        picture = _heif_picture(image_bytes, kind, heif)
+        _check_scaled(scaled_size(picture.size, rules))
+        return (_exact if rules.is_exact else _reduced)(picture, 1, rules)
     parts = image_file_parts(image_bytes)
     try:
         with _open(parts) as image:
@@ -99,6 +101,11 @@ def upright_picture(image_bytes: bytes, rules: ImageRules) -> Image.Image:
             return fitted(image, parts.orientation, rules)
     except BROKEN_FILE as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
+
+
+def heif_reader() -> HeifReader:
+    """Returns a reader with this module's limits; raises ValueError without its decoders."""
+    return HeifReader(MAX_IMAGE_PIXELS, MAX_DECODE_SECONDS)
 
 
 def picture_size(image_bytes: bytes) -> tuple[int, int]:
@@ -112,20 +119,29 @@ def picture_size(image_bytes: bytes) -> tuple[int, int]:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
 
 
-def _reduced(image: ImageFile.ImageFile, orientation: int, rules: ImageRules) -> Image.Image:
+def _heif_picture(image_bytes: bytes, kind: str, heif: HeifReader | None) -> Image.Image:
+    if heif is None:
+        raise ImageUnreadable(
+            why=f"it is {kind}, which is off by default; set ENCODER_HEIF_ENABLED=true for "
+            "encoder_svc, or convert it"
+        )
+    return heif.read(image_bytes, kind)
+
+
+def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
     """Returns the picture scaled, of a large one's blocks."""
     target = scaled_size(image.size, rules)
     box = _drafted(image, target)
     image.load()
     # Scaled first, so that rotating and blending cost only a thumbnail's time and memory.
     small = scaled(_in_8_bits(image, rules), target, box, rules, _REDUCING_GAP)
-    return _upright(small, orientation)
+    return turned_upright(small, orientation)
 
 
-def _exact(image: ImageFile.ImageFile, orientation: int, rules: ImageRules) -> Image.Image:
+def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
     """Returns the picture scaled, of every pixel, in the order of hub processors."""
     image.load()
-    full = _upright(_in_8_bits(image, rules), orientation)
+    full = turned_upright(_in_8_bits(image, rules), orientation)
     return scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
 
 
@@ -196,7 +212,7 @@ def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> Box:
+def _drafted(image: Image.Image, target: tuple[int, int]) -> Box:
     """Selects decoding a JPEG at 1/2, 1/4 or 1/8 if that is enough; returns the picture's box.
 
     A side that is not divisible is rounded up, so its last pixel is only partly picture.
@@ -217,8 +233,3 @@ def _least_reduction(image: Image.Image) -> int:
     """Returns the least factor by which a JPEG has to be reduced while it is decoded."""
     factors = (1, 2, 4, 8)
     return next(n for n in factors if _pixel_count(image) <= MAX_IMAGE_PIXELS * n**2)
-
-
-def _upright(image: Image.Image, orientation: int) -> Image.Image:
-    turn = _TURNS.get(orientation)
-    return image if turn is None else image.transpose(turn)

@@ -215,7 +215,7 @@ def test_a_folder_of_pictures_is_a_corpus_by_its_path(tmp_path: Path) -> None:
         (["train-0.tar"], "write webdataset:PATH"),
         (["data/train-0.parquet"], "write parquet:PATH"),
         (["images/a.jpg", "dataset.json"], "write PATH/dataset.json for"),
-        (["a.heic"], r"passed over: 1 \(\.heic 1\)"),
+        (["a.bmp"], r"passed over: 1 \(\.bmp 1\)"),
         ([], "has no picture of split 'test'"),
     ],
 )

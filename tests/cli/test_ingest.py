@@ -179,7 +179,7 @@ async def ingested(*arguments: str) -> tuple[Result, list[str]]:
 
 async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path) -> None:
     """Without a prefix, a split, or captions; what is not read is counted at the end."""
-    for name in ("a.jpg", "b.JPG", "c.heic", "d.heic", "e.gif"):
+    for name in ("a.jpg", "b.JPG", "c.bmp", "d.bmp", "e.gif"):
         (tmp_path / name).write_bytes(PICTURE)
 
     result, sent = await ingested(str(tmp_path))
@@ -187,8 +187,8 @@ async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path
     assert result.exit_code == 0, result.output
     assert sent == ["a", "b"]
     assert "ingest into scenes: begins, 2 pictures" in result.stderr
-    assert "passed over: 3 (.heic 2, .gif 1)" in result.stderr
-    assert f".heic: {tmp_path}/c.heic, {tmp_path}/d.heic" in result.stderr
+    assert "passed over: 3 (.bmp 2, .gif 1)" in result.stderr
+    assert f".bmp: {tmp_path}/c.bmp, {tmp_path}/d.bmp" in result.stderr
     assert "pictures without captions: 2" in result.stderr
 
 
@@ -270,10 +270,10 @@ async def test_what_makes_no_record_says_how_to_go_on_past_it(tmp_path: Path) ->
 async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None:
     """Whether nothing is there that could be read, or nothing is left of what is."""
     with tarfile.open(tmp_path / "test-0.tar", "w") as archive:
-        archive.addfile(tarfile.TarInfo("a.heic"))
+        archive.addfile(tarfile.TarInfo("a.bmp"))
     result, sent = await ingested(f"webdataset:{tmp_path}", "--on-error", on_error)
     assert (result.exit_code, sent) == (1, [])
-    assert "nothing was read; passed over: 1 (.heic 1)" in str(result.exception)
+    assert "nothing was read; passed over: 1 (.bmp 1)" in str(result.exception)
 
     (tmp_path / "a.txt").write_text("no picture")
     (tmp_path / "b.jpg").symlink_to("/etc/hostname")

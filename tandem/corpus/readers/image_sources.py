@@ -19,7 +19,11 @@ from tandem.corpus.readers.plain_file import leads_out
 # Twice the decoder's limit, as the largest JPEGs of phones have. It keeps any file from filling the
 # memory before the decoder, or a message before the server, can reject it.
 MAX_READ_BYTES: Final = 64 * 2**20
-PICTURE_SUFFIXES: Final = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp")
+PICTURE_SUFFIXES: Final = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"),
+    # What reads the picture says whether it takes these.
+    *(".heic", ".heif", ".avif"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
     folder/cat.jpg  folder/cat.txt          any split, if there is nothing else
     folder/train/cat.jpg  …/cat.txt         split "train", and so for every other subfolder
 
-A picture is a .jpg, .jpeg, .jpe, .jfif, .png or .webp; its text file has one caption per line and
-is named cat.txt or cat.jpg.txt. A text file without a picture is a record whose picture is missing.
-Other files are skipped and counted. If pictures lie in the folder itself and in subfolders, its own
-are split "all". If no subfolder has the name of a split, each of "train", "val" and "test" is the
-whole corpus with its subfolders.
+A picture is a .jpg, .jpeg, .jpe, .jfif, .png, .webp, .heic, .heif or .avif; its text file has one
+caption per line and is named cat.txt or cat.jpg.txt. A text file without a picture is a record
+whose picture is missing. Other files are skipped and counted. If pictures lie in the folder itself
+and in subfolders, its own are split "all". If no subfolder has the name of a split, each of
+"train", "val" and "test" is the whole corpus with its subfolders.
 """
 
 import unicodedata

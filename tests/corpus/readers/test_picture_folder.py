@@ -261,7 +261,7 @@ def test_hostile_names_and_files_are_refused(pets: Path) -> None:
 
 def test_files_of_other_formats_are_counted(pets: Path) -> None:
     """By their extension, with the first names; what file managers leave is nobody's."""
-    for name in ("a.heic", "b.HEIC", "c.gif", "d.tif", "Thumbs.db", "notes", ".hidden.jpg"):
+    for name in ("a.bmp", "b.BMP", "c.gif", "d.tif", "Thumbs.db", "notes", ".hidden.jpg"):
         (pets / name).write_bytes(b"")
     for name in ("._cat.jpg", ".DS_Store"):
         (pets / name).write_bytes(b"")
@@ -273,27 +273,27 @@ def test_files_of_other_formats_are_counted(pets: Path) -> None:
 
     assert [each.record_id for each in records] == ["cat", "dog", "e", "f", "g"]
     assert left_out.file_counts == {
-        ".heic": 2,
+        ".bmp": 2,
         ".gif": 1,
         ".tif": 1,
         ".db": 1,
         "no extension": 1,
         "hidden": 1,
     }
-    assert left_out.first_files[".heic"] == [f"{pets}/a.heic", f"{pets}/b.HEIC"]
+    assert left_out.first_files[".bmp"] == [f"{pets}/a.bmp", f"{pets}/b.BMP"]
     assert left_out.uncaptioned_count == 3
-    assert "passed over: 7 (.heic 2" in "; ".join(left_out.lines())
+    assert "passed over: 7 (.bmp 2" in "; ".join(left_out.lines())
 
 
 def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> None:
     """Its record is there, and lacks the picture."""
     put(tmp_path, DOG)
-    put(tmp_path, CAT, ".heic")
+    put(tmp_path, CAT, ".bmp")
 
     cat, _ = read_picture_folder(tmp_path, "all")
 
     with pytest.raises(
-        PictureMissing, match=r"no picture next to it .* but cat\.heic, which is not"
+        PictureMissing, match=r"no picture next to it .* but cat\.bmp, which is not"
     ):
         cat.image.read()
 
@@ -301,16 +301,16 @@ def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> Non
 def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path) -> None:
     """Else a camera's folder would look empty."""
     for number in range(3):
-        (tmp_path / f"{number}.heic").write_bytes(b"")
+        (tmp_path / f"{number}.bmp").write_bytes(b"")
 
-    with pytest.raises(SplitUnknown, match=r"passed over: 3 \(\.heic 3\)"):
+    with pytest.raises(SplitUnknown, match=r"passed over: 3 \(\.bmp 3\)"):
         read_picture_folder(tmp_path, "test")
 
 
 def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a cat")
 
-    with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.webp\)"):
+    with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.avif\)"):
         read_picture_folder(tmp_path, "test")
 
 

@@ -72,10 +72,10 @@ def test_a_refused_record_takes_no_ids() -> None:
 def test_nothing_read_is_an_error_that_says_what_there_is() -> None:
     """Once; and none where nothing was asked for."""
     left_out = LeftOut()
-    left_out.pass_over("a.heic")
+    left_out.pass_over("a.bmp")
     records = RecordStream((), "pets", left_out)
 
-    with pytest.raises(NothingRead, match=r"pets: nothing was read; passed over: 1 \(\.heic 1\)"):
+    with pytest.raises(NothingRead, match=r"pets: nothing was read; passed over: 1 \(\.bmp 1\)"):
         next(records)
     assert next(records, None) is None
     assert list(stream(a_record("a")).limited(0)) == []
@@ -111,7 +111,7 @@ def test_a_report_says_how_many_of_each_and_the_first_by_name() -> None:
     """Of files three of each kind; what is told twice, as by two splits of one file, is one."""
     left_out = LeftOut(goes_on=True)
     for number in (*range(5), 0):
-        left_out.pass_over(f"{number}.HEIC")
+        left_out.pass_over(f"{number}.BMP")
     left_out.pass_over("pipe.jpg", FileFault.NOT_PLAIN)
     for _ in range(2):
         left_out.refuse(CorpusMalformed("list.tsv: line 3 has 1 columns"))
@@ -119,13 +119,13 @@ def test_a_report_says_how_many_of_each_and_the_first_by_name() -> None:
     assert list(left_out.report()) == [
         "skipped records: 1 (not as its layout allows 1)",
         "  list.tsv: line 3 has 1 columns",
-        "passed over: 6 (.heic 5, no plain file 1)",
-        "  .heic: 0.HEIC, 1.HEIC, 2.HEIC and 2 more",
+        "passed over: 6 (.bmp 5, no plain file 1)",
+        "  .bmp: 0.BMP, 1.BMP, 2.BMP and 2 more",
         "  no plain file: pipe.jpg",
     ]
     assert left_out.all_counts == {
         "not as its layout allows": 1,
-        "passed over: .heic": 5,
+        "passed over: .bmp": 5,
         "passed over: no plain file": 1,
     }
     assert list(LeftOut().report()) == ["left out: nothing"]

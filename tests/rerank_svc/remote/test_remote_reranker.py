@@ -16,6 +16,7 @@ from tandem.contract.content import Content, ImageContent, TextContent
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (
     DeadlineExceeded,
+    ImageUnreadable,
     ModelMismatch,
     ModelOutputInvalid,
     ModelUnavailable,
@@ -204,6 +205,9 @@ def test_pictures_are_sent_small_and_upright() -> None:
     exif[0x112] = 6
     kind, picture = sent(data_uri(encoded(halves(), "PNG", exif=exif), 1024))
     assert (kind, picture.size) == ("data:image/jpeg", (40, 60))
+
+    with pytest.raises(ImageUnreadable, match="it is AVIF"):
+        data_uri(encoded(halves(), "AVIF"), 1024)
 
     clear = Image.new("RGBA", (600, 600), (0, 0, 0, 0))
     clear.paste(noise(size=500), (50, 50))

@@ -11,12 +11,15 @@ from PIL import Image
 from encoder_svc import __main__, encoder
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.settings import load_or_exit
+from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.preprocessing import ImageRules
 
 KEPT: list[Any] = []
 
 
-def decode_and_keep(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
+def decode_and_keep(
+    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3], of anything that Pillow knows."""
     with Image.open(io.BytesIO(image_bytes)) as image:
         KEPT.append(image.convert("RGB"))

@@ -1,0 +1,82 @@
+"""Decodes one HEIC or AVIF file in a process with limits: `heif_process.py KIND MAX_PIXELS`.
+
+It reads the file from standard input, and writes mode, width and height, then the pixels. Decoders
+of video frames have a long history of memory faults; here a fault ends this process alone.
+"""
+
+import io
+import resource
+import struct
+import sys
+from typing import Final
+
+from PIL import Image
+from PIL.AvifImagePlugin import AvifImageFile
+
+from tandem.model_io.orientation import turned_upright
+
+HEADER: Final = struct.Struct(">4sII")
+"""Mode, padded with spaces, width and height."""
+REFUSED_STATUS: Final = 3
+"""The file is refused; standard error says why."""
+LARGE_STATUS: Final = 4
+"""It has more pixels than its header said; standard error has their number."""
+
+_ORIENTATION_TAG = 0x112
+# Addresses, of which libraries take some hundreds of MB. 25 megapixels take 250 MB in all.
+_MAX_ADDRESS_BYTES = 1 << 30
+
+
+def main(kind: str, max_pixel_count: int, max_seconds: int) -> int:
+    """Returns the exit status."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_ADDRESS_BYTES, _MAX_ADDRESS_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    file = sys.stdin.buffer.read()
+    try:
+        picture = _heic(file, max_pixel_count) if kind == "HEIC" else _avif(file, max_pixel_count)
+    except _LargerThanSaid as error:
+        print(error, file=sys.stderr)
+        return LARGE_STATUS
+    except Exception as error:
+        print(str(error) or type(error).__name__, file=sys.stderr)
+        return REFUSED_STATUS
+    sys.stdout.buffer.write(HEADER.pack(picture.mode.ljust(4).encode(), *picture.size))
+    sys.stdout.buffer.write(picture.tobytes())
+    return 0
+
+
+class _LargerThanSaid(Exception):
+    """Has the number of pixels."""
+
+
+def _heic(file: bytes, max_pixel_count: int) -> Image.Image:
+    import pillow_heif
+
+    pillow_heif.options.DECODE_THREADS = 1
+    held = pillow_heif.open_heif(io.BytesIO(file), convert_hdr_to_8bit=True)
+    _check(held.size, max_pixel_count)
+    # The container's rotation and mirroring are applied as it decodes; EXIF's is not to be.
+    return _in_colours(held.to_pillow())
+
+
+def _avif(file: bytes, max_pixel_count: int) -> Image.Image:
+    with AvifImageFile(io.BytesIO(file)) as image:
+        _check(image.size, max_pixel_count)
+        image.load()
+        # Pillow hands on the container's rotation and mirroring in EXIF's place.
+        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
+        return turned_upright(_in_colours(image), orientation)
+
+
+def _check(size: tuple[int, int], max_pixel_count: int) -> None:
+    if size[0] * size[1] > max_pixel_count:
+        raise _LargerThanSaid(size[0] * size[1])
+
+
+def _in_colours(image: Image.Image) -> Image.Image:
+    return image.convert("RGBA" if image.has_transparency_data else "RGB")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
