@@ -23,7 +23,7 @@ Parts = tuple[Tensor, Tensor, Tensor]
 # SCAN's inverse temperature of the attention over image tokens, for text to image; it is learned.
 _FIRST_SHARPNESS = 9.0
 _FIRST_LOGIT_SCALE = 10.0
-# Squared differences of unit vectors are small beside a linear layer's bias.
+# Squared differences of unit vectors are small next to a linear layer's bias.
 _DIFFERENCE_SCALE = 8.0
 
 

@@ -273,7 +273,7 @@ def frozen_heads(seed: int = 1) -> Recipe:
 
 
 def photographs(seed: int = 1) -> Recipe:
-    """Trains two towers and then a matcher on photographs of one's own.
+    """Trains two towers and then a matcher on a corpus of photographs.
 
     Beyond `two_towers`, the last five blocks of the picture network learn too, there are five views
     of each picture, and a tenth of the words is hidden. The matcher learns afterwards with towers

@@ -37,9 +37,7 @@ class SceneSource:
                 "with --regions, or take another image source"
             )
         if recipe.has_two_towers or recipe.held_out_family_count:
-            raise ValueError(
-                f"recipe {recipe.name} is for pictures of one's own; train on --corpus"
-            )
+            raise ValueError(f"recipe {recipe.name} is for your own pictures; train on --corpus")
         return recipe
 
     def texts(self, recipe: Recipe) -> Iterable[str]:

@@ -176,7 +176,7 @@ def test_the_reciprocal_rank_is_of_both_directions() -> None:
 
 def test_scenes_are_no_pictures_of_ones_own(tmp_path: Path) -> None:
     """The recipes for photographs say what they need."""
-    with pytest.raises(ValueError, match="photographs is for pictures of one's own; train on --"):
+    with pytest.raises(ValueError, match="photographs is for your own pictures; train on --"):
         train(replace(photographs(1), pretrained=""), SceneSource(), tmp_path, lambda *_: None)
 
 
