@@ -27,7 +27,7 @@ def write_siglip(folder: Path, seed: int = 0) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         SiglipModel(config).save_pretrained(folder)
-    _tokenizer(seed).save(str(folder / "tokenizer.json"))
+    random_tokenizer(seed).save(str(folder / "tokenizer.json"))
     _write(
         folder / "tokenizer_config.json",
         {"tokenizer_class": "SiglipTokenizer", "pad_token": _PADDING, "model_max_length": 64},
@@ -44,15 +44,15 @@ def write_siglip(folder: Path, seed: int = 0) -> None:
     )
 
 
-def _tokenizer(seed: int) -> Tokenizer:
+def random_tokenizer(seed: int) -> Tokenizer:
     """Returns a tokenizer of random pieces, as many as SigLIP's, that splits any text."""
     random = np.random.default_rng(seed)
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = dict.fromkeys([*letters, *(f"▁{letter}" for letter in letters), "▁"])
     while len(pieces) < VOCABULARY_SIZE - 3:
-        length = int(random.integers(2, _LONGEST_PIECE + 1))
-        word = "".join(random.choice(letters, length))
-        pieces[word if random.random() < 0.5 else f"▁{word}"] = None
+        codes = random.integers(ord("a"), ord("z") + 1, _LONGEST_PIECE, dtype=np.uint8)
+        word = bytes(codes[: random.integers(2, _LONGEST_PIECE + 1)]).decode()
+        pieces[word if len(pieces) % 2 else f"▁{word}"] = None
     scored = [(each, 0.0) for each in ("<pad>", _PADDING, _UNKNOWN)]
     scored += [(piece, -float(number) / 1000 - 1) for number, piece in enumerate(pieces)]
     tokenizer = Tokenizer(models.Unigram(scored, unk_id=2))
