@@ -1,10 +1,11 @@
 """What a published model of full size costs here: export, ingest, search, memory, bytes an item.
 
-    python -m benchmarks.runs.hub_model [--precision fp32] [--pictures 64] [--searches 100]
+    python -m benchmarks.runs.hub_model [--model siglip] [--precision fp32] [--pictures 64]
+        [--searches 100] [--tokens stored] [--rerank-k 20]
 
-The model is a SigLIP B/16 of 224 pixels with random weights. Pictures are JPEGs of 640 x 480
-pixels; searches are texts of a few words, one after another, of which each is encoded. Prints a
-table and one line of JSON.
+The model is a SigLIP B/16 of 224 pixels, or a BLIP B/16 of 384 pixels that reranks, both with
+random weights. Pictures are JPEGs of 640 x 480 pixels; searches are texts of a few words, one after
+another, of which each is encoded. Prints a table and one line of JSON.
 """
 
 import argparse
@@ -19,18 +20,21 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.support.random_siglip import VOCABULARY_SIZE, write_siglip
+from benchmarks.support.random_blip import write_blip
+from benchmarks.support.random_siglip import write_siglip
 from tandem.client import Client
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest, model_file
 from tandem.model_io.precision import Precision
+from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 
+_WRITERS = {"siglip": write_siglip, "blip": write_blip}
 _INDEX = "photographs"
-_TIMEOUT_SECONDS = 120.0
+_TIMEOUT_SECONDS = 600.0
 _WARM_UP_COUNT = 4
 _COMPARED_COUNT = 8
 
@@ -38,20 +42,26 @@ _COMPARED_COUNT = 8
 def main() -> None:
     """Measures one precision."""
     parser = argparse.ArgumentParser(description="costs of a published model")
+    parser.add_argument("--model", choices=_WRITERS, default="siglip")
+    parser.add_argument("--tokens", type=TokenSource, default=TokenSource.STORED)
+    parser.add_argument("--rerank-k", type=int, default=20)
     parser.add_argument("--precision", type=Precision, default=Precision.FP32)
     parser.add_argument("--pictures", type=int, default=64)
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
-        folder, repository = Path(name) / "siglip", Path(name) / "model_repository"
-        write_siglip(folder, arguments.seed)
-        figures, manifest = _exported(folder, repository, arguments.precision)
+        folder, repository = Path(name) / "published", Path(name) / "model_repository"
+        _WRITERS[arguments.model](folder, arguments.seed)
+        figures, manifest = _exported(folder, repository, arguments)
         figures |= _served(Path(name), repository, arguments)
         figures["load_average"] = os.getloadavg()[1]
         sizes = {each: model_file(repository, each).stat().st_size for each in manifest.models}
         figures |= {f"{each}_file_mb": size / 1e6 for each, size in sizes.items()}
         figures["embedding_bytes_an_item"] = 4.0 * manifest.embedding_dim
+        is_stored = manifest.tokens is not TokenSource.RECOMPUTED
+        token_count = manifest.image_token_count if is_stored else 0
+        figures["image_token_bytes_an_item"] = 2.0 * token_count * manifest.token_width
     print("| measured | |\n| --- | ---: |")
     for what, value in figures.items():
         print(f"| {what.replace('_', ' ')} | {value:,.1f} |")
@@ -60,26 +70,28 @@ def main() -> None:
 
 
 def _exported(
-    folder: Path, repository: Path, precision: Precision
+    folder: Path, repository: Path, arguments: argparse.Namespace
 ) -> tuple[dict[str, float], Manifest]:
     start_time = time.monotonic()
     model = read_published_model(folder)
     read_time = time.monotonic()
-    manifest = export_published(model, repository, precision)
+    manifest = export_published(model, repository, arguments.precision, tokens=arguments.tokens)
     figures = {
         "parameters_millions": model.parameter_count / 1e6,
         "read_seconds": read_time - start_time,
         "export_and_compare_seconds": time.monotonic() - read_time,
     }
-    return figures | _distances(model, precision), manifest
+    return figures | _distances(model, arguments.precision), manifest
 
 
 @torch.inference_mode()
 def _distances(model: PublishedModel, precision: Precision) -> dict[str, float]:
     """Returns the largest cosine distances of embeddings to those in fp32, in millionths."""
+    if precision is Precision.FP32:
+        return {}
     towers = model.bi_encoder
     assert towers is not None
-    ids = torch.randint(3, VOCABULARY_SIZE, (_COMPARED_COUNT, towers.text.max_tokens))
+    ids = torch.randint(3, towers.text.vocabulary_size, (_COMPARED_COUNT, towers.text.max_tokens))
     size = towers.image.size
     pixels = torch.randint(0, 256, (_COMPARED_COUNT, size, size, 3), dtype=torch.uint8)
     distances = {}
@@ -87,7 +99,9 @@ def _distances(model: PublishedModel, precision: Precision) -> dict[str, float]:
         ("text", towers.embed_text, (ids, torch.ones_like(ids))),
         ("picture", towers.embed_image, (pixels,)),
     ):
-        exact, lower = tower(*inputs), lowered_part(tower, precision)(*inputs)
+        outputs = tower(*inputs), lowered_part(tower, precision)(*inputs)
+        # A BLIP gives image tokens with the embedding.
+        exact, lower = (each[0] if isinstance(each, tuple) else each for each in outputs)
         distance = (1 - (exact.double() * lower.double()).sum(dim=1)).max().item()
         distances[f"{name}_cosine_distance_to_fp32_millionths"] = 1e6 * distance
     return distances
@@ -97,7 +111,10 @@ def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dic
     random = np.random.default_rng(arguments.seed)
     pictures = [(f"p{n}", _photograph(random)) for n in range(arguments.pictures)]
     # A batch of pictures may take longer than the default on a shared machine.
-    settings = {"ORCHESTRATOR_INGEST_BATCH_TIMEOUT_SECONDS": "600"}
+    settings = {
+        "ORCHESTRATOR_INGEST_BATCH_TIMEOUT_SECONDS": "600",
+        "ORCHESTRATOR_MAX_TIMEOUT_SECONDS": "600",
+    }
     with LocalStack(
         place / "data", repository, Ports.free(1), caches=False, settings=settings
     ) as stack:
@@ -111,9 +128,9 @@ def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dic
             _ingest(client, pictures[_WARM_UP_COUNT:])
             seconds = time.monotonic() - start_time
             ingest_cpu_seconds = _cpu_seconds(triton) - cpu_seconds
-            _searches(client, _WARM_UP_COUNT, random)
+            _searches(client, 1, arguments.rerank_k, random)
             cpu_seconds = _cpu_seconds(triton)
-            latencies_ms = sorted(_searches(client, arguments.searches, random))
+            latencies_ms = sorted(_searches(client, arguments.searches, arguments.rerank_k, random))
             search_cpu_seconds = _cpu_seconds(triton) - cpu_seconds
         memory_mb = sum(_own_kb(each) for each in _tree(triton)) / 1e3
     picture_count = len(pictures) - _WARM_UP_COUNT
@@ -137,14 +154,18 @@ def _ingest(client: Client, pictures: list[tuple[str, bytes]]) -> None:
         raise RuntimeError(f"{len(failed)} of {len(pictures)} pictures were lost: {failed[0]}")
 
 
-def _searches(client: Client, count: int, random: np.random.Generator) -> list[float]:
-    """Returns the milliseconds of each search."""
+def _searches(
+    client: Client, count: int, rerank_k: int, random: np.random.Generator
+) -> list[float]:
+    """Returns the milliseconds of each search; raises if a model that reranks stops early."""
     latencies_ms = []
     for _ in range(count):
         words = ["".join(random.choice(list("abcdefgh"), 5)) for _ in range(6)]
         start_time = time.monotonic()
-        client.search(" ".join(words), index_id=_INDEX, return_n=10)
+        found = client.search(" ".join(words), index_id=_INDEX, return_n=10, rerank_k=rerank_k)
         latencies_ms.append(1e3 * (time.monotonic() - start_time))
+        if found.is_degraded:
+            raise RuntimeError(f"a search was not reranked to {rerank_k}: {found.rerank}")
     return latencies_ms
 
 

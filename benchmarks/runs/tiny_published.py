@@ -1,6 +1,6 @@
 """Trains a small CLIP and a small BLIP on emoji, and saves them as published models are.
 
-    python -m benchmarks.runs.tiny_published FOLDER [--seed 1] [--clip-steps N] [--blip-steps N]
+    python -m benchmarks.runs.tiny_published FOLDER [--seed 1] [--clip-steps N] [--blip-steps N …]
 
 Writes FOLDER/tiny-clip and FOLDER/tiny-blip, which `tandem models add` takes. One thread, about 20
 minutes of a core; prints one JSON line a model.
@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,12 +20,16 @@ from benchmarks.support.tiny_published import SIZE, Plan, train_blip, train_clip
 
 
 def main() -> None:
-    """Trains those with more than 0 steps; BLIP begins with the image tower of FOLDER/tiny-clip."""
+    """Trains those with more than 0 steps.
+
+    BLIP begins with the image tower of FOLDER/tiny-clip, and each further count of steps with the
+    BLIP before it and a rate that rises and falls anew.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clip-steps", type=int, default=900)
-    parser.add_argument("--blip-steps", type=int, default=700)
+    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 1200])
     options = parser.parse_args()
     # One thread: the same sums in the same order give the same weights.
     torch.set_num_threads(1)
@@ -33,13 +38,19 @@ def main() -> None:
     if options.clip_steps:
         plan = Plan(seed=options.seed, step_count=options.clip_steps)
         _report("tiny-clip", lambda: train_clip(clip_folder, plan, batches))
-    if options.blip_steps:
+    start = clip_folder
+    for number, step_count in enumerate(options.blip_steps):
         # Its text side has norms behind the layers, and needs a lower rate.
         blip_plan = Plan(
-            seed=options.seed, step_count=options.blip_steps, batch=96, learning_rate=7e-4
+            seed=options.seed + number,
+            step_count=step_count,
+            batch=96,
+            learning_rate=5e-4 if number else 7e-4,
         )
         blip_folder = options.folder / "tiny-blip"
-        _report("tiny-blip", lambda: train_blip(blip_folder, blip_plan, batches, clip_folder))
+        blip = partial(train_blip, blip_folder, blip_plan, batches, start)
+        _report("tiny-blip", blip)
+        start = blip_folder
 
 
 def _report(name: str, train: Callable[[], float]) -> None:

@@ -83,20 +83,25 @@ def train_clip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
     return last
 
 
-def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, clip_folder: Path) -> float:
+def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> float:
     """Trains a BLIP and saves it into `folder`; returns the mean loss of its last steps.
 
-    As its authors do: from a trained image tower, here a CLIP's; contrast (ITC) over [CLS]; and
-    matching (ITM) with [ENC] in its place, against the negatives that ITC finds hard. To save time
-    ITM begins once ITC has learned something, and reads a part of each batch.
+    As its authors do: from a trained image tower, that of the CLIP in `start`, or from the BLIP in
+    `start`; contrast (ITC) over [CLS]; and matching (ITM) with [ENC] in its place, against the
+    negatives that ITC finds hard. To save time ITM begins once ITC has learned something, and reads
+    a part of each batch.
     """
     from transformers import BlipForImageTextRetrieval, CLIPModel
 
     torch.manual_seed(plan.seed)
     tokenizer = train_tokenizer(batches.all_captions(), _WORDS)
     words = tokenizer.get_vocab_size()
-    model = BlipForImageTextRetrieval(_blip_config(words))
-    _take_tower(model, CLIPModel.from_pretrained(clip_folder))
+    has_contrast = json.loads((start / "config.json").read_text())["model_type"] == "blip"
+    if has_contrast:
+        model = BlipForImageTextRetrieval.from_pretrained(start)
+    else:
+        model = BlipForImageTextRetrieval(_blip_config(words))
+        _take_tower(model, CLIPModel.from_pretrained(start))
     # HF's class has no temperature, which only training needs.
     scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
     model.register_parameter("temperature", scale)
@@ -112,7 +117,7 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, clip_folder: Pat
         text = functional.normalize(model.text_proj(read[:, 0]), dim=-1)
         similarity = text @ image.T * scale.exp().clamp(max=100)
         contrast = _contrast(similarity)
-        if next(steps) < _CONTRAST_SHARE * plan.step_count:
+        if next(steps) < _CONTRAST_SHARE * plan.step_count and not has_contrast:
             return contrast
         part = slice(max(2, int(_MATCHED_SHARE * len(ids))))
         return contrast + _matching(

@@ -53,5 +53,8 @@ def test_a_trained_blip_is_read_with_enc_and_repeats_by_seed(
     assert losses[0] == losses[1]
     states = [parts.score_pair.state_dict() for parts in (one, two)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    # Training began: the head is not as it was drawn.
-    assert np.isfinite(losses[0])
+    # It goes on from a BLIP with the same tokenizer.
+    train_blip(tmp_path / "three", PLAN, batches, tmp_path / "two")
+    names = ("two", "three")
+    tokenizers = {(tmp_path / name / "tokenizer.json").read_text() for name in names}
+    assert len(tokenizers) == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tritonclient.grpc.model_config_pb2 import TYPE_BF16, ModelConfig
 
-from tandem.model_io.config_pbtxt import pair_batch_size
+from tandem.model_io.config_pbtxt import max_batch_size, pair_batch_size
 from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
@@ -16,6 +16,14 @@ from tandem.model_io.manifest import (
     config_file,
     model_file,
 )
+from tandem.model_io.served_functions import (
+    PAIR_ROLES,
+    TEXT_ROLES,
+    Role,
+    ServedFunctions,
+    TritonModel,
+)
+from tests.support.model_io.made_manifest import made_manifest
 from tests.support.model_io.native_rules import Shapes, read_config, violations
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
@@ -75,6 +83,32 @@ def test_a_batch_is_smaller_the_wider_the_model(
     manifest = replace(tiny_manifest, embedding_dim=embedding_dim, token_width=3 * 16 * 16)
 
     assert pair_batch_size(manifest) == row_count
+
+
+def test_two_encoders_count_by_the_wider_of_their_widths() -> None:
+    """BLIP's embeddings have 256 dimensions, and it computes in 768."""
+    functions = ServedFunctions(
+        embed_text="text_encoder",
+        embed_image=("image_encoder",),
+        image_tokens="image_encoder",
+        score_pair="pair_encoder",
+    )
+    outputs = {
+        "text_encoder": (TEXT_ROLES, (Role.EMBEDDING,)),
+        "image_encoder": ((Role.PIXELS,), (Role.EMBEDDING, Role.IMAGE_TOKENS)),
+        "pair_encoder": (PAIR_ROLES, (Role.MATCH_LOGIT,)),
+    }
+    models = {
+        name: TritonModel(sha256="", inputs=inputs, outputs=given)
+        for name, (inputs, given) in outputs.items()
+    }
+    blip = made_manifest(
+        embedding_dim=256, token_width=768, functions=functions, models=models, cls_id=None
+    )
+
+    assert max_batch_size(blip, "pair_encoder") == 4
+    assert max_batch_size(blip, "image_encoder") == 4
+    assert max_batch_size(replace(blip, token_width=96), "pair_encoder") == 14
 
 
 def test_nothing_but_our_models_is_committed() -> None:
