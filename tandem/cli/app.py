@@ -15,6 +15,7 @@ from tandem.cli import (
     index,
     ingest,
     models,
+    regions,
     remove,
     search,
     shard,
@@ -52,6 +53,7 @@ app.command("search", cls=Command)(search.search)
 app.command("remove", cls=Command)(remove.remove)
 app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("compare", cls=Command)(compare.compare)
+app.command("regions", cls=Command)(regions.regions)
 app.command("train", cls=Command)(train.train)
 app.command("demo", cls=Command)(demo.demo)
 app.command("health", cls=Command)(health.health)

@@ -3,21 +3,14 @@
 Shapes: n regions of one image.
 """
 
-import re
-from collections.abc import Iterator
-from pathlib import PurePath
-from typing import Final
-
 import numpy as np
 
 from tandem.contract.regions import MAX_REGION_COUNT, RegionContent
 from tandem.corpus.errors import CorpusError, RegionsMissing, RegionsUnreadable
 from tandem.corpus.records import Record
+from tandem.corpus.regions.image_names import ImageNames
 from tandem.corpus.regions.regions import RegionReader, Regions
 from tandem.model_io.readable_records import RecordFault, RecordUnreadable
-
-# Detectors of COCO write 391895 for COCO_val2014_000000391895.
-_LAST_NUMBER: Final = re.compile(r"0*(\d+)$")
 
 
 class RecordRegions:
@@ -26,23 +19,15 @@ class RecordRegions:
     def __init__(self, reader: RegionReader) -> None:
         """Reads the reader's ids."""
         self._reader = reader
-        self._ids: dict[str, str] = {}
-        ambiguous: set[str] = set()
-        for image_id in reader.image_ids():
-            for name in _names(image_id):
-                if self._ids.setdefault(name, image_id) != image_id:
-                    ambiguous.add(name)
-        for name in ambiguous:
-            del self._ids[name]
-        self._ids |= {image_id: image_id for image_id in reader.image_ids()}
+        self._names = ImageNames(reader.image_ids())
 
     def of(self, record: Record) -> Regions:
         """Returns the regions of the image that is named like the record.
 
-        That is the record's id, the id without its extension, or the number at its end, if no two
-        images share it. Raises RecordUnreadable naming the record and what is wrong.
+        Names are compared as ImageNames does. Raises RecordUnreadable naming the record and what is
+        wrong.
         """
-        image_id = next((self._ids[n] for n in _names(record.record_id) if n in self._ids), None)
+        image_id = self._names.find(record.record_id)
         try:
             if image_id is None:
                 raise RegionsMissing(place="the detector's file", image_id=record.record_id)
@@ -78,12 +63,3 @@ def region_content(regions: Regions) -> RegionContent:
     return RegionContent(
         values.tobytes(), boxes.astype("<f4").tobytes(), count, feature_width, width, height
     )
-
-
-def _names(image_id: str) -> Iterator[str]:
-    """Yields what an image may be called, the most exact first."""
-    yield image_id
-    stem = PurePath(image_id).stem
-    yield stem
-    if match := _LAST_NUMBER.search(stem):
-        yield match[1]

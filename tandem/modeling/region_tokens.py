@@ -8,7 +8,7 @@ Shapes: N images of the file, B records, n regions of one image, R regions at mo
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tandem.corpus.records import Record
+from tandem.corpus.regions.image_names import ImageNames
 from tandem.model_io.json_object import FileInvalid, check_file
 from tandem.model_io.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
 
 _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
+_UNUSED = "unused"
+_LENGTH_BYTES = _COUNT_BYTES = 8
+_SPARE_BYTES = 64
 
 
 class RegionFileInvalid(ValueError):
@@ -65,6 +69,65 @@ def region_tokens(
     return np.concatenate([said_nF, corners_n4, sides_n2], axis=1).astype(np.float16)
 
 
+def write_region_file(
+    path: Path,
+    regions: Iterable[tuple[str, NDArray[np.float16]]],
+    most_ids: Sequence[str],
+    region_count: int,
+) -> int:
+    """Writes the same file as `write_regions`, one image at a time; returns how many there were.
+
+    `most_ids` are the images that may come, so that the file can be larger than memory. A file that
+    is there is replaced once the new one is whole.
+    """
+    most = len(most_ids)
+    room = len(_header(most_ids, most, region_count))
+    part = path.with_name(f".{path.name}.part")
+    written: list[str] = []
+    counts: list[int] = []
+    try:
+        with part.open("wb") as file:
+            file.seek(_LENGTH_BYTES + room + _COUNT_BYTES * most)
+            for image_id, own in regions:
+                tokens = np.zeros((region_count, REGION_WIDTH), "<f2")
+                tokens[: len(own)] = own[:region_count]
+                file.write(tokens.tobytes())
+                written.append(image_id)
+                counts.append(min(len(own), region_count))
+            file.seek(0)
+            file.write(room.to_bytes(_LENGTH_BYTES, "little"))
+            header = _header(written, most, region_count)
+            assert len(header) <= room, "each image less takes more off than it adds"
+            file.write(header.ljust(room))
+            file.write(np.array(counts, "<i8").tobytes())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return len(written)
+
+
+def _header(ids: Sequence[str], most: int, region_count: int) -> bytes:
+    """Returns the header of a safetensors file of these images, with room for `most` counts."""
+    count, start = len(ids), _COUNT_BYTES * most
+    tensors = {
+        _COUNTS: ("I64", [count], [0, _COUNT_BYTES * count]),
+        _UNUSED: ("I64", [most - count], [_COUNT_BYTES * count, start]),
+        _TOKENS: (
+            "F16",
+            [count, region_count, REGION_WIDTH],
+            [start, start + 2 * count * region_count * REGION_WIDTH],
+        ),
+    }
+    entries = {
+        name: {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+        for name, (dtype, shape, offsets) in tensors.items()
+    }
+    header = {"__metadata__": {_IDS: json.dumps(list(ids))}, **entries}
+    encoded = json.dumps(header).encode()
+    # A file with fewer images has shorter numbers, except that one of none is not empty.
+    return encoded.ljust(-(-(len(encoded) + _SPARE_BYTES) // 8) * 8)
+
+
 def write_regions(
     path: Path, regions: Mapping[str, NDArray[np.float16]], region_count: int
 ) -> None:
@@ -79,7 +142,7 @@ def write_regions(
 
 
 class RegionFile:
-    """Gives image tokens by record id, without reading pixels."""
+    """Gives image tokens by record id, in any spelling of ImageNames, without reading pixels."""
 
     def __init__(self, path: Path) -> None:
         """Raises RegionFileInvalid naming a file that is not one of regions."""
@@ -109,10 +172,11 @@ class RegionFile:
         if self._counts.numel() and not 0 <= self._counts.min() <= self._counts.max() <= shape[1]:
             raise RegionFileInvalid(f"{path} counts regions outside 0 to {shape[1]}")
         self._rows = {record_id: row for row, record_id in enumerate(ids)}
+        self._names = ImageNames(ids)
 
     def __contains__(self, record_id: str) -> bool:
         """Returns whether the file has the record's regions."""
-        return record_id in self._rows
+        return self._names.find(record_id) is not None
 
     def record_ids(self) -> Iterator[str]:
         """Yields the records' ids in the file's order."""
@@ -132,9 +196,10 @@ class RegionFile:
         return tokens_BRD, (numbers_R < self._counts[rows][:, None]).long()
 
     def _row(self, record_id: str) -> int:
-        if record_id not in self._rows:
+        name = self._names.find(record_id)
+        if name is None:
             raise RegionFileInvalid(f"{self._path} has no regions of record {record_id!r}")
-        return self._rows[record_id]
+        return self._rows[name]
 
 
 @dataclass(frozen=True, slots=True)

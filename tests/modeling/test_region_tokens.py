@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from tandem.modeling.region_tokens import (
     RegionFile,
     RegionFileInvalid,
     region_tokens,
+    write_region_file,
     write_regions,
 )
 from tests.modeling.published.test_published_fields import LFS_POINTER
@@ -117,6 +119,53 @@ def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
     assert np.array_equal(tokens[0], regions(5, 5)[:3])
     assert np.array_equal(tokens[1, :2], regions(2, 2))
     assert tokens[1, 2].abs().max() == 0
+
+
+@pytest.mark.parametrize("left_out", [(), ("photo-3",), ("photo-0", "photo-1", "photo-4")])
+@pytest.mark.parametrize("region_count", [3, 4])
+def test_a_file_written_image_by_image_is_the_same(
+    tmp_path: Path, left_out: tuple[str, ...], region_count: int
+) -> None:
+    """Some images that were announced may not come."""
+    every = {f"photo-{number}": regions(number + 1, number) for number in range(5)}
+    own = {name: each for name, each in every.items() if name not in left_out}
+    write_regions(tmp_path / "whole.safetensors", own, region_count)
+
+    path = tmp_path / "streamed.safetensors"
+    count = write_region_file(path, iter(own.items()), list(every), region_count)
+
+    assert count == len(own)
+    whole, streamed = RegionFile(tmp_path / "whole.safetensors"), RegionFile(path)
+    assert list(streamed.record_ids()) == list(whole.record_ids()) == list(own)
+    for name, vectors in own.items():
+        assert np.array_equal(streamed.vectors(name), vectors[:region_count])
+        assert torch.equal(streamed.vectors(name), whole.vectors(name))
+    assert [each.name for each in tmp_path.glob(".*")] == []
+
+
+def test_a_fault_on_the_way_leaves_the_file_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "it.safetensors"
+    path.write_bytes(b"as it was")
+
+    def failing() -> Iterator[tuple[str, NDArray[np.float16]]]:
+        yield "a", regions(1)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_region_file(path, failing(), ["a", "b"], 3)
+
+    assert path.read_bytes() == b"as it was"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_record_is_found_by_its_number(tmp_path: Path) -> None:
+    """COCO's detectors write numbers, and its corpora file names."""
+    write_regions(tmp_path / "it.safetensors", {"391895": regions(1)}, 3)
+
+    file = RegionFile(tmp_path / "it.safetensors")
+
+    assert "COCO_val2014_000000391895" in file
+    assert "COCO_val2014_000000391896" not in file
 
 
 def test_a_record_without_regions_is_named(file: RegionFile) -> None:

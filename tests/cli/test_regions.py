@@ -1,0 +1,66 @@
+"""`tandem regions`: a detector's files as one file, which evaluation reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tandem.cli.app import app
+from tandem.modeling.region_tokens import RegionFile
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["regions", *map(str, arguments)])
+
+
+@pytest.fixture(name="detected")
+def _detected(tmp_path: Path) -> Path:
+    """Archives of two images with three regions each, of which b has one that is NaN."""
+    folder = tmp_path / "detected"
+    folder.mkdir()
+    for number, name in enumerate("ab"):
+        features = np.full((3, 2048), 1 + number, np.float32)
+        features[2] = np.nan if name == "b" else 7
+        boxes = np.array([[0, 0, 50, 100], [0, 0, 200, 50], [0, 0, 200, 100]], np.float32)
+        width, height = np.array(200), np.array(100)
+        np.savez(folder / f"{name}.npz", x=features, bbox=boxes, image_w=width, image_h=height)
+    return folder
+
+
+def test_a_detectors_files_become_one(detected: Path, tmp_path: Path) -> None:
+    """What cannot be read is counted, and the first regions are kept."""
+    result = run(detected, tmp_path / "it.safetensors", "--count", "2", "--on-error", "skip")
+
+    assert result.exit_code == 0, result.output
+    assert "1 images, 2 regions each at most" in " ".join(result.output.split())
+    assert "skipped records: 1 (regions unreadable 1)" in " ".join(result.output.split())
+    file = RegionFile(tmp_path / "it.safetensors")
+    assert list(file.record_ids()) == ["a"]
+    vectors = file.vectors("a")
+    assert vectors[:, 2048:].tolist() == [[0, 0, 0.25, 1, 0.25, 1], [0, 0, 1, 0.5, 1, 0.5]]
+    assert vectors[:, :2048].unique().tolist() == [1]
+
+
+def test_the_first_fault_stops_and_nothing_is_written(detected: Path, tmp_path: Path) -> None:
+    result = run(detected, tmp_path / "it.safetensors")
+
+    assert result.exit_code == 1
+    assert "b.npz has features that are NaN" in str(result.exception)
+    assert "--on-error skip" in str(result.exception)
+    assert list(tmp_path.iterdir()) == [detected]
+
+
+def test_a_name_by_which_the_file_is_not_known_is_refused(detected: Path, tmp_path: Path) -> None:
+    result = run(detected, tmp_path / "it.bin")
+
+    assert "name it *.safetensors" in str(result.exception)
+
+
+def test_nothing_left_is_an_error(detected: Path, tmp_path: Path) -> None:
+    (detected / "a.npz").unlink()
+
+    result = run(detected, tmp_path / "it.safetensors", "--on-error", "skip")
+
+    assert "no image was left to write" in str(result.exception)
+    assert list(tmp_path.iterdir()) == [detected]

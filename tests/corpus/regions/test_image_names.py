@@ -1,0 +1,48 @@
+"""One image in the spellings of detectors and corpora, and never another image."""
+
+import pytest
+
+from tandem.corpus.regions.image_names import ImageNames
+
+
+@pytest.mark.parametrize(
+    ("name", "image_id"),
+    [
+        ("36979", "flickr30k_000000036979"),
+        ("COCO_val2014_000000391895", "391895"),
+        ("COCO_val2014_000000391895.jpg", "000000391895"),
+        ("a", "a.jpg"),
+        ("a.jpg", "a"),
+        ("a.jpg", "a.png"),
+        ("007", "7"),
+        ("7", "7"),
+    ],
+)
+def test_other_spellings_are_found(name: str, image_id: str) -> None:
+    """Also the other way round."""
+    assert ImageNames(["other", image_id]).find(name) == image_id
+    assert ImageNames(["other", name]).find(image_id) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "image_id"),
+    [
+        ("scene-val-7", "scene-test-7"),
+        ("IMG_7", "7"),
+        ("val_000000000007", "train_000000000007"),
+        ("COCO_val2014_000000391895", "91895"),
+        ("a", "b"),
+    ],
+)
+def test_other_images_are_not(name: str, image_id: str) -> None:
+    """A short number may number anything; two names with one number are two images."""
+    assert ImageNames([image_id]).find(name) is None
+
+
+def test_what_two_images_may_be_called_is_neither() -> None:
+    names = ImageNames(["a.jpg", "a.png", "train_000000000007", "val_000000000007"])
+
+    assert names.find("a") is None
+    assert names.find("7") is None
+    assert names.find("a.png") == "a.png"
+    assert names.find("val_000000000007") == "val_000000000007"
