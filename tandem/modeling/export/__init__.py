@@ -6,6 +6,7 @@
 - exported.py: TorchScript and torch.export files, their answers, and the one comparison
 - published_export.py, published_manifest.py: published models, one or two of them;
   pooled_tokens.py: a quarter of a picture's tokens
+- device_free.py: traces that run on any device
 - samples.py: inputs of every kind, batch size and length that is served
 - export_manifest.py: the manifest; lowered.py: bf16, fp16 and int8
 - verification.py: `tandem models verify`

@@ -17,6 +17,7 @@ from tandem.model_io.config_pbtxt import max_batch_size
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import PAIR_ROLES, Role
+from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.samples import example_inputs, served_inputs
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 from tandem.modeling.two_towers import TowerRoute, TwoTowers
@@ -146,7 +147,7 @@ def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptM
         # the comparison would find one that is not. Its deprecated names are read, not used.
         warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
         warnings.simplefilter("ignore", FutureWarning)
-        return torch.jit.trace(module, example, check_trace=False)
+        return free_of_device(torch.jit.trace(module, example, check_trace=False))
 
 
 @torch.no_grad()

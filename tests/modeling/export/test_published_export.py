@@ -1,5 +1,6 @@
 """Published models as Triton models: two towers, a cross-encoder of theirs or of another family."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,19 @@ def test_two_families_have_their_own_rules(
     assert manifest.tokenizers.keys() == {"tokenizer.json", "pair_tokenizer.json"}
     # BLIP adds its own similarity; nobody knows SigLIP's scale.
     assert manifest.default_fusion == "none"
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "blip"])
+def test_no_part_names_a_device(
+    models: dict[str, PublishedModel], tmp_path: Path, name: str
+) -> None:
+    """transformers makes masks and positions on the way, which must be where the input is."""
+    manifest = export_published(models[name], tmp_path, Precision.FP16)
+
+    for part in manifest.models:
+        graph = str(torch.jit.load(str(model_file(tmp_path, part))).inlined_graph)
+        constants = re.findall(r'(%\S+) : Device = prim::Constant\[value="cpu"\]', graph)
+        assert not [each for each in constants if graph.count(f"{each}, ") > 0]
 
 
 def test_a_cross_encoder_alone_finds_nothing(
