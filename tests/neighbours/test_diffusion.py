@@ -1,0 +1,98 @@
+"""Diffusion by hand, and against a direct solution."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tandem.neighbours.diffusion import DiffusionSettings, diffuse
+from tandem.neighbours.neighbour_graph import kernel, mutual_graph, query_seeds
+from tandem.neighbours.neighbour_lists import order_with_base
+
+# A chain: item 1 is near 0 and 2, which are not near each other.
+CHAIN = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.5], [0.0, 0.5, 1.0]])
+
+
+def test_the_graph_by_hand() -> None:
+    """Row sums .5, 1, .5, so each link is .5 / √(.5 · 1)."""
+    link = np.sqrt(0.5)
+
+    graph = mutual_graph(CHAIN, 2, gamma=1)
+
+    assert_allclose(graph, [[0, link, 0], [link, 0, link], [0, link, 0]])
+
+
+def test_only_mutual_neighbours_are_linked() -> None:
+    """2 has 1 as its nearest, and 1 has 0: 2 has no link, nor a division by 0."""
+    similarity = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.5], [0.1, 0.5, 1.0]])
+
+    assert_allclose(mutual_graph(similarity, 1, gamma=3), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+
+
+def test_seeds_by_hand() -> None:
+    """.9 and .8 to the third; a program that applies the kernel twice has their ninth powers."""
+    similarity = np.array([[0.8, 0.1, 0.9, -0.5]])
+
+    assert_allclose(query_seeds(similarity, 2, gamma=3), [[0.512, 0, 0.729, 0]])
+    assert_allclose(query_seeds(similarity, 4, gamma=3), [[0.512, 0.001, 0.729, 0]])
+    twice = kernel(query_seeds(similarity, 2, gamma=3), gamma=3)
+    assert not np.allclose(twice / twice.max(), query_seeds(similarity, 2, 3) / 0.729)
+
+
+def test_a_chain_by_hand() -> None:
+    """With c = .5 √.5: f1 = c (f0 + f2), f2 = c f1 and f0 = 1 + c f1, so f1 = c / (1 - 2 c²)."""
+    settings = DiffusionSettings(k=2, query_k=1, alpha=0.5, gamma=1)
+    c = 0.5 * np.sqrt(0.5)
+
+    scores = diffuse(np.array([[1.0, 0.0, 0.0]]), CHAIN, settings)
+
+    assert_allclose(scores, [[1 + c * c / 0.75, c / 0.75, c * c / 0.75]], rtol=1e-6)
+
+
+def test_many_queries_have_the_direct_solution() -> None:
+    """Each by its own steps: one of the queries has no seed and is solved at once."""
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(size=(60, 5)) + 1
+    items = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    similarity = np.concatenate([items[:8] @ items.T, -np.ones((1, 60))])
+    settings = DiffusionSettings(k=10, query_k=5, max_iterations=200, tolerance=1e-12)
+
+    scores = diffuse(similarity, items @ items.T, settings)
+
+    system = np.eye(60) - 0.99 * mutual_graph(items @ items.T, 10, gamma=3)
+    expected = np.linalg.solve(system, query_seeds(similarity, 5, gamma=3).T).T
+    assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
+    assert_array_equal(scores[8], np.zeros(60))
+
+
+def test_the_published_number_of_steps_is_not_the_solution() -> None:
+    """The control of the test above: 2 steps are far from it, so the steps do count."""
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(size=(60, 5)) + 1
+    items = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    few, many = (
+        diffuse(items[:8] @ items.T, items @ items.T, DiffusionSettings(10, 5, max_iterations=n))
+        for n in (2, 200)
+    )
+
+    assert not np.allclose(few, many, rtol=0.1)
+
+
+def test_items_that_are_not_reached_have_the_base_order() -> None:
+    """0 and 1 are linked, 2 and 3 are linked; the query seeds 1."""
+    similarity = np.eye(4)
+    similarity[[0, 1, 2, 3], [1, 0, 3, 2]] = 0.9
+    base = np.array([[0.1, 0.8, 0.2, 0.3]])
+
+    scores = diffuse(base, similarity, DiffusionSettings(k=1, query_k=1))
+
+    assert_array_equal(scores[0, 2:], [0, 0])
+    assert_array_equal(order_with_base(scores, base), [[1, 0, 3, 2]])
+
+
+def test_what_cannot_be_diffused_is_refused() -> None:
+    with pytest.raises(ValueError, match="alpha is 1"):
+        DiffusionSettings(alpha=1)
+    with pytest.raises(ValueError, match="2 items are searched, 3 in the graph"):
+        diffuse(np.ones((1, 2)), CHAIN, DiffusionSettings(k=2, query_k=1))
+    with pytest.raises(ValueError, match="50 neighbours of 2 items"):
+        diffuse(np.ones((1, 3)), CHAIN, DiffusionSettings())

@@ -1,0 +1,63 @@
+"""Nearest items and orders, with ties by index."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from tandem.neighbours.neighbour_lists import (
+    check_embeddings,
+    nearest_items,
+    nearest_others,
+    order_with_base,
+)
+
+
+def test_ties_are_ordered_by_index() -> None:
+    assert_array_equal(nearest_items(np.array([[0.5, 0.7, 0.5, 0.7]]), 4), [[1, 3, 0, 2]])
+    assert_array_equal(nearest_items(np.zeros((2, 5)), 3), [[0, 1, 2]] * 2)
+
+
+def test_an_item_is_not_its_own_neighbour() -> None:
+    """Not even where all others are less similar than 0."""
+    similarity = np.array([[1, -0.5, -0.2], [-0.5, 1, -0.5], [-0.2, -0.5, 1]])
+
+    assert_array_equal(nearest_others(similarity, 2), [[2, 1], [0, 2], [0, 1]])
+
+
+def test_equal_scores_have_the_base_order() -> None:
+    scores = np.array([[0.0, 3.0, 0.0, 0.0]])
+    base = np.array([[0.1, 0.0, 0.9, 0.1]])
+
+    assert_array_equal(order_with_base(scores, base), [[1, 2, 0, 3]])
+
+
+@pytest.mark.parametrize(("value", "named"), [(np.nan, "NaN"), (np.inf, "infinite")])
+def test_what_is_no_similarity_is_named_with_its_place(value: float, named: str) -> None:
+    similarity = np.zeros((3, 4), np.float32)
+    similarity[1, 2] = value
+
+    with pytest.raises(ValueError, match=f"row 1 and column 2 is {named}"):
+        nearest_items(similarity, 1)
+
+
+def test_wrong_shapes_and_counts_are_refused() -> None:
+    with pytest.raises(ValueError, match="a matrix, not an array"):
+        nearest_items(np.zeros(3), 1)
+    with pytest.raises(ValueError, match="items to items are square"):
+        nearest_others(np.zeros((2, 3)), 1)
+    with pytest.raises(ValueError, match="3 neighbours of 2 items"):
+        nearest_others(np.zeros((3, 3)), 3)
+    with pytest.raises(ValueError, match="-1 neighbours are less than none"):
+        nearest_items(np.zeros((3, 3)), -1)
+    with pytest.raises(ValueError, match="a base order of"):
+        order_with_base(np.zeros((1, 3)), np.zeros((1, 2)))
+
+
+def test_embeddings_of_another_length_are_refused() -> None:
+    """Those of float16 are near enough; a zero is none."""
+    check_embeddings(np.array([[0.6, 0.8]], np.float16))
+
+    with pytest.raises(ValueError, match="embedding 1 has length 2; its length must be 1"):
+        check_embeddings(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    with pytest.raises(ValueError, match="embedding 0 has length 0"):
+        check_embeddings(np.zeros((1, 2)))
