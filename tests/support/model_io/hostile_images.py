@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from tandem.model_io.image import MAX_IMAGE_BYTES
+from tests.support.model_io.heic_files import heic
 from tests.support.model_io.pictures import (
     BLUE,
     RED,
@@ -75,6 +76,9 @@ def _no_pictures() -> Iterator[tuple[str, bytes, str]]:
 def _other_formats() -> Iterator[tuple[str, bytes, str]]:
     for name in ("GIF", "TIFF", "BMP", "PPM", "ICO", "PDF", "EPS", "ICNS", "TGA"):
         yield f"{name} called .png", encoded(plain(), name), UNREADABLE
+    # They are off by default.
+    yield "HEIC", heic(), UNREADABLE
+    yield "AVIF", encoded(plain(), "AVIF"), UNREADABLE
     frames = [plain(BLUE if number % 2 else RED, (8, 8)) for number in range(500)]
     yield (
         "GIF of 500 frames",
@@ -100,6 +104,10 @@ def _sizes() -> Iterator[tuple[str, bytes, str]]:
     yield "PNG a pixel high", one_bit_png(25_000_000, 1), TOO_LARGE
     yield "PNG a pixel wide", one_bit_png(1, 65_536), TOO_LARGE
     yield "JPEG that claims 65,000 squared", claiming_jpeg(65_000, 65_000), TOO_LARGE
+    large = claiming_jpeg(12_000, 9_000, progressive=True)
+    yield "progressive JPEG that claims 108 megapixels", large, TOO_LARGE
+    # As before of smaller ones: what is missing is grey.
+    yield "JPEG that claims 200 megapixels", claiming_jpeg(16_384, 12_288), READ
     yield "WebP that claims 16,383 squared", claiming_webp(16_383, 16_383), TOO_LARGE
     yield "a byte too many", _PNG.ljust(MAX_IMAGE_BYTES + 1), TOO_LARGE
     yield "PNG with more data than pixels", _png(_idat(bytes(64 * MIB)), (40, 40)), READ
