@@ -21,6 +21,7 @@ from tandem import __version__
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
+from tandem.cli.detector_files import open_detector_files
 from tandem.cli.progress import LongWork
 from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.errors import CorpusError
@@ -39,6 +40,7 @@ from tandem.model_io.readable_records import (
     SkippedRecords,
     readable_records,
 )
+from tandem.model_io.record_regions import RecordRegions
 
 if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
@@ -110,7 +112,10 @@ def evaluate(
     ] = OnError.STOP,
     regions: Annotated[
         Path | None,
-        typer.Option(help="with --checkpoint: a file of image regions to use instead of pixels"),
+        typer.Option(
+            help="a detector's files, whose regions are sent instead of images; with --checkpoint "
+            "the file that tandem regions writes"
+        ),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
@@ -121,10 +126,9 @@ def evaluate(
     Each image has one caption; families take turns through the languages. Without --checkpoint the
     gallery is ingested into its own index and searched through the services.
     """
-    if checkpoint is None and (retriever or precision or fusion or regions):
+    if checkpoint is None and (retriever or precision or fusion):
         raise typer.BadParameter(
-            "--retriever, --precision, --fusion-k and --regions need --checkpoint; "
-            "a server has its own"
+            "--retriever, --precision and --fusion-k need --checkpoint; a server has its own"
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --count")
@@ -136,6 +140,7 @@ def evaluate(
     pool_sizes = sorted(set(k or [POOL_K]))
     if checkpoint is not None and pool_sizes[0] == 0:
         raise typer.BadParameter("--checkpoint shows BE alone anyway: --rerank-k is 1 or more")
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:
         # Imported here, because torch takes seconds and the served path does not need it.
@@ -144,10 +149,17 @@ def evaluate(
         chosen = precision or Precision.FP32
         measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
     else:
+        found = None
+        if regions is not None:
+            found = RecordRegions(open_detector_files(regions, skipped))
         measure = ServedMeasure(
-            address, query_count, concurrency, on_error, is_depth_adaptive=adaptive_depth
+            address,
+            query_count,
+            concurrency,
+            on_error,
+            is_depth_adaptive=adaptive_depth,
+            regions=found,
         )
-    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     # Scenes come in whole families; for others, one more record shows whether the last is whole.
     count = gallery_count if corpus == "scenes" else gallery_count + 1
     records, cut = _first_records(open_corpus(corpus, split, seed, count, skipped), gallery_count)

@@ -17,11 +17,18 @@ from tandem.cli.refusals import described
 from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
 from tandem.contract.content import Modality
+from tandem.corpus.records import Record
 from tandem.errors import IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
-from tandem.model_io.readable_records import OnError, RecordCheck, check_picture_there
+from tandem.model_io.readable_records import (
+    OnError,
+    RecordCheck,
+    check_captions_sendable,
+    check_picture_there,
+)
+from tandem.model_io.record_regions import RecordRegions
 
 
 class ServedMeasure:
@@ -35,8 +42,10 @@ class ServedMeasure:
         on_error: OnError,
         *,
         is_depth_adaptive: bool = False,
+        regions: RecordRegions | None = None,
     ) -> None:
-        """Sends nothing yet."""
+        """Sends nothing yet; with `regions`, these instead of pictures."""
+        self._regions = regions
         # Over all galleries.
         self._adaptive_depth = AdaptiveDepth() if is_depth_adaptive else None
         self._address = address
@@ -48,7 +57,12 @@ class ServedMeasure:
     @property
     def check(self) -> RecordCheck:
         """Returns the check before sending; the server checks the rest."""
-        return check_picture_there
+        return check_picture_there if self._regions is None else self._check_regions
+
+    def _check_regions(self, record: Record) -> None:
+        assert self._regions is not None, "it is the check of regions"
+        check_captions_sendable(record)
+        self._regions.content(record)
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
@@ -58,6 +72,8 @@ class ServedMeasure:
         If the server refuses an item of a record, the measurement stops, or leaves the record out
         and counts it.
         """
+        if self._regions is not None:
+            gallery = replace(gallery, content_of=self._regions.content)
         index_id = _index_id(gallery)
         try:
             return self._measured_in(index_id, gallery, pool_sizes, about)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -10,6 +10,7 @@ from statistics import fmean
 
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_item_id
+from tandem.contract.regions import RegionContent
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
 from tandem.model_io.visible_text import folded_text
@@ -18,11 +19,20 @@ from tandem.model_io.visible_text import folded_text
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
 
 
+PictureContent = bytes | RegionContent
+"""What is sent for a picture: its file, or a detector's regions."""
+
+
+def picture_file(record: Record) -> PictureContent:
+    """Returns the bytes of a record's picture."""
+    return record.image.read()
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationQuery:
     """Holds a query and the items that answer it."""
 
-    query: str | bytes
+    query: str | PictureContent
     target_modality: Modality
     answer_ids: frozenset[str]
     language: str
@@ -42,6 +52,8 @@ class Gallery:
     """The number of records that are queries; the records after them are distractors."""
     any_match: bool = False
     """Whether every match of a query answers it, and not only its own item."""
+    content_of: Callable[[Record], PictureContent] = picture_file
+    """Gives what is sent for a record's picture."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
     item_ids: Mapping[Modality, Sequence[str]] = field(init=False)
@@ -79,10 +91,10 @@ class Gallery:
         """Returns whether the record of that number is a query."""
         return number < self.asking_count
 
-    def items(self) -> Iterator[tuple[str, str | bytes]]:
+    def items(self) -> Iterator[tuple[str, str | PictureContent]]:
         """Yields every item to ingest: all pictures, then all captions."""
         for item_id, record in zip(self.item_ids[Modality.IMAGE], self.records, strict=True):
-            yield item_id, record.image.read()
+            yield item_id, self.content_of(record)
         for item_id, (_, caption) in zip(self.item_ids[Modality.TEXT], self.pairs, strict=True):
             yield item_id, caption.text
 
@@ -100,9 +112,9 @@ class Gallery:
             self.answers(target),
         )
         for number in range(len(languages)) if numbers is None else numbers:
-            query: str | bytes
+            query: str | PictureContent
             if target is Modality.TEXT:
-                query = self.chosen[number][0].image.read()
+                query = self.content_of(self.chosen[number][0])
             else:
                 query = self.pairs[number][1].text
             answer_ids = frozenset(ids[answer] for answer in answers[number])

@@ -291,7 +291,6 @@ def rows(output: str, order_by: str) -> list[str]:
         (["--precision", "bf16"], "need --checkpoint"),
         (["--fusion-k", "20"], "need --checkpoint"),
         (["--retriever", "folder"], "need --checkpoint"),
-        (["--regions", "file"], "need --checkpoint"),
         (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
         (["--checkpoint", "folder", "--rerank-k", "0"], "--rerank-k is 1 or more"),

@@ -5,16 +5,20 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import typer
 
 from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.records import Record
+from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.report import Report, joined
-from tandem.model_io.readable_records import OnError
+from tandem.model_io.readable_records import OnError, RecordUnreadable
+from tandem.model_io.record_regions import RecordRegions
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server
@@ -152,3 +156,57 @@ async def test_its_index_is_removed_where_it_is_stopped(number: signal.Signals) 
     removals = [each for each in told.requests if isinstance(each, pb.RemoveIndexRequest)]
     ingests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
     assert {each.index_id for each in removals} == {each.index_id for each in ingests}
+
+
+class OneRegion:
+    """Has one region of every scene."""
+
+    def image_ids(self) -> Iterator[str]:
+        yield from (record.record_id for record in scene_records("test", 1, 8))
+
+    def read(self, image_id: str) -> Regions:
+        number = int(image_id.rpartition("-")[2])
+        return checked_regions(
+            image_id, np.full((1, 2), number), np.array([[0, 0, 1, 1]]), feature_width=2
+        )
+
+
+async def test_regions_are_sent_and_asked_with_instead_of_pictures() -> None:
+    """In both directions; a scene's last number is its feature."""
+    async with search_server(ingest=all_stored) as (address, told):
+        regions = RecordRegions(OneRegion())
+        measure = ServedMeasure(address, None, 2, OnError.STOP, regions=regions)
+        measure.check(next(iter(scene_records("test", 1, 8))))
+        await asyncio.to_thread(measure.measure, gallery(), [20], {"title": "t"})
+
+    items = [
+        item
+        for each in told.requests
+        if isinstance(each, pb.IngestItemsRequest)
+        for item in each.items
+    ]
+    queries = [each.query for each in told.requests if isinstance(each, pb.SearchItemsRequest)]
+    sent = {
+        item.item_id: item.content.regions.features
+        for item in items
+        if item.content.HasField("regions")
+    }
+    asked = [query.regions.features for query in queries if query.HasField("regions")]
+    assert len(sent) == 8
+    assert all(
+        features == np.full(2, int(name.rpartition("-")[2]), "<f2").tobytes()
+        for name, features in sent.items()
+    )
+    assert sorted(asked) == sorted(sent.values())
+    assert not any(item.content.image for item in items)
+    assert not any(query.image for query in queries)
+
+
+def test_a_scene_without_regions_is_named() -> None:
+    """The check before anything is sent."""
+    measure = ServedMeasure(
+        "127.0.0.1:1", None, 1, OnError.STOP, regions=RecordRegions(OneRegion())
+    )
+
+    with pytest.raises(RecordUnreadable, match="no regions of image 'scenes-val"):
+        measure.check(next(iter(scene_records("val", 1, 4))))
