@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clip-steps", type=int, default=900)
-    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 1200])
+    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 350])
     options = parser.parse_args()
     # One thread: the same sums in the same order give the same weights.
     torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def main() -> None:
             seed=options.seed + number,
             step_count=step_count,
             batch=96,
-            learning_rate=5e-4 if number else 7e-4,
+            learning_rate=6e-4 if number else 7e-4,
         )
         blip_folder = options.folder / "tiny-blip"
         blip = partial(train_blip, blip_folder, blip_plan, batches, start)

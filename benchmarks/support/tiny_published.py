@@ -89,7 +89,7 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
     As its authors do: from a trained image tower, that of the CLIP in `start`, or from the BLIP in
     `start`; contrast (ITC) over [CLS]; and matching (ITM) with [ENC] in its place, against the
     negatives that ITC finds hard. To save time ITM begins once ITC has learned something, and reads
-    a part of each batch.
+    a part of each batch; from a BLIP it reads all of them.
     """
     from transformers import BlipForImageTextRetrieval, CLIPModel
 
@@ -119,7 +119,8 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
         contrast = _contrast(similarity)
         if next(steps) < _CONTRAST_SHARE * plan.step_count and not has_contrast:
             return contrast
-        part = slice(max(2, int(_MATCHED_SHARE * len(ids))))
+        share = 1.0 if has_contrast else _MATCHED_SHARE
+        part = slice(max(2, int(share * len(ids))))
         return contrast + _matching(
             model, (ids[part], mask[part]), tokens[part], similarity.detach()[part, part], encode_id
         )

@@ -54,20 +54,29 @@ class Fusion:
             return hit.similarity
         if self._method is FusionMethod.CROSS_ENCODER:
             return match.logit
+        if self._method is FusionMethod.LOGIT_ADD:
+            return (1 - self._weight) * hit.similarity + self._weight * match.logit
         return self._sum(hit, match)
 
     def relevance(self, hit: Hit) -> float:
         """Returns the score on the scale of similarities, -1 to 1."""
         match = self._matches.get(hit.item_id)
-        if match is not None and self._method is FusionMethod.CROSS_ENCODER:
+        if match is None:
+            return hit.similarity
+        if self._method is FusionMethod.CROSS_ENCODER:
             return match.probability
-        return self.score(hit)
+        return self._sum(hit, match)
 
     def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
         """Returns the terms that sum to the score."""
         match = self._matches.get(hit.item_id)
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
             return [RankTerm("match_logit", match.logit, 1.0)]
+        if match is not None and self._method is FusionMethod.LOGIT_ADD:
+            return [
+                RankTerm("similarity", hit.similarity, 1 - self._weight),
+                RankTerm("match_logit", match.logit, self._weight),
+            ]
         return self.relevance_terms(hit)
 
     def relevance_terms(self, hit: Hit) -> Sequence[RankTerm]:

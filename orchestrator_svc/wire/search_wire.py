@@ -49,6 +49,7 @@ _FUSION_METHODS: Mapping[int, FusionMethod] = {
     search_service_pb2.FUSION_METHOD_CROSS_ENCODER: FusionMethod.CROSS_ENCODER,
     search_service_pb2.FUSION_METHOD_ADD: FusionMethod.ADD,
     search_service_pb2.FUSION_METHOD_NORMALISED_ADD: FusionMethod.NORMALISED_ADD,
+    search_service_pb2.FUSION_METHOD_LOGIT_ADD: FusionMethod.LOGIT_ADD,
 }
 
 
@@ -208,7 +209,8 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
         raise RankingInvalid(why=f"fusion method {fusion.method} is unknown")
     if fusion.HasField("cross_encoder_weight") and method is FusionMethod.CROSS_ENCODER:
         raise RankingInvalid(
-            why="cross_encoder_weight applies only to the fusion methods ADD and NORMALISED_ADD"
+            why="cross_encoder_weight applies only to the fusion methods ADD, NORMALISED_ADD and "
+            "LOGIT_ADD"
         )
     if request.rerank_disabled:
         for name, is_set in {

@@ -96,7 +96,7 @@ def search(
         FusionMethod | None, typer.Option(help="how to combine the scores of both models")
     ] = None,
     cross_encoder_weight: Annotated[
-        float | None, typer.Option(help="cross-encoder weight for --fusion add, 0 to 1")
+        float | None, typer.Option(help="cross-encoder weight of --fusion, 0 to 1")
     ] = None,
     min_probability: Annotated[
         float | None,

@@ -95,7 +95,7 @@ class SearchOptions(TypedDict, total=False):
     fusion: FusionMethod | None
     """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
-    """The cross-encoder's weight for ADD and NORMALISED_ADD, 0 to 1."""
+    """The cross-encoder's weight for ADD, NORMALISED_ADD and LOGIT_ADD, 0 to 1."""
     min_probability: float | None
     """Leaves out items with a lower match probability, and unscored ones."""
     relevance_weight: float | None

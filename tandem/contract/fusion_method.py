@@ -9,3 +9,5 @@ class FusionMethod(enum.Enum):
     CROSS_ENCODER = "cross_encoder"
     ADD = "add"
     NORMALISED_ADD = "normalised_add"
+    LOGIT_ADD = "logit_add"
+    """Adds the logit itself, as BLIP's authors do (train_retrieval.py of salesforce/BLIP)."""

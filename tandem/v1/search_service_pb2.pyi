@@ -21,6 +21,7 @@ class FusionMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FUSION_METHOD_CROSS_ENCODER: _ClassVar[FusionMethod]
     FUSION_METHOD_ADD: _ClassVar[FusionMethod]
     FUSION_METHOD_NORMALISED_ADD: _ClassVar[FusionMethod]
+    FUSION_METHOD_LOGIT_ADD: _ClassVar[FusionMethod]
 
 class SearchPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -53,6 +54,7 @@ FUSION_METHOD_UNSPECIFIED: FusionMethod
 FUSION_METHOD_CROSS_ENCODER: FusionMethod
 FUSION_METHOD_ADD: FusionMethod
 FUSION_METHOD_NORMALISED_ADD: FusionMethod
+FUSION_METHOD_LOGIT_ADD: FusionMethod
 SEARCH_PHASE_UNSPECIFIED: SearchPhase
 SEARCH_PHASE_RETRIEVED: SearchPhase
 SEARCH_PHASE_FINAL: SearchPhase

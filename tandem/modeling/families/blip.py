@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # The authors cut captions to this many tokens, and trained on no longer ones.
 _MAX_TOKENS: Final = 35
 _ENCODE: Final = "[ENC]"
+_SUM: Final = (
+    "Its authors rank by similarity plus the head's second number, about half the match logit: "
+    "tandem search --fusion logit_add --cross-encoder-weight 0.33."
+)
 _KNOWN_CLASS: Final = "BlipForImageTextRetrieval"
 
 
@@ -76,7 +80,7 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
             token_width=config.vision_config.hidden_size,
         ),
         default_fusion="add",
-        notes=(*_notes(encode_id), *licence_notes(licence)),
+        notes=(_SUM, *_notes(encode_id), *licence_notes(licence)),
     )
 
 

@@ -82,7 +82,8 @@ def test_blip_is_both_encoders_and_adds_their_scores(published: Published) -> No
     # Only the first id tells a pair's text from a text alone.
     assert (be.text.first_id, ce.text.first_id) == (None, ENCODE_ID)
     assert be.image == ce.image
-    assert model.notes == ()
+    [note] = model.notes
+    assert "--fusion logit_add" in note
 
 
 def test_blip_finds_enc_by_name_where_the_tokenizer_has_it(copied: Published) -> None:
@@ -100,7 +101,7 @@ def test_blip_without_enc_begins_pairs_with_cls_and_says_so(copied: Published) -
     model = read_published_model(folder)
 
     assert _first_id(folder) is None
-    assert "has no [ENC]" in model.notes[0]
+    assert "has no [ENC]" in model.notes[1]
 
 
 def test_vilt_says_what_becomes_of_shapes_and_logits(published: Published) -> None:
