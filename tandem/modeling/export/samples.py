@@ -19,7 +19,8 @@ _EXAMPLE_TEXT_LENGTH, _EXAMPLE_IMAGE_LENGTH = 7, 5
 def example_inputs(manifest: Manifest, name: str) -> tuple[Tensor, ...]:
     """Returns the inputs of a model that its trace follows, of two rows."""
     lengths, image_length = text_rules_of(manifest, name).lengths, manifest.image_token_count
-    if manifest.models[name].is_joint:
+    # The late blocks of two towers are a network over the whole grid.
+    if manifest.models[name].is_joint and manifest.family != "two_towers":
         image_length = min(_EXAMPLE_IMAGE_LENGTH, image_length)
     text_length = lengths[0] if len(lengths) == 1 else min(_EXAMPLE_TEXT_LENGTH, lengths[-1])
     return _inputs(manifest, name, 2, text_length, image_length)

@@ -56,7 +56,7 @@ def check_family_count(source: PairSource, count: int) -> None:
     if there < count:
         raise ValueError(
             f"a batch takes {count} families and the corpus has {there}; "
-            "give pictures of more families or, from Python, a recipe with smaller batches"
+            "give pictures of more families, or take smaller batches, as --set be_batch_size=32"
         )
 
 
