@@ -47,7 +47,7 @@ class RerankSettings(ServiceSettings):
     )
     token_cache_bytes: int = setting(
         "size of the cache of image tokens, for a model that recomputes them from stored pictures, "
-        "in bytes; 0 turns it off",
+        "or of the pictures as a remote model is sent them, in bytes; 0 turns it off",
         default=256 << 20,
         within=AT_LEAST_0,
     )

@@ -6,6 +6,7 @@ http_client      posts a request, and names what can go wrong
 pictures         encodes pictures for a request
 remote_scorer    scores one query's contents, in requests of a limited size
 canary           refuses an API whose scores mean nothing
+stored_documents reads candidates' contents, and caches them as they are sent
 remote_start     sets all of it up from the settings
-remote_reranker  reads candidates' contents from the item store, with a cache of logits
+remote_reranker  scores candidates of the shard, with a cache of logits
 """

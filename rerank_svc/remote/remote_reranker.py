@@ -6,18 +6,18 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache
 from rerank_svc.metrics import count_cost
+from rerank_svc.picture_tokens import PictureKey
 from rerank_svc.remote.canary import RemoteCanary
 from rerank_svc.remote.endpoint import RemoteEndpoint
-from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.shapes import Document
+from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch, Scores
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import (
@@ -31,12 +31,9 @@ from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.regions import RegionContent
 from tandem.errors import (
     DeadlineExceeded,
-    ImageTooLarge,
-    ImageUnreadable,
     QueryContentMissing,
     TandemError,
 )
-from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.model_version import FIRST_VERSION
 
 # Of an item that is gone, or that the API cannot be sent.
@@ -72,19 +69,17 @@ class RemoteReranker:
         scorer: RemoteScorer,
         endpoint: RemoteEndpoint,
         reader: CandidateReader,
-        threads: Executor,
+        documents: StoredDocuments,
         *,
         canary: RemoteCanary,
         cache_bytes: int = 0,
         calibration: ProbabilityCalibration | None = None,
-        heif: HeifReader | None = None,
     ) -> None:
-        """Encodes pictures in the threads; without a calibration, probabilities are the API's."""
+        """Caches up to `cache_bytes` of logits; by default probabilities are the API's."""
         self._scorer = scorer
         self._endpoint = endpoint
         self._reader = reader
-        self._threads = threads
-        self._heif = heif
+        self._documents = documents
         self._canary = canary
         self._cache = make_cache(cache_bytes, is_kept=math.isfinite)
         self._calibration = calibration or ProbabilityCalibration()
@@ -152,7 +147,7 @@ class RemoteReranker:
                 continue
             try:
                 content = self._checked(each.content)
-                document = await self._in_threads(self._document, content)
+                document = await self._documents.of_content(content)
             except TandemError as error:
                 errors[number] = error.kept()
             else:
@@ -168,12 +163,6 @@ class RemoteReranker:
         if content.modality is Modality.IMAGE and not self._endpoint.takes_picture_queries:
             raise QueryContentMissing(why=f"{self._endpoint.model} reads no image as a query")
         return content
-
-    def _document(self, content: TextContent | ImageContent) -> Document:
-        if isinstance(content, TextContent):
-            return Document(text=content.text)
-        side = self._endpoint.picture_side
-        return Document(picture_uri=data_uri(content.image_bytes, side, self._heif))
 
     def _digest(self, query: Document) -> bytes:
         digest = hashlib.blake2b(self._endpoint.identity.encode(), digest_size=16)
@@ -236,43 +225,18 @@ class RemoteReranker:
         item_ids = [key.item_id for key in batch]
         async with self._batches:
             start_time = time.monotonic()
-            found = await self._documents(call, item_ids, query.modality.other)
+            found = await self._documents.of_items(
+                [PictureKey(key.index_id, key.item_id, key.item_version) for key in batch],
+                call.fingerprint,
+                query.modality.other,
+                call.deadline_time,
+            )
             call.read_seconds.append(time.monotonic() - start_time)
             logits: dict[str, float] = {}
             if found:
                 scored = await self._scorer.score(query.document, list(found.values()), _left(call))
                 logits = dict(zip(found, scored, strict=True))
         return [logits.get(item_id, _NO_LOGIT) for item_id in item_ids]
-
-    async def _documents(
-        self, call: _RemoteCall, item_ids: Sequence[str], modality: Modality
-    ) -> dict[str, Document]:
-        """Returns the documents of the items that can be scored, of this modality."""
-        documents = {}
-        # One by one, because a stored picture may have tens of MB, and its document has little.
-        for item_id in item_ids:
-            _left(call)
-            found = await self._reader.contents(call.index_id, call.fingerprint, [item_id])
-            stored = found.get(item_id)
-            if stored is None or stored.content.modality is not modality:
-                continue
-            if isinstance(stored.content, RegionContent):
-                continue
-            try:
-                documents[item_id] = await self._in_threads(self._document, stored.content)
-            except (ImageUnreadable, ImageTooLarge):
-                # It was read when it was ingested, by rules of that time.
-                continue
-        return documents
-
-    async def _in_threads(
-        self,
-        make: Callable[[TextContent | ImageContent], Document],
-        content: TextContent | ImageContent,
-    ) -> Document:
-        if isinstance(content, TextContent):
-            return make(content)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, make, content)
 
     def _scores(self, asked: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
         found = (logits.get((asked.digest, item_id), _NO_LOGIT) for item_id in asked.item_ids)

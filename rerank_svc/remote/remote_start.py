@@ -12,6 +12,7 @@ from rerank_svc.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
 from rerank_svc.remote.http_client import RemoteHttpClient
 from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.remote.remote_scorer import RemoteScorer
+from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.settings import SettingsError
@@ -30,15 +31,22 @@ async def remote_reranker(
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
     try:
         scorer = RemoteScorer(client, endpoint)
+        reader = CandidateReader(lambda: open_shard_items(settings), threads, fingerprint)
+        documents = StoredDocuments(
+            reader,
+            threads,
+            endpoint.picture_side,
+            cache_bytes=settings.token_cache_bytes,
+            heif=heif,
+        )
         yield RemoteReranker(
             scorer,
             endpoint,
-            CandidateReader(lambda: open_shard_items(settings), threads, fingerprint),
-            threads,
+            reader,
+            documents,
             canary=RemoteCanary(scorer, endpoint, tolerance=settings.remote_tolerance_share),
             cache_bytes=settings.score_cache_bytes,
             calibration=settings.remote_calibration,
-            heif=heif,
         )
     finally:
         await client.close()

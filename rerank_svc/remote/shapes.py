@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rerank_svc.remote.endpoint import RemoteShape
+from tandem.contract.content import Modality
 
 JsonObject = dict[str, Any]
 
@@ -17,6 +18,11 @@ class Document:
 
     text: str = ""
     picture_uri: str = ""
+
+    @property
+    def modality(self) -> Modality:
+        """Returns whether it is a text or a picture."""
+        return Modality.IMAGE if self.picture_uri else Modality.TEXT
 
 
 class AnswerInvalid(ValueError):

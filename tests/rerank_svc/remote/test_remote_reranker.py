@@ -3,11 +3,13 @@
 import base64
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from rerank_svc.remote import stored_documents
 from rerank_svc.remote.endpoint import RemoteShape
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.remote_reranker import RemoteReranker
@@ -127,6 +129,30 @@ async def test_a_pair_is_asked_for_once(shard: RemoteShard) -> None:
 
     assert api.document_counts == [2, 1, 1, 1]
     assert probabilities(fresh) == pytest.approx(expected("two dogs", "i-5"))
+
+
+async def test_a_document_is_made_once(shard: RemoteShard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all queries, until its item is written again; a broken picture is tried each time."""
+    made: list[bytes] = []
+
+    def counted(image_bytes: bytes, *rest: Any) -> str:
+        made.append(image_bytes)
+        return data_uri(image_bytes, *rest)
+
+    monkeypatch.setattr(stored_documents, "data_uri", counted)
+    with remote_api() as api:
+        async with reranker_of(api, shard, document_cache_bytes=1 << 20) as reranker:
+            await score(reranker, asked(WORDS, "i-0", "i-1"), asked(TextContent("more"), "i-0"))
+            await score(reranker, asked(WORDS, "i-0", "i-1"))
+            assert sorted(made) == sorted([PICTURES["i-0"], PICTURES["i-1"]])
+
+            shard.upsert({"i-1": ImageContent(PICTURES["i-5"])})
+            fresh = await score(reranker, asked(WORDS, "i-1", "broken"))
+            await score(reranker, asked(WORDS, "broken"))
+
+    assert made[2:].count(b"no picture") == 2
+    assert made[2:].count(PICTURES["i-5"]) == 1
+    assert probabilities(fresh)[:1] == pytest.approx(expected("two dogs", "i-5"))
 
 
 async def test_a_query_without_what_the_model_reads_fails_alone(shard: RemoteShard) -> None:

@@ -14,6 +14,7 @@ from rerank_svc.remote.endpoint import RemoteEndpoint, RemoteShape
 from rerank_svc.remote.http_client import RemoteHttpClient
 from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.remote.remote_scorer import RemoteScorer
+from rerank_svc.remote.stored_documents import StoredDocuments
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -73,6 +74,7 @@ async def reranker_of(
     shard: RemoteShard,
     *,
     cache_bytes: int = 0,
+    document_cache_bytes: int = 0,
     calibration: ProbabilityCalibration | None = None,
     **fields: Any,
 ) -> AsyncIterator[RemoteReranker]:
@@ -81,12 +83,15 @@ async def reranker_of(
     client = RemoteHttpClient(endpoint)
     with ThreadPoolExecutor(2) as threads:
         scorer = RemoteScorer(client, endpoint)
+        # One process opens a store once: what reads it also writes it here.
+        reader = CandidateReader(lambda: shard.store, threads, shard.fingerprint)
         reranker = RemoteReranker(
             scorer,
             endpoint,
-            # One process opens a store once: what reads it also writes it here.
-            CandidateReader(lambda: shard.store, threads, shard.fingerprint),
-            threads,
+            reader,
+            StoredDocuments(
+                reader, threads, endpoint.picture_side, cache_bytes=document_cache_bytes
+            ),
             canary=RemoteCanary(scorer, endpoint),
             cache_bytes=cache_bytes,
             calibration=calibration,
