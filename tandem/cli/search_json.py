@@ -16,6 +16,8 @@ from tandem.contract.content import ImageContent, TextContent
 from tandem.contract.regions import RegionContent
 from tandem.errors import TandemError
 
+_REGION_BYTES = ("features_base64", "boxes_base64")
+
 
 def result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, Any]:
     """Returns an answer with the SDK's names; a saved item has its path under "file".
@@ -28,6 +30,8 @@ def result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, An
             item["file"] = str(path)
             if item["content"] is not None:
                 item["content"].pop("image_base64", None)
+                for name in _REGION_BYTES:
+                    item["content"].get("regions", {}).pop(name, None)
     return answer
 
 
@@ -48,8 +52,10 @@ def _regions(content: RegionContent) -> dict[str, Any]:
         "feature_width": content.feature_width,
         "image_width": content.image_width,
         "image_height": content.image_height,
-        "features_base64": b64encode(content.features).decode(),
-        "boxes_base64": b64encode(content.boxes).decode(),
+        **{
+            name: b64encode(values).decode()
+            for name, values in zip(_REGION_BYTES, (content.features, content.boxes), strict=True)
+        },
     }
 
 

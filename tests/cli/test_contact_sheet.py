@@ -7,13 +7,14 @@ from PIL import Image
 
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
 from tandem.client import FoundItem
-from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.content import Content, ImageContent, TextContent
+from tandem.contract.regions import RegionContent
 from tandem.corpus.scenes.records import scene_records
 
 GREEN = (26, 152, 80)
 
 
-def found(item_id: str, content: ImageContent | TextContent, before: int, after: int) -> FoundItem:
+def found(item_id: str, content: Content, before: int, after: int) -> FoundItem:
     """Returns an item at two places."""
     return FoundItem(item_id, 0.5, 1.5, 0.8, before, after, content)
 
@@ -52,6 +53,20 @@ def test_texts_are_shown_too(tmp_path: Path) -> None:
 
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.width > 1_000
+
+
+def test_regions_are_counted(tmp_path: Path) -> None:
+    """There is no picture to show."""
+    regions = RegionContent.of([[1.0]] * 3, [[0, 0, 1, 1]] * 3, image_width=5, image_height=5)
+    contents = (regions, TextContent("3 regions"), TextContent("4 regions"))
+
+    sheets = []
+    for content in contents:
+        row = SheetRow("one cat", "English", "none", [found("photo", content, 1, 1)])
+        write_contact_sheet([row], tmp_path / "sheet.png")
+        sheets.append((tmp_path / "sheet.png").read_bytes())
+
+    assert sheets[0] == sheets[1] != sheets[2]
 
 
 @pytest.mark.parametrize("word_count", [20, 400])

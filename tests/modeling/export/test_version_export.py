@@ -13,10 +13,12 @@ from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_version import ModelVersion, version_folder, version_numbers
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.version_export import export_version
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tandem.modeling.joint_model import JointModel
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 pytestmark = pytest.mark.xdist_group("export")
 
@@ -62,6 +64,29 @@ def test_another_cross_encoder_is_a_version(first: Path, tmp_path: Path) -> None
     assert describe_model(repository, manifest).probability_calibration is None
     assert all(path.read_bytes() == content for path, content in before.items())
     assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_model_of_regions_has_versions_too(tmp_path: Path) -> None:
+    """It has no image backbone that could be another."""
+    tokenizer = tiny_tokenizer()
+    config = JointConfig(
+        vocabulary_size=tokenizer.get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        image_source="regions",
+        region_count=3,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        save_checkpoint(tmp_path / "checkpoint", JointModel(config).eval(), tokenizer, {})
+    manifest = export_model(tmp_path / "checkpoint", tmp_path / "repository", Precision.FP32)
+    other = with_another_head(tmp_path / "checkpoint", tmp_path / "other")
+
+    version = export_version(other, tmp_path / "repository")
+
+    folder = version_folder(tmp_path / "repository", version)
+    ModelVersion.read(folder).verify(folder, manifest)
 
 
 def test_another_precision_is_a_version(first: Path, tmp_path: Path) -> None:
