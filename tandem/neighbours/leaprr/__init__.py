@@ -1,0 +1,8 @@
+"""Learns to rerank by neighbours: LeaPRR (Qu et al. 2023), over any base model's similarities.
+
+- config.py: the published paper and the published code, and where they differ
+- similarity_lists.py: similarities of a corpus and the nearest of each, in one direction
+- query_graphs.py, affinity.py: a query with its nearest items, made when a batch needs it
+- network.py, losses.py, training.py: one network a direction, trained together
+- refinement.py: orders of a corpus by trained networks
+"""

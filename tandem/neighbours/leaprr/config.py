@@ -1,0 +1,121 @@
+"""Configures LeaPRR as its paper describes it, or as its published code runs.
+
+The two differ in more than sizes, so each difference is a field. Where the paper is silent, its
+profile has the code's value. Counting images and texts of the affinity apart, as the code does, is
+no field: their numbers never coincide, so the paper's union of both counts the same.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Profile = Literal["paper", "code"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaprrConfig:
+    """Configures graphs, networks, losses and training."""
+
+    image_query_neighbours: int
+    """Texts in an image's graph, without the image: 32 in the paper, 31 in the code."""
+    text_query_neighbours: int
+    """Images in a text's graph, without the text: 8 in the paper, 7 in the code."""
+    fixed_threshold_nodes: tuple[int, int] | None
+    """The code's n of the affinity threshold lambda / n for an image's and a text's graph, which
+    do not follow the graph; by default the graph's nodes."""
+    width: int | None
+    """Width of the nodes; None keeps the pillars' own, without a projection, as in equation 5."""
+    head_count: int
+    """Attention heads: 1 in equation 5, 24 in the code."""
+    normalises_pillars: bool
+    """Whether each half of a node's pillars has a layer norm."""
+    is_pre_norm: bool
+    """Whether blocks are pre-norm transformer blocks with scaled attention. Otherwise they are
+    equations 5 and 6: attention without a scale, and one residual after the MLP."""
+    reconstructs: bool
+    """Whether the network has the layer of the reconstruction loss."""
+    contrastive_temperature: float
+    """1 in the paper; in the code 2, which its option does not reach."""
+    scores_query: bool
+    """Whether the query's own node, of score 1, is a positive among the scored nodes."""
+    skips_unanswered: bool
+    """Whether a query without an answer among its neighbours is left out of a loss. The code keeps
+    it, and then pushes every neighbour away from the query."""
+    has_raw_hinge: bool
+    """Whether scores below the smallest raw similarity to the first pillar are penalised."""
+    trains_mapped_graphs: bool
+    """Whether mapped graphs have the contrastive loss and hinge too, not only the alignment."""
+    learning_rate: float
+    """0.01 in the paper; the code scales it by its batch of 512 over 256."""
+    decays_learning_rate: bool
+    """Whether the rate decays to 0 as a cosine, step by step."""
+    averages_whole_matrix: bool
+    """Whether both directions' scores are averaged over all pairs, neighbours or not. Otherwise
+    each direction reorders its own neighbours."""
+
+    pillar_count: int = 64
+    """Pillars of each modality."""
+    includes_query_pillar: bool = True
+    """Whether a query may be its own pillar. Neither source says; lists of the nearest have it."""
+    affinity_neighbours: int = 10
+    """Nearest images and nearest texts that affinity compares; stated by the code alone."""
+    affinity_sharpness: float = 0.8
+    """Lambda of the affinity threshold."""
+    layer_count: int = 2
+    mlp_ratio: int = 4
+    margin: float = 0.2
+    """Margin of the triplet loss."""
+    reconstruction_weight: float = 0.0
+    """Weight of the reconstruction loss."""
+    momentum: float = 0.9
+    batch_size: int = 512
+    """Texts of a step."""
+
+
+def leaprr_config(profile: Profile) -> LeaprrConfig:
+    """Returns the configuration of the published paper or code.
+
+    Raises ValueError for another name.
+    """
+    if profile == "paper":
+        return _PAPER
+    if profile == "code":
+        return _CODE
+    raise ValueError(f"the profile is {profile!r}; it must be 'paper' or 'code'")
+
+
+_PAPER = LeaprrConfig(
+    image_query_neighbours=32,
+    text_query_neighbours=8,
+    fixed_threshold_nodes=None,
+    width=None,
+    head_count=1,
+    normalises_pillars=False,
+    is_pre_norm=False,
+    reconstructs=False,
+    contrastive_temperature=1.0,
+    scores_query=False,
+    skips_unanswered=True,
+    has_raw_hinge=False,
+    trains_mapped_graphs=False,
+    learning_rate=0.01,
+    decays_learning_rate=False,
+    averages_whole_matrix=False,
+)
+_CODE = LeaprrConfig(
+    image_query_neighbours=31,
+    text_query_neighbours=7,
+    fixed_threshold_nodes=(32, 8),
+    width=768,
+    head_count=24,
+    normalises_pillars=True,
+    is_pre_norm=True,
+    reconstructs=True,
+    contrastive_temperature=2.0,
+    scores_query=True,
+    skips_unanswered=False,
+    has_raw_hinge=True,
+    trains_mapped_graphs=True,
+    learning_rate=0.02,
+    decays_learning_rate=True,
+    averages_whole_matrix=True,
+)

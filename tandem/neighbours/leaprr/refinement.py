@@ -1,0 +1,115 @@
+"""Orders a corpus by a trained network a direction.
+
+Shapes: I images, T texts, Q queries, N items, K neighbours, B batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
+from tandem.neighbours.leaprr.config import LeaprrConfig
+from tandem.neighbours.leaprr.network import GraphNetwork
+from tandem.neighbours.leaprr.query_graphs import query_graphs
+from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tandem.neighbours.neighbour_lists import Indices, Scores
+
+_BATCH_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LeaprrModel:
+    """Holds the networks of both directions, and how they were configured."""
+
+    config: LeaprrConfig
+    image_queries: GraphNetwork
+    """Scores the texts of an image."""
+    text_queries: GraphNetwork
+    """Scores the images of a text."""
+
+    @classmethod
+    def untrained(cls, config: LeaprrConfig, seed: int) -> "LeaprrModel":
+        """Makes both networks with random weights, without touching torch's own generator."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return cls(config, GraphNetwork(config), GraphNetwork(config))
+
+    def parameter_count(self) -> int:
+        """Returns the number of weights in both networks."""
+        both = (*self.image_queries.parameters(), *self.text_queries.parameters())
+        return sum(parameter.numel() for parameter in both)
+
+
+@dataclass(frozen=True, slots=True)
+class RefinedOrders:
+    """Holds complete orders of both directions."""
+
+    texts_of_image: Order
+    """int64 [I, T]."""
+    images_of_text: Order
+    """int64 [T, I]."""
+
+
+def refine(model: LeaprrModel, lists: SimilarityLists) -> RefinedOrders:
+    """Returns the orders of a corpus whose `lists` are the view of images that find texts.
+
+    As the code does, refined scores of both directions replace raw similarities and are averaged
+    over the whole matrix; an item that neither network scored keeps its raw similarity and may so
+    overtake one that they did. As the paper does, each direction reorders its own neighbours and
+    the rest follows in the base order.
+    """
+    texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
+    images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
+    if not model.config.averages_whole_matrix:
+        return RefinedOrders(
+            _reordered_pool(lists.cross, texts_IK, text_scores_IK),
+            _reordered_pool(lists.cross.T, images_TK, image_scores_TK),
+        )
+    by_images_IT = np.array(lists.cross, np.float64)
+    by_texts_TI = by_images_IT.T.copy()
+    np.put_along_axis(by_images_IT, texts_IK, text_scores_IK, axis=1)
+    np.put_along_axis(by_texts_TI, images_TK, image_scores_TK, axis=1)
+    final_IT = (by_images_IT + by_texts_TI.T) / 2
+    return RefinedOrders(retrieve_order(final_IT), retrieve_order(final_IT.T))
+
+
+@torch.inference_mode()
+def refined_scores(
+    model: LeaprrModel, lists: SimilarityLists, *, is_text_query: bool
+) -> tuple[Indices, Scores]:
+    """Returns int64 [Q, K] items, in the base order, and their float64 scores."""
+    network = model.text_queries if is_text_query else model.image_queries
+    count = min(neighbour_count(model.config, is_text_query), lists.cross.shape[1])
+    items, scores = [np.zeros((0, count), np.int64)], [np.zeros((0, count))]
+    for start in range(0, len(lists.cross), _BATCH_SIZE):
+        queries_B = np.arange(start, min(start + _BATCH_SIZE, len(lists.cross)))
+        graphs = query_graphs(
+            lists, queries_B, count, model.config, threshold_nodes(model.config, is_text_query)
+        )
+        scores_BV, _ = network(
+            torch.from_numpy(graphs.features),
+            torch.from_numpy(graphs.affinity),
+            torch.from_numpy(graphs.valid),
+        )
+        items.append(graphs.items)
+        scores.append(scores_BV[:, 1:].double().numpy())
+    return np.concatenate(items), np.concatenate(scores)
+
+
+def neighbour_count(config: LeaprrConfig, is_text_query: bool) -> int:
+    """Returns the items of a graph in this direction."""
+    return config.text_query_neighbours if is_text_query else config.image_query_neighbours
+
+
+def threshold_nodes(config: LeaprrConfig, is_text_query: bool) -> int | None:
+    """Returns the fixed n of this direction's affinity threshold, or None for the graph's own."""
+    return config.fixed_threshold_nodes and config.fixed_threshold_nodes[is_text_query]
+
+
+def _reordered_pool(similarity_QN: Scores, items_QK: Indices, scores_QK: Scores) -> Order:
+    """Returns int64 [Q, N]; the pool is the head of the same order."""
+    order_QN = retrieve_order(np.asarray(similarity_QN, np.float64))
+    if not np.array_equal(order_QN[:, : items_QK.shape[1]], items_QK):
+        raise ValueError("the lists are not of these similarities")
+    return rerank_order(order_QN, scores_QK)

@@ -1,0 +1,42 @@
+"""The two profiles, and where they differ."""
+
+from dataclasses import fields
+
+import pytest
+
+from tandem.neighbours.leaprr.config import leaprr_config
+from tandem.neighbours.leaprr.refinement import LeaprrModel
+
+
+def test_every_named_difference_is_one() -> None:
+    """A field without a default has another value in each profile; one with a default the same."""
+    paper, code = leaprr_config("paper"), leaprr_config("code")
+    differing = {
+        field.name
+        for field in fields(paper)
+        if getattr(paper, field.name) != getattr(code, field.name)
+    }
+    defaulted = {
+        field.name for field in fields(paper) if field.default is not field.default_factory
+    }
+
+    assert len(differing) == 16
+    assert not differing & defaulted
+    assert differing | defaulted == {field.name for field in fields(paper)}
+
+
+def test_another_profile_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be 'paper' or 'code'"):
+        leaprr_config("thesis")  # type: ignore[arg-type]
+
+
+def test_the_code_has_as_many_parameters_as_published() -> None:
+    """14.4 million a direction and 28.7 in total.
+
+    By hand: norms 256, projection 99,072, two blocks of 7,087,872, reconstruction 98,432.
+    """
+    by_hand = 256 + 99_072 + 2 * 7_087_872 + 98_432
+
+    assert LeaprrModel.untrained(leaprr_config("code"), seed=0).parameter_count() == 2 * by_hand
+    assert round(by_hand / 1e6, 1) == 14.4
+    assert round(2 * by_hand / 1e6, 1) == 28.7

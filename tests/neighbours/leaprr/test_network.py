@@ -1,0 +1,115 @@
+"""The network: what reaches a score, and attention by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from numpy.testing import assert_allclose
+
+from tandem.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
+from tandem.neighbours.leaprr.network import GraphBlock, GraphNetwork
+
+each_profile = pytest.mark.parametrize("profile", ["paper", "code"])
+
+
+def _config(profile: Profile) -> LeaprrConfig:
+    config = replace(leaprr_config(profile), pillar_count=3)
+    return replace(config, width=8, head_count=2) if profile == "code" else config
+
+
+def _network(profile: Profile) -> GraphNetwork:
+    torch.manual_seed(1)
+    network = GraphNetwork(_config(profile))
+    for parameter in network.parameters():  # larger than at the start, so that all have a say
+        torch.nn.init.normal_(parameter, std=0.5)
+    return network
+
+
+def _graphs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(2)
+    affinity = torch.rand(2, 5, 5).softmax(-1)
+    return torch.randn(2, 5, 6), affinity, torch.ones(2, 5, dtype=torch.bool)
+
+
+@each_profile
+def test_a_node_that_is_not_valid_has_no_influence(profile: Profile) -> None:
+    """Whatever its features are; a valid one has."""
+    network = _network(profile)
+    features, affinity, valid = _graphs()
+    affinity[:, :, 4] = affinity[:, 4] = 0
+    changed = features.clone()
+    changed[:, 4] = 100 * torch.randn(2, 6)
+    masked = valid.clone()
+    masked[:, 4] = False
+
+    scores, _ = network(features, affinity, masked)
+
+    assert_allclose(
+        scores[:, :4].detach(), network(changed, affinity, masked)[0][:, :4].detach(), atol=1e-6
+    )
+    without = network(features[:, :4], affinity[:, :4, :4], valid[:, :4])[0]
+    assert_allclose(scores[:, :4].detach(), without.detach(), atol=1e-5)
+    control = network(features, affinity, valid)[0] - network(changed, affinity, valid)[0]
+    assert control[:, 1:4].abs().max() > 1e-4
+
+
+@each_profile
+def test_permuted_items_have_permuted_scores(profile: Profile) -> None:
+    network = _network(profile)
+    features, affinity, valid = _graphs()
+    order = [0, 3, 1, 4, 2]
+
+    scores, _ = network(features, affinity, valid)
+
+    permuted, _ = network(features[:, order], affinity[:, order][:, :, order], valid)
+    assert_allclose(permuted.detach(), scores[:, order].detach(), atol=1e-5)
+
+
+@each_profile
+def test_the_query_scores_one_and_others_are_cosines(profile: Profile) -> None:
+    scores, _ = _network(profile)(*_graphs())
+
+    assert_allclose(scores[:, 0].detach(), [1, 1], atol=1e-6)
+    assert scores.abs().max() <= 1 + 1e-6
+
+
+def test_affinity_is_averaged_with_attention_by_hand() -> None:
+    """Queries of 0 attend evenly, so the weights are (1/2 + 1) / 2 and (1/2 + 0) / 2."""
+    block = GraphBlock(width=2, head_count=1, mlp_ratio=1, is_pre_norm=False)
+    with torch.no_grad():
+        block._qkv.weight.zero_()[4:] = torch.eye(2)
+        block._qkv.bias.zero_()
+    nodes = torch.eye(2)[None]
+
+    attended = block._attended(nodes, torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
+
+    assert_allclose(attended.detach()[0], [[0.75, 0.25], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize(("is_pre_norm", "scale"), [(True, 0.5), (False, 1.0)])
+def test_only_pre_norm_attention_is_scaled(is_pre_norm: bool, scale: float) -> None:
+    """Without affinity it is half of torch's own, with 1/√4 or, as equation 5 has it, without."""
+    torch.manual_seed(0)
+    block = GraphBlock(width=4, head_count=1, mlp_ratio=1, is_pre_norm=is_pre_norm)
+    block._output = torch.nn.Identity()
+    nodes, valid = 3 * torch.randn(1, 3, 4), torch.ones(1, 3, dtype=torch.bool)
+
+    attended = block._attended(nodes, torch.zeros(1, 3, 3), valid)
+
+    query, key, value = block._qkv(nodes).chunk(3, -1)
+    expected = F.scaled_dot_product_attention(query, key, value, scale=scale) / 2
+    assert_allclose(attended.detach(), expected.detach(), atol=1e-6)
+
+
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="5 heads do not divide a width of 8"):
+        GraphNetwork(replace(_config("code"), head_count=5))
+
+
+def test_a_reconstruction_needs_its_layer() -> None:
+    nodes = torch.zeros(1, 2, 8)
+
+    assert _network("code").reconstruction(nodes).shape == (1, 2, 6)
+    with pytest.raises(ValueError, match="no layer for a reconstruction"):
+        _network("paper").reconstruction(nodes)

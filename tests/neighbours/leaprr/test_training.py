@@ -1,0 +1,189 @@
+"""Training and orders on a corpus whose neighbours say what its similarities do not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from tandem.evaluation.ranking import retrieve_order
+from tandem.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
+from tandem.neighbours.leaprr.refinement import (
+    LeaprrModel,
+    RefinedOrders,
+    refine,
+    refined_scores,
+)
+from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tandem.neighbours.leaprr.training import dev_recall_sum, train_leaprr
+
+each_profile = pytest.mark.parametrize("profile", ["paper", "code"])
+
+
+def _corpus(seed: int, image_count: int = 40) -> SimilarityLists:
+    """Returns images with two texts each, of which those alike are so within their modality.
+
+    Across modalities there is much noise, and each modality has a scale of its own, so that a
+    network has to learn to compare pillars of two of them.
+    """
+    rng = np.random.default_rng(seed)
+    concepts = rng.normal(size=(image_count, 16))
+    image_of_text = np.repeat(np.arange(image_count), 2)
+    images, texts = (
+        near / np.linalg.norm(near, axis=1, keepdims=True)
+        for near in (
+            each + 0.5 * rng.normal(size=each.shape) for each in (concepts, concepts[image_of_text])
+        )
+    )
+    cross = images @ texts.T
+    cross += 0.24 * rng.normal(size=cross.shape)
+    return SimilarityLists.of(
+        cross, 0.8 + 0.2 * images @ images.T, 0.3 * texts @ texts.T - 0.3, image_of_text
+    )
+
+
+def _config(profile: Profile) -> LeaprrConfig:
+    config = replace(
+        leaprr_config(profile),
+        pillar_count=16,
+        image_query_neighbours=12,
+        text_query_neighbours=8,
+        fixed_threshold_nodes=None,
+        batch_size=40,
+    )
+    return replace(config, width=32, head_count=4) if profile == "code" else config
+
+
+def _base(lists: SimilarityLists) -> RefinedOrders:
+    return RefinedOrders(retrieve_order(lists.cross), retrieve_order(lists.cross.T))
+
+
+def _first_hits(orders: RefinedOrders, lists: SimilarityLists) -> int:
+    texts_first = lists.item_images[orders.texts_of_image[:, 0]] == lists.query_images
+    images_first = orders.images_of_text[:, 0] == lists.item_images
+    return int(texts_first.sum() + images_first.sum())
+
+
+@pytest.mark.parametrize(("profile", "rate"), [("paper", 0.2), ("code", 0.02)])
+def test_it_learns_from_planted_neighbours(profile: Profile, rate: float) -> None:
+    """The loss falls, and on another corpus more queries find their answer first."""
+    config = replace(_config(profile), learning_rate=rate)
+    test = _corpus(seed=3)
+
+    result = train_leaprr(_corpus(seed=1), config, epoch_count=12, seed=0, dev=_corpus(seed=2))
+
+    assert np.mean(result.losses[-4:]) < 0.95 * np.mean(result.losses[:4])
+    orders = refine(result.model, test)
+    assert _first_hits(orders, test) > _first_hits(_base(test), test) + 3
+    assert dev_recall_sum(orders, test) > dev_recall_sum(_base(test), test) + 5
+
+
+def test_without_training_the_paper_is_below_the_base() -> None:
+    """The control of the test above: what is above the base there was learned."""
+    test = _corpus(seed=3)
+
+    orders = refine(LeaprrModel.untrained(_config("paper"), seed=0), test)
+
+    assert _first_hits(orders, test) < _first_hits(_base(test), test)
+
+
+def test_the_best_epoch_on_dev_is_kept() -> None:
+    dev = _corpus(seed=2)
+
+    result = train_leaprr(_corpus(seed=1), _config("paper"), epoch_count=3, seed=0, dev=dev)
+
+    assert len(result.dev_recall_sums) == 3
+    assert dev_recall_sum(refine(result.model, dev), dev) == max(result.dev_recall_sums)
+
+
+def test_a_seed_gives_the_same_run_and_another_does_not() -> None:
+    lists, config = _corpus(seed=1), _config("paper")
+
+    runs = [train_leaprr(lists, config, epoch_count=1, seed=seed).losses for seed in (0, 0, 1)]
+
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_training_leaves_the_generator_of_torch_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+
+    train_leaprr(_corpus(seed=1), _config("paper"), epoch_count=1, seed=0)
+
+    assert torch.rand(1) == expected
+
+
+def test_a_loss_that_is_not_finite_ends_the_run() -> None:
+    config = replace(_config("paper"), learning_rate=1e30)
+
+    with pytest.raises(ValueError, match=r"the loss of step \d+ is nan"):
+        train_leaprr(_corpus(seed=1), config, epoch_count=5, seed=0)
+
+
+def test_each_loss_that_a_profile_has_changes_the_run() -> None:
+    """Otherwise a field could be without effect."""
+    lists = _corpus(seed=1)
+    base = train_leaprr(lists, _config("paper"), epoch_count=2, seed=0).losses
+    changes: list[dict[str, object]] = [
+        {"contrastive_temperature": 2.0},
+        {"scores_query": True},
+        {"has_raw_hinge": True},
+        {"trains_mapped_graphs": True},
+        {"decays_learning_rate": True},
+        {"reconstructs": True, "reconstruction_weight": 1.0},
+        {"fixed_threshold_nodes": (100, 100)},
+        {"includes_query_pillar": False},
+        {"normalises_pillars": True},
+    ]
+
+    for change in changes:
+        config = replace(_config("paper"), **change)  # type: ignore[arg-type]
+        assert train_leaprr(lists, config, epoch_count=2, seed=0).losses != base, change
+
+
+def test_the_paper_reorders_neighbours_alone() -> None:
+    lists = _corpus(seed=1)
+
+    orders = refine(LeaprrModel.untrained(_config("paper"), seed=0), lists)
+
+    base = _base(lists)
+    assert_array_equal(orders.texts_of_image[:, 12:], base.texts_of_image[:, 12:])
+    assert_array_equal(orders.images_of_text[:, 8:], base.images_of_text[:, 8:])
+    assert (orders.texts_of_image[:, :12] != base.texts_of_image[:, :12]).any()
+
+
+def test_the_code_averages_both_directions_over_all_pairs() -> None:
+    """Pair by pair; an item outside of both pools keeps its raw similarity."""
+    lists = _corpus(seed=1)
+    model = LeaprrModel.untrained(_config("code"), seed=0)
+    texts, text_scores = refined_scores(model, lists, is_text_query=False)
+    images, image_scores = refined_scores(model, lists.reversed(), is_text_query=True)
+    expected = 2 * lists.cross
+    for image, row in enumerate(texts):
+        for place, text in enumerate(row):
+            expected[image, text] += text_scores[image, place] - lists.cross[image, text]
+    for text, row in enumerate(images):
+        for place, image in enumerate(row):
+            expected[image, text] += image_scores[text, place] - lists.cross[image, text]
+
+    orders = refine(model, lists)
+
+    in_order = np.take_along_axis(expected, orders.texts_of_image, axis=1)
+    assert (np.diff(in_order) <= 1e-9).all()
+    in_order = np.take_along_axis(expected.T, orders.images_of_text, axis=1)
+    assert (np.diff(in_order) <= 1e-9).all()
+    assert (orders.texts_of_image != retrieve_order(lists.cross)).any()
+
+
+def test_a_corpus_of_fewer_items_than_neighbours_is_ordered() -> None:
+    """Each direction's graph then has all items."""
+    config = replace(_config("paper"), pillar_count=4, affinity_neighbours=4)
+    lists = _corpus(seed=1, image_count=5)
+
+    orders = refine(LeaprrModel.untrained(config, seed=0), lists)
+
+    assert_array_equal(np.sort(orders.texts_of_image, axis=1), [list(range(10))] * 5)
+    assert_array_equal(np.sort(orders.images_of_text, axis=1), [list(range(5))] * 10)
