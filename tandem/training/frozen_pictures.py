@@ -3,8 +3,11 @@
 Shapes: N pictures, V views, R image tokens, D token width.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,8 @@ from tandem.training.data.kept_tokens import KeptTokens, view_digest
 from tandem.training.data.picture_views import picture_view
 from tandem.training.run import Run
 
-_CHUNK_SIZE = 64
+_CHUNK_SIZE = 160
+_THREAD_COUNT = os.cpu_count() or 1
 _SHOWN_DIGITS = 12
 
 
@@ -85,25 +89,29 @@ class FrozenPictures:
             first_place = {digest: place for place, digest in reversed([*enumerate(digests)])}
             missing = sorted(p for digest, p in first_place.items() if digest not in kept)
             run.progress(stage, 0, len(missing), "")
-            for done in range(0, len(missing), _CHUNK_SIZE):
-                places = missing[done : done + _CHUNK_SIZE]
-                pixels_BHWC = torch.from_numpy(np.stack([*self._views(places, digests)]))
-                with run.compute.autocast():
-                    tokens_BRD: Tensor = backbone(run.compute.put(pixels_BHWC))
-                kept.add([digests[place] for place in places], tokens_BRD.cpu().numpy())
-                run.progress(stage, done + len(places), len(missing), "")
+            # Decoding, a codec's and a filter's work, leaves the interpreter to other threads.
+            with ThreadPoolExecutor(_THREAD_COUNT) as threads:
+                for done in range(0, len(missing), _CHUNK_SIZE):
+                    places = missing[done : done + _CHUNK_SIZE]
+                    by_number = groupby(places, lambda place: place // self._view_count)
+                    jobs = [(number, [*some]) for number, some in by_number]
+                    made = threads.map(lambda job: self._views(job[0], job[1], digests), jobs)
+                    pixels_BHWC = torch.from_numpy(
+                        np.stack([view for some in made for view in some])
+                    )
+                    with run.compute.autocast():
+                        tokens_BRD: Tensor = backbone(run.compute.put(pixels_BHWC))
+                    kept.add([digests[place] for place in places], tokens_BRD.cpu().numpy())
+                    run.progress(stage, done + len(places), len(missing), "")
 
     def _views(
-        self, places: Sequence[int], digests: Sequence[bytes]
-    ) -> Iterator[NDArray[np.uint8]]:
-        read: tuple[int, NDArray[np.uint8] | None] = (-1, None)
-        for place in places:
-            number, view = divmod(place, self._view_count)
-            if read[0] != number:
-                read = (number, self._check.pixels(self._records[number]))
-            assert read[1] is not None, "it has been read"
-            # The first view's digest names the picture.
-            yield picture_view(read[1], view, digests[number * self._view_count])
+        self, number: int, places: Sequence[int], digests: Sequence[bytes]
+    ) -> list[NDArray[np.uint8]]:
+        """Returns some views of one picture, which is decoded once."""
+        pixels = self._check.pixels(self._records[number])
+        # The first view's digest names the picture.
+        key = digests[number * self._view_count]
+        return [picture_view(pixels, place % self._view_count, key) for place in places]
 
 
 def _weights_sha256(module: nn.Module) -> str:
