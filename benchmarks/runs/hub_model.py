@@ -1,7 +1,7 @@
 """What a published model of full size costs here: export, ingest, search, memory, bytes an item.
 
     python -m benchmarks.runs.hub_model [--model siglip] [--precision fp32] [--pictures 64]
-        [--searches 100] [--tokens stored] [--rerank-k 20]
+        [--searches 100] [--tokens stored] [--rerank-k 20] [--export-only]
 
 The model is a SigLIP B/16 of 224 pixels, or a BLIP B/16 of 384 pixels that reranks, both with
 random weights. Pictures are JPEGs of 640 x 480 pixels; searches are texts of a few words, one after
@@ -29,6 +29,7 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.export.published_export import export_published
+from tandem.modeling.export.samples import example_inputs
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 
@@ -37,6 +38,7 @@ _INDEX = "photographs"
 _TIMEOUT_SECONDS = 600.0
 _WARM_UP_COUNT = 4
 _COMPARED_COUNT = 8
+_COMPUTED_COUNT = 5
 
 
 def main() -> None:
@@ -49,12 +51,14 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=64)
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--export-only", action="store_true", help="start no services")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
         folder, repository = Path(name) / "published", Path(name) / "model_repository"
         _WRITERS[arguments.model](folder, arguments.seed)
         figures, manifest = _exported(folder, repository, arguments)
-        figures |= _served(Path(name), repository, arguments)
+        if not arguments.export_only:
+            figures |= _served(Path(name), repository, arguments)
         figures["load_average"] = os.getloadavg()[1]
         sizes = {each: model_file(repository, each).stat().st_size for each in manifest.models}
         figures |= {f"{each}_file_mb": size / 1e6 for each, size in sizes.items()}
@@ -81,7 +85,24 @@ def _exported(
         "read_seconds": read_time - start_time,
         "export_and_compare_seconds": time.monotonic() - read_time,
     }
-    return figures | _distances(model, arguments.precision), manifest
+    figures |= _distances(model, arguments.precision)
+    return figures | _computed(manifest, repository), manifest
+
+
+@torch.inference_mode()
+def _computed(manifest: Manifest, repository: Path) -> dict[str, float]:
+    """Returns CPU milliseconds of each exported file in this process, a row of two."""
+    figures = {}
+    for name in sorted(manifest.models):
+        exported = torch.jit.load(str(model_file(repository, name)))
+        inputs = example_inputs(manifest, name)
+        exported(*inputs)
+        start_seconds = time.process_time()
+        for _ in range(_COMPUTED_COUNT):
+            exported(*inputs)
+        seconds = (time.process_time() - start_seconds) / _COMPUTED_COUNT
+        figures[f"{name}_cpu_ms_a_row"] = 1e3 * seconds / len(inputs[0])
+    return figures
 
 
 @torch.inference_mode()
