@@ -189,6 +189,11 @@ class OfflineGallery:
             (text_end_time - text_start_time) * self._texts.repetition,
         )
 
+    def embeddings(self, modality: Modality) -> Floats:
+        """Returns [M, D]: the embedding of each picture, or of each caption."""
+        items = self._images if modality is Modality.IMAGE else self._texts
+        return self._embeddings[modality].numpy()[items.places]
+
     def similarity(self, target: Modality) -> Floats:
         """Returns [Q, M]: each query's similarity to each item of the target modality."""
         query_count = len(self._gallery.languages(target))

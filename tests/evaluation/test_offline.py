@@ -146,6 +146,15 @@ def assert_pairs_are_the_models_own(
             assert_allclose(pools.logits[query, place], logit.item(), atol=1e-4)
 
 
+def test_embeddings_give_the_similarities(offline: OfflineGallery) -> None:
+    """Row by row of either modality, equal captions' too; they are of unit length."""
+    images, texts = (offline.embeddings(each) for each in (Modality.IMAGE, Modality.TEXT))
+
+    assert_allclose(images @ texts.T, offline.similarity(Modality.TEXT), atol=1e-6)
+    assert_allclose(texts @ images.T, offline.similarity(Modality.IMAGE), atol=1e-6)
+    assert_allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize("target", DIRECTIONS)
 def test_a_smaller_pool_is_the_start_of_a_larger(offline: OfflineGallery, target: Modality) -> None:
     """So one pass over the largest k gives the sweep."""
