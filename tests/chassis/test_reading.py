@@ -100,7 +100,7 @@ BOMBS = {
     "empty searches": (BATCH, b"\x0a\x00" * 1_000_000, "BATCH_SIZE_OUT_OF_RANGE"),
     "empty items": (INGEST, b"\x12\x00" * 1_000_000, "BATCH_SIZE_OUT_OF_RANGE"),
     "empty parts": (SEARCH, b"\x62\x00" * 1_000_000, "MESSAGE_TOO_LARGE"),
-    "33 MiB": (SEARCH, b"\x0a\x80\x80\x80\x11" + bytes(33 << 20), "MESSAGE_TOO_LARGE"),
+    "41 MiB": (SEARCH, b"\x0a\x80\x80\xc0\x14" + bytes(41 << 20), "MESSAGE_TOO_LARGE"),
     "a probe of 1 MiB": (CHECK, b"\x0a\x80\x80\x40" + bytes(1 << 20), "MESSAGE_TOO_LARGE"),
     "no message": (SEARCH, b"\xff" * 100, "REQUEST_MALFORMED"),
     "no probe": (CHECK, b"\xff" * 100, "REQUEST_MALFORMED"),
