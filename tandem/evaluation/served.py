@@ -132,13 +132,14 @@ async def answer_ranks(
                 index_id=index_id,
                 target_modality=query.target_modality,
                 retrieve_k=pool_size,
-                rerank_k=k,
+                rerank_k=k or None,
+                rerank_disabled=k == 0,
                 return_n=pool_size,
                 # A recall over part of the gallery would not be the model's.
                 full_coverage_required=True,
                 # Nor would the bi-encoder's order be the cross-encoder's.
-                rerank_required=True,
-                adaptive_depth=is_depth_adaptive,
+                rerank_required=k > 0,
+                adaptive_depth=is_depth_adaptive and k > 0,
             )
         finally:
             free.release()

@@ -117,6 +117,9 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         asked.append((request.retrieve_k, request.rerank_k))
+        # Without a cross-encoder there is no rerank to require, and 0 is no depth of one.
+        assert request.rerank_disabled == (request.rerank_k == 0)
+        assert request.rerank_required == (request.rerank_k > 0)
         final = 1 if request.rerank_k == 5 else 3
         ids = [item_id for of_modality in gallery.item_ids.values() for item_id in of_modality]
         return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])
