@@ -4,5 +4,5 @@
 - similarity_lists.py: similarities of a corpus and the nearest of each, in one direction
 - query_graphs.py, affinity.py: a query with its nearest items, made when a batch needs it
 - network.py, losses.py, training.py: one network a direction, trained together
-- refinement.py: orders of a corpus by trained networks
+- refinement.py: orders of a corpus by trained networks; saved_model.py: these in a file
 """

@@ -1,0 +1,82 @@
+"""Writes trained networks to one file, and reads them back.
+
+The configuration is in the file's metadata, so that weights of one are never read by another.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tandem.model_io.json_object import FileInvalid, from_fields
+from tandem.modeling.stored_weights import (
+    not_finite,
+    stored_weights,
+    weight_faults,
+    weights_like,
+)
+from tandem.neighbours.leaprr.config import LeaprrConfig
+from tandem.neighbours.leaprr.network import GraphNetwork
+from tandem.neighbours.leaprr.refinement import LeaprrModel
+
+_CONFIG = "leaprr_config"
+
+
+def save_leaprr(path: Path, model: LeaprrModel) -> None:
+    """Writes both networks as safetensors.
+
+    Raises ValueError, having written nothing, for a weight that is NaN or infinite.
+    """
+    weights = _weights(model)
+    if names := not_finite(weights):
+        raise ValueError(f"weights are NaN or infinite: {names}; nothing was saved")
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    save_file(weights, unfinished, {_CONFIG: json.dumps(asdict(model.config))})
+    unfinished.replace(path)
+
+
+def load_leaprr(path: Path) -> LeaprrModel:
+    """Reads a file of save_leaprr.
+
+    Raises FileInvalid naming the file if it is damaged, or holds something else.
+    """
+    stored = stored_weights(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+    if _CONFIG not in metadata:
+        raise FileInvalid(f"{path} has no LeaPRR networks")
+    try:
+        model = LeaprrModel.untrained(
+            from_fields(LeaprrConfig, json.loads(metadata[_CONFIG])), seed=0
+        )
+    except (TypeError, ValueError) as error:
+        raise FileInvalid(f"{path} is of another version of LeaPRR: {error}") from error
+    if faults := weight_faults(stored, weights_like(_weights(model))):
+        raise FileInvalid(f"{path} does not fit its configuration: {'; '.join(faults)}")
+    weights = load_file(path)
+    if names := not_finite(weights):
+        raise FileInvalid(f"{path} has weights that are NaN or infinite: {names}")
+    for prefix, network in _networks(model).items():
+        network.load_state_dict(
+            {
+                name.removeprefix(prefix): tensor
+                for name, tensor in weights.items()
+                if name.startswith(prefix)
+            }
+        )
+    return model
+
+
+def _weights(model: LeaprrModel) -> dict[str, Tensor]:
+    return {
+        prefix + name: tensor.contiguous()
+        for prefix, network in _networks(model).items()
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def _networks(model: LeaprrModel) -> dict[str, GraphNetwork]:
+    return {"image_queries.": model.image_queries, "text_queries.": model.text_queries}
