@@ -62,7 +62,8 @@ class RankingRule:
     Raises RankingInvalid for a number that is out of range.
     """
 
-    fusion: FusionMethod = FusionMethod.CROSS_ENCODER
+    fusion: FusionMethod | None = None
+    """None is the method of the model's authors; without one, CROSS_ENCODER."""
     cross_encoder_weight: float = 0.5
     """0 to 1; for the two sums only."""
     min_probability: float | None = None
@@ -76,6 +77,13 @@ class RankingRule:
         _check("min_probability", self.min_probability, 0.0)
         _check("relevance_weight", self.relevance_weight, 0.0)
         _check("duplicate_similarity", self.duplicate_similarity, -1.0)
+
+    def by_default(self, method: FusionMethod | None) -> RankingRule:
+        """Returns the rule with the method of the model's authors."""
+        if method is FusionMethod.LOGIT_ADD:
+            # BLIP's authors add the similarity to one of two logits, whose difference ours is.
+            return replace(self, fusion=method, cross_encoder_weight=1 / 3)
+        return replace(self, fusion=method)
 
     @property
     def are_embeddings_needed(self) -> bool:

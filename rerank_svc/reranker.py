@@ -12,6 +12,7 @@ from rerank_svc.pair import Pair, checked_pair
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, ImageTokens, Tokens
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import CrossEncoderMissing, DeadlineExceeded, TandemError, TokensInvalid
@@ -57,6 +58,8 @@ class ScoredBatch:
     """The version of the model that scored them."""
     reranker: str = ""
     """The fingerprint of the model, or a remote one's identity."""
+    default_fusion: FusionMethod = FusionMethod.CROSS_ENCODER
+    """How the model's authors combine both scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +71,11 @@ class _Asked:
     item_ids: Sequence[str]
 
 
+_FUSIONS = {
+    "none": FusionMethod.CROSS_ENCODER,
+    "add": FusionMethod.LOGIT_ADD,
+    "norm_add": FusionMethod.NORMALISED_ADD,
+}
 _PairName = tuple[bytes, str]  # Within one call: a query's digest and an item's id.
 
 
@@ -158,6 +166,7 @@ class Reranker:
             replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
             model.version,
             model.manifest.fingerprint,
+            _FUSIONS[model.manifest.default_fusion],
         )
 
     async def _kept(

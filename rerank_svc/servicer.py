@@ -16,6 +16,7 @@ from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
     duration_to_proto,
+    fusion_to_proto,
     item_error_to_proto,
     tokens_from_proto,
 )
@@ -64,6 +65,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
             reranker=scored.reranker,
+            default_fusion=fusion_to_proto(scored.default_fusion),
         )
 
     async def ScoreBatch(
@@ -90,6 +92,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
             reranker=scored.reranker,
+            default_fusion=fusion_to_proto(scored.default_fusion),
         )
 
     async def _score(

@@ -27,6 +27,7 @@ from tandem.contract.content import (
     Tokens,
     TruncationPolicy,
 )
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.region_wire import regions_from_proto, regions_to_proto
 from tandem.contract.regions import RegionContent
 from tandem.errors import (
@@ -37,7 +38,12 @@ from tandem.errors import (
     error_from_reason,
 )
 from tandem.finite import are_finite
-from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
+from tandem.v1 import (
+    content_pb2,
+    encoder_service_pb2,
+    error_reason_pb2,
+    search_service_pb2,
+)
 
 # Most messages with contents have durations too.
 duration_from_proto = duration_wire.duration_from_proto
@@ -52,6 +58,15 @@ _MODALITY_TO_PROTO = {
 }
 _MODALITY_FROM_PROTO: dict[int, Modality] = {
     value: modality for modality, value in _MODALITY_TO_PROTO.items()
+}
+_FUSION_TO_PROTO = {
+    FusionMethod.CROSS_ENCODER: search_service_pb2.FUSION_METHOD_CROSS_ENCODER,
+    FusionMethod.ADD: search_service_pb2.FUSION_METHOD_ADD,
+    FusionMethod.NORMALISED_ADD: search_service_pb2.FUSION_METHOD_NORMALISED_ADD,
+    FusionMethod.LOGIT_ADD: search_service_pb2.FUSION_METHOD_LOGIT_ADD,
+}
+_FUSION_FROM_PROTO: dict[int, FusionMethod] = {
+    value: method for method, value in _FUSION_TO_PROTO.items()
 }
 _TRUNCATION_POLICY_TO_PROTO = {
     TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
@@ -187,6 +202,16 @@ def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
         text_use=text_use_to_proto(encoding.text_use) if encoding.text_use else None,
         further_windows=[encoding_to_proto(window) for window in encoding.further_windows],
     )
+
+
+def fusion_from_proto(value: search_service_pb2.FusionMethod | int) -> FusionMethod | None:
+    """Returns the method; None if it is unspecified, or unknown to this release."""
+    return _FUSION_FROM_PROTO.get(value)
+
+
+def fusion_to_proto(method: FusionMethod) -> search_service_pb2.FusionMethod:
+    """Returns the value for `method`."""
+    return _FUSION_TO_PROTO[method]
 
 
 def text_use_from_proto(message: content_pb2.TextUse) -> TextUse:

@@ -38,7 +38,7 @@ class Fusion:
         self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, Match]
     ) -> None:
         """Takes `matches` by item id; the pool is the hits that have one."""
-        self._method = rule.fusion
+        self._method = rule.fusion or FusionMethod.CROSS_ENCODER
         self._weight = rule.cross_encoder_weight
         self._matches = matches
         self._similarity_spread = self._probability_spread = _Spread(0.0, 1.0)

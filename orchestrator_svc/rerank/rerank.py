@@ -20,6 +20,7 @@ from orchestrator_svc.services.interfaces import (
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.errors import (
@@ -97,6 +98,8 @@ class RerankOutcome:
     """The version that scored all of them; 0 if none was scored."""
     reranker: str = ""
     """The cross-encoder that scored them; empty if none was scored."""
+    default_fusion: FusionMethod | None = None
+    """How its authors combine both scores; None if none was scored."""
 
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
@@ -229,6 +232,7 @@ class RerankStage:
                 run.matches |= answer.matches
                 run.cost += answer.cost
                 run.reranker = run.reranker or answer.reranker
+                run.default_fusion = run.default_fusion or answer.default_fusion
                 read_count += answer.cost.pair_count
             else:
                 if isinstance(answer, CrossEncoderMissing):
@@ -264,6 +268,7 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
         sum((each.cost for each in applied), InferenceCost()),
         next((each.model_version for each in applied if each.model_version), 0),
         next((each.reranker for each in applied if each.reranker), ""),
+        next((each.default_fusion for each in applied if each.default_fusion), None),
     )
 
 
@@ -286,6 +291,7 @@ class _Run:
     """Of the candidates down to the depth; after a failure, also of some below it."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     stop: RerankStop | None = None
+    default_fusion: FusionMethod | None = None
 
     def note_failure(self, stop: RerankStop) -> None:
         """Stops the run; of several failures, one other than a lack of time says more."""
@@ -331,6 +337,7 @@ class _Run:
             self.cost,
             self.query.model_version if matches else 0,
             self.reranker if matches else "",
+            self.default_fusion if matches else None,
         )
 
 

@@ -264,6 +264,9 @@ class Searcher:
         return outcome
 
     async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
+        if search.query.ranking.fusion is None:
+            ranking = search.query.ranking.by_default(outcome.default_fusion)
+            search.query = replace(search.query, ranking=ranking)
         with timed_stage("rank", search.laps):
             order = await rank_answer_aside(search.query, search.hits, outcome.matches)
         answer = await self._answer(search, order, outcome)

@@ -18,6 +18,7 @@ from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, Tokens, TruncationPolicy
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search_path import SearchPath
@@ -122,6 +123,8 @@ class ShardScores:
     """The version that scored all of them; 0 if the service does not name it."""
     reranker: str = ""
     """The cross-encoder that scored them; empty if the service does not name it."""
+    default_fusion: FusionMethod | None = None
+    """How its authors combine both scores; None if the service does not say."""
 
 
 class ContentEncoder(Protocol):

@@ -21,7 +21,7 @@ from tandem.v1 import (
     rerank_service_pb2,
     rerank_service_pb2_grpc,
 )
-from tandem.wire import content_to_proto, item_error_from_proto, tokens_to_proto
+from tandem.wire import content_to_proto, fusion_from_proto, item_error_from_proto, tokens_to_proto
 
 
 class RerankClient:
@@ -112,6 +112,7 @@ class RerankClient:
             cost_from_proto(response.cost),
             response.model_version,
             response.reranker,
+            fusion_from_proto(response.default_fusion),
         )
 
     async def _score_each(
@@ -151,7 +152,11 @@ class RerankClient:
             for candidates, result in zip(requests, response.results, strict=True)
         ]
         return outcomes, ShardScores(
-            {}, cost_from_proto(response.cost), response.model_version, response.reranker
+            {},
+            cost_from_proto(response.cost),
+            response.model_version,
+            response.reranker,
+            fusion_from_proto(response.default_fusion),
         )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:

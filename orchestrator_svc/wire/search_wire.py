@@ -36,6 +36,7 @@ from tandem.wire import (
     content_to_proto,
     duration_to_proto,
     embedding_from_proto,
+    fusion_from_proto,
     item_error_to_proto,
     modality_from_proto,
     modality_to_proto,
@@ -44,13 +45,7 @@ from tandem.wire import (
     truncation_policy_from_proto,
 )
 
-_FUSION_METHODS: Mapping[int, FusionMethod] = {
-    search_service_pb2.FUSION_METHOD_UNSPECIFIED: FusionMethod.CROSS_ENCODER,
-    search_service_pb2.FUSION_METHOD_CROSS_ENCODER: FusionMethod.CROSS_ENCODER,
-    search_service_pb2.FUSION_METHOD_ADD: FusionMethod.ADD,
-    search_service_pb2.FUSION_METHOD_NORMALISED_ADD: FusionMethod.NORMALISED_ADD,
-    search_service_pb2.FUSION_METHOD_LOGIT_ADD: FusionMethod.LOGIT_ADD,
-}
+_WEIGHTLESS = (None, FusionMethod.CROSS_ENCODER)
 
 
 def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
@@ -204,17 +199,17 @@ def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
 def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     """Returns the rule; raises RankingInvalid."""
     fusion, diversity = request.fusion, request.diversity
-    method = _FUSION_METHODS.get(fusion.method)
-    if method is None:
+    method = fusion_from_proto(fusion.method)
+    if method is None and fusion.method:
         raise RankingInvalid(why=f"fusion method {fusion.method} is unknown")
-    if fusion.HasField("cross_encoder_weight") and method is FusionMethod.CROSS_ENCODER:
+    if fusion.HasField("cross_encoder_weight") and method in _WEIGHTLESS:
         raise RankingInvalid(
             why="cross_encoder_weight applies only to the fusion methods ADD, NORMALISED_ADD and "
             "LOGIT_ADD"
         )
     if request.rerank_disabled:
         for name, is_set in {
-            "fusion": method is not FusionMethod.CROSS_ENCODER,
+            "fusion": method not in _WEIGHTLESS,
             "min_probability": request.HasField("min_probability"),
             "rerank_required": request.rerank_required,
         }.items():

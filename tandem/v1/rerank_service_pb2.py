@@ -26,29 +26,30 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 from tandem.v1 import cost_pb2 as tandem_dot_v1_dot_cost__pb2
 from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
+from tandem.v1 import search_service_pb2 as tandem_dot_v1_dot_search__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/rerank_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\"\xc2\x01\n\x16ScoreCandidatesRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\'\n\x05query\x18\x02 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x10\n\x08item_ids\x18\x04 \x03(\t\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12)\n\rquery_content\x18\x06 \x01(\x0b\x32\x12.tandem.v1.Content\"\xfe\x01\n\x17ScoreCandidatesResponse\x12)\n\x06scores\x18\x01 \x03(\x0b\x32\x19.tandem.v1.CandidateScore\x12\x30\n\rread_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12\x10\n\x08reranker\x18\x06 \x01(\t\"\x84\x01\n\x11ScoreBatchRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12+\n\x07queries\x18\x03 \x03(\x0b\x32\x1a.tandem.v1.QueryCandidates\x12\x15\n\rmodel_version\x18\x04 \x01(\x05\"w\n\x0fQueryCandidates\x12\'\n\x05query\x18\x01 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12)\n\rquery_content\x18\x03 \x01(\x0b\x32\x12.tandem.v1.Content\"\xfc\x01\n\x12ScoreBatchResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.ScoreBatchResult\x12\x30\n\rread_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12\x10\n\x08reranker\x18\x06 \x01(\t\"b\n\x10ScoreBatchResult\x12)\n\x06scores\x18\x01 \x03(\x0b\x32\x19.tandem.v1.CandidateScore\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\"p\n\x0e\x43\x61ndidateScore\x12\x18\n\x0bmatch_logit\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x02 \x01(\x02H\x01\x88\x01\x01\x42\x0e\n\x0c_match_logitB\x14\n\x12_match_probability2\xb4\x01\n\rRerankService\x12X\n\x0fScoreCandidates\x12!.tandem.v1.ScoreCandidatesRequest\x1a\".tandem.v1.ScoreCandidatesResponse\x12I\n\nScoreBatch\x12\x1c.tandem.v1.ScoreBatchRequest\x1a\x1d.tandem.v1.ScoreBatchResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/rerank_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1etandem/v1/search_service.proto\"\xc2\x01\n\x16ScoreCandidatesRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\'\n\x05query\x18\x02 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x10\n\x08item_ids\x18\x04 \x03(\t\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12)\n\rquery_content\x18\x06 \x01(\x0b\x32\x12.tandem.v1.Content\"\xaf\x02\n\x17ScoreCandidatesResponse\x12)\n\x06scores\x18\x01 \x03(\x0b\x32\x19.tandem.v1.CandidateScore\x12\x30\n\rread_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12\x10\n\x08reranker\x18\x06 \x01(\t\x12/\n\x0e\x64\x65\x66\x61ult_fusion\x18\x07 \x01(\x0e\x32\x17.tandem.v1.FusionMethod\"\x84\x01\n\x11ScoreBatchRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12+\n\x07queries\x18\x03 \x03(\x0b\x32\x1a.tandem.v1.QueryCandidates\x12\x15\n\rmodel_version\x18\x04 \x01(\x05\"w\n\x0fQueryCandidates\x12\'\n\x05query\x18\x01 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12)\n\rquery_content\x18\x03 \x01(\x0b\x32\x12.tandem.v1.Content\"\xad\x02\n\x12ScoreBatchResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.ScoreBatchResult\x12\x30\n\rread_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x15\n\rmodel_version\x18\x05 \x01(\x05\x12\x10\n\x08reranker\x18\x06 \x01(\t\x12/\n\x0e\x64\x65\x66\x61ult_fusion\x18\x07 \x01(\x0e\x32\x17.tandem.v1.FusionMethod\"b\n\x10ScoreBatchResult\x12)\n\x06scores\x18\x01 \x03(\x0b\x32\x19.tandem.v1.CandidateScore\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\"p\n\x0e\x43\x61ndidateScore\x12\x18\n\x0bmatch_logit\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x02 \x01(\x02H\x01\x88\x01\x01\x42\x0e\n\x0c_match_logitB\x14\n\x12_match_probability2\xb4\x01\n\rRerankService\x12X\n\x0fScoreCandidates\x12!.tandem.v1.ScoreCandidatesRequest\x1a\".tandem.v1.ScoreCandidatesResponse\x12I\n\nScoreBatch\x12\x1c.tandem.v1.ScoreBatchRequest\x1a\x1d.tandem.v1.ScoreBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.rerank_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SCORECANDIDATESREQUEST']._serialized_start=155
-  _globals['_SCORECANDIDATESREQUEST']._serialized_end=349
-  _globals['_SCORECANDIDATESRESPONSE']._serialized_start=352
-  _globals['_SCORECANDIDATESRESPONSE']._serialized_end=606
-  _globals['_SCOREBATCHREQUEST']._serialized_start=609
-  _globals['_SCOREBATCHREQUEST']._serialized_end=741
-  _globals['_QUERYCANDIDATES']._serialized_start=743
-  _globals['_QUERYCANDIDATES']._serialized_end=862
-  _globals['_SCOREBATCHRESPONSE']._serialized_start=865
-  _globals['_SCOREBATCHRESPONSE']._serialized_end=1117
-  _globals['_SCOREBATCHRESULT']._serialized_start=1119
-  _globals['_SCOREBATCHRESULT']._serialized_end=1217
-  _globals['_CANDIDATESCORE']._serialized_start=1219
-  _globals['_CANDIDATESCORE']._serialized_end=1331
-  _globals['_RERANKSERVICE']._serialized_start=1334
-  _globals['_RERANKSERVICE']._serialized_end=1514
+  _globals['_SCORECANDIDATESREQUEST']._serialized_start=187
+  _globals['_SCORECANDIDATESREQUEST']._serialized_end=381
+  _globals['_SCORECANDIDATESRESPONSE']._serialized_start=384
+  _globals['_SCORECANDIDATESRESPONSE']._serialized_end=687
+  _globals['_SCOREBATCHREQUEST']._serialized_start=690
+  _globals['_SCOREBATCHREQUEST']._serialized_end=822
+  _globals['_QUERYCANDIDATES']._serialized_start=824
+  _globals['_QUERYCANDIDATES']._serialized_end=943
+  _globals['_SCOREBATCHRESPONSE']._serialized_start=946
+  _globals['_SCOREBATCHRESPONSE']._serialized_end=1247
+  _globals['_SCOREBATCHRESULT']._serialized_start=1249
+  _globals['_SCOREBATCHRESULT']._serialized_end=1347
+  _globals['_CANDIDATESCORE']._serialized_start=1349
+  _globals['_CANDIDATESCORE']._serialized_end=1461
+  _globals['_RERANKSERVICE']._serialized_start=1464
+  _globals['_RERANKSERVICE']._serialized_end=1644
 # @@protoc_insertion_point(module_scope)

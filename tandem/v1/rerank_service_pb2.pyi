@@ -4,6 +4,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from tandem.v1 import content_pb2 as _content_pb2
 from tandem.v1 import cost_pb2 as _cost_pb2
 from tandem.v1 import error_reason_pb2 as _error_reason_pb2
+from tandem.v1 import search_service_pb2 as _search_service_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -29,20 +30,22 @@ class ScoreCandidatesRequest(_message.Message):
     def __init__(self, index_id: _Optional[str] = ..., query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., model_version: _Optional[int] = ..., query_content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
 
 class ScoreCandidatesResponse(_message.Message):
-    __slots__ = ("scores", "read_duration", "inference_duration", "cost", "model_version", "reranker")
+    __slots__ = ("scores", "read_duration", "inference_duration", "cost", "model_version", "reranker", "default_fusion")
     SCORES_FIELD_NUMBER: _ClassVar[int]
     READ_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RERANKER_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FUSION_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[CandidateScore]
     read_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
     cost: _cost_pb2.InferenceCost
     model_version: int
     reranker: str
-    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
+    default_fusion: _search_service_pb2.FusionMethod
+    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ..., default_fusion: _Optional[_Union[_search_service_pb2.FusionMethod, str]] = ...) -> None: ...
 
 class ScoreBatchRequest(_message.Message):
     __slots__ = ("index_id", "model_fingerprint", "queries", "model_version")
@@ -67,20 +70,22 @@ class QueryCandidates(_message.Message):
     def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., item_ids: _Optional[_Iterable[str]] = ..., query_content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
 
 class ScoreBatchResponse(_message.Message):
-    __slots__ = ("results", "read_duration", "inference_duration", "cost", "model_version", "reranker")
+    __slots__ = ("results", "read_duration", "inference_duration", "cost", "model_version", "reranker", "default_fusion")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     READ_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RERANKER_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FUSION_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[ScoreBatchResult]
     read_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
     cost: _cost_pb2.InferenceCost
     model_version: int
     reranker: str
-    def __init__(self, results: _Optional[_Iterable[_Union[ScoreBatchResult, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
+    default_fusion: _search_service_pb2.FusionMethod
+    def __init__(self, results: _Optional[_Iterable[_Union[ScoreBatchResult, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ..., default_fusion: _Optional[_Union[_search_service_pb2.FusionMethod, str]] = ...) -> None: ...
 
 class ScoreBatchResult(_message.Message):
     __slots__ = ("scores", "error")

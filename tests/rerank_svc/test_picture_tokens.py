@@ -20,6 +20,7 @@ from tandem.model_io.served_functions import ServedFunctions, TokenSource
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb
+from tandem.v1 import search_service_pb2
 from tests.support.item_store.made_items import unit_vector
 from tests.support.model_io.pictures import encoded, noise
 from tests.support.model_io.tiny_triton import Serving
@@ -59,7 +60,8 @@ def write(path: Path, fingerprint: str, tokens: list[np.ndarray], files: list[by
 @pytest.fixture
 def recomputing(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
     """The small model, as if it had been exported to recompute."""
-    return ServedModel(tiny_client, replace(tiny_manifest, tokens=TokenSource.RECOMPUTED))
+    changed = replace(tiny_manifest, tokens=TokenSource.RECOMPUTED, default_fusion="add")
+    return ServedModel(tiny_client, changed)
 
 
 async def test_pictures_give_the_logits_of_stored_tokens(
@@ -87,6 +89,8 @@ async def test_pictures_give_the_logits_of_stored_tokens(
 
     assert after == before
     assert logits(first)[-1] is None
+    assert first.default_fusion == search_service_pb2.FUSION_METHOD_LOGIT_ADD
+    assert expected.default_fusion == search_service_pb2.FUSION_METHOD_CROSS_ENCODER
     np.testing.assert_allclose(of_all(first), of_all(expected), atol=1e-3)
     np.testing.assert_allclose(of_all(second), of_all(expected), atol=1e-3)
     # Positive control: pictures differ by more than that.

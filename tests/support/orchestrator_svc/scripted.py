@@ -71,6 +71,8 @@ class FakeReranker(Describing, RerankServiceServicer):
         self.model_version = 0
         """By which it scores where nobody says; 0 is a service that knows of none."""
         self.pair_seconds = 0.0
+        self.default_fusion = "FUSION_METHOD_UNSPECIFIED"
+        """Of the model's authors."""
         self.query_errors: dict[int, ItemError] = {}
         """Of ScoreBatch, by the query's place."""
         self.answer_scores: ScoreAnswer | None = None
@@ -89,6 +91,7 @@ class FakeReranker(Describing, RerankServiceServicer):
         response = rerank_pb.ScoreCandidatesResponse(
             scores=self._scores(request.item_ids),
             model_version=request.model_version or self.model_version,
+            default_fusion=self.default_fusion,
         )
         response.cost.pair_count = len(request.item_ids)
         return response
