@@ -26,7 +26,7 @@ def regions(
     source: Annotated[Path, typer.Argument(help="file or folder of a detector")],
     target: Annotated[Path, typer.Argument(help="the file to write, *.safetensors")],
     region_count: Annotated[
-        int, typer.Option("--count", help="regions an image", min=1, max=MAX_REGION_COUNT)
+        int, typer.Option("--region-count", help="regions an image", min=1, max=MAX_REGION_COUNT)
     ] = 50,
     on_error: Annotated[
         OnError,

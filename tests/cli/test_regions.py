@@ -30,7 +30,7 @@ def _detected(tmp_path: Path) -> Path:
 
 def test_a_detectors_files_become_one(detected: Path, tmp_path: Path) -> None:
     """What cannot be read is counted, and the first regions are kept."""
-    result = run(detected, tmp_path / "it.safetensors", "--count", "2", "--on-error", "skip")
+    result = run(detected, tmp_path / "it.safetensors", "--region-count", "2", "--on-error", "skip")
 
     assert result.exit_code == 0, result.output
     assert "1 images, 2 regions each at most" in " ".join(result.output.split())
