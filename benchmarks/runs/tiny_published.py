@@ -22,8 +22,8 @@ from benchmarks.support.tiny_published import SIZE, Plan, train_blip, train_clip
 def main() -> None:
     """Trains those with more than 0 steps.
 
-    BLIP begins with the image tower of FOLDER/tiny-clip, and each further count of steps with the
-    BLIP before it and a rate that rises and falls anew.
+    BLIP begins with the image tower of FOLDER/tiny-clip. Each further count of steps continues with
+    the BLIP before it; the learning rate then warms up and decays again.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)

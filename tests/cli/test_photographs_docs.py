@@ -98,7 +98,7 @@ def test_a_command_of_the_page_parses(command: str) -> None:
 
 
 def test_the_pages_settings_are_fields_of_a_recipe() -> None:
-    """All that a small folder is told to change."""
+    """The page's settings for a small folder are fields of the recipe."""
     from tandem.training.recipes import photographs
 
     assert set(SETTINGS) == {"be_batch_size", "matcher_batch_size", "held_out_family_count"}

@@ -72,7 +72,7 @@ def test_wide_picture_is_centred_between_white_bars(file_format: str) -> None:
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 def test_exif_orientation_is_followed(file_format: str) -> None:
-    """Orientation 6 asks for a quarter turn clockwise: what was left comes to be on top."""
+    """Orientation 6 asks for a quarter turn clockwise: the left side becomes the top."""
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = 6
 

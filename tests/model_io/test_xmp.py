@@ -43,7 +43,7 @@ def with_packet(file_format: str, xmp: bytes, exif_orientation: int | None = Non
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 def test_a_picture_is_turned_by_xmp_alone(file_format: str) -> None:
-    """Orientation 6 asks for a quarter turn clockwise: what was left comes to be on top."""
+    """Orientation 6 asks for a quarter turn clockwise: the left side becomes the top."""
     pixels = decode_image(with_packet(file_format, packet(6)), ImageRules(size=112))
 
     assert [int(level) for level in pixels[20, 56]] == pytest.approx(RED, abs=8)

@@ -115,7 +115,7 @@ async def test_a_picture_that_cannot_be_read_has_no_score(
 async def test_a_bi_encoder_alone_is_refused_by_name(
     tiny_client: TritonClient, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Whoever asks rerank_svc all the same."""
+    """A caller that asks rerank_svc all the same gets the error."""
     functions = tiny_manifest.functions
     alone = replace(
         tiny_manifest,

@@ -99,7 +99,7 @@ def test_two_families_have_their_own_rules(
     assert manifest.pair_text.tokenizer == "pair_tokenizer.json"
     assert manifest.pair_text.max_tokens == blip.cross_encoder.text.max_tokens
     assert manifest.tokenizers.keys() == {"tokenizer.json", "pair_tokenizer.json"}
-    # BLIP adds its own similarity; nobody knows SigLIP's scale.
+    # BLIP adds its own similarity; SigLIP's scale is unknown.
     assert manifest.default_fusion == "none"
 
 

@@ -147,7 +147,7 @@ async def test_a_dead_api_is_unavailable_at_once() -> None:
 
 
 async def test_a_slow_api_ends_by_the_callers_deadline_or_its_own() -> None:
-    """The caller's is nobody's fault; the endpoint's own limit counts against the API."""
+    """The caller's deadline does not count against the API; the endpoint's own limit does."""
     with remote_api(Sabotage.SLOW) as api:
         async with scorer_of(endpoint(api)) as scorer:
             with pytest.raises(DeadlineExceeded):

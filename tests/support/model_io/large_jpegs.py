@@ -27,7 +27,7 @@ def phone_jpeg(width: int, height: int, **options: object) -> bytes:
 
 
 def repeated(file: bytes, count: int) -> bytes:
-    """Returns the JPEG one above the other `count` times; it starts each row of units anew."""
+    """Returns the JPEG stacked `count` times; each row of units starts with its own state."""
     return b"".join(_repeated_parts(file, count))
 
 

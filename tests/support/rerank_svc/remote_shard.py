@@ -48,7 +48,7 @@ def record(item_id: str, content: Content) -> ItemRecord:
 
 
 class RemoteShard:
-    """Writes a shard as index_svc would; whoever reads `store` closes it."""
+    """Writes a shard as index_svc would; the reader of `store` closes it."""
 
     def __init__(self, path: Path, fingerprint: str = FINGERPRINT) -> None:
         """Fills it with PICTURES, TEXTS and "broken", a picture that cannot be decoded."""
