@@ -139,10 +139,13 @@ class AsyncClient:
                 raise requests.error from error
             raise error_of(await status.behind(error), self._address) from error
         except asyncio.CancelledError as error:
-            # grpc.aio reports an exception of the batches so, unless this task was cancelled.
-            if requests.error is None:
+            if _is_being_cancelled():
                 raise
-            raise requests.error from error
+            # grpc.aio cancels its own call where the batches raise, and where the call ends
+            # just before gRPC says that all batches were written.
+            if requests.error is not None:
+                raise requests.error from error
+            raise error_of(await status.behind_cancellation(), self._address) from error
         finally:
             # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()
@@ -185,3 +188,9 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _is_being_cancelled() -> bool:
+    """Returns whether somebody cancelled the task that runs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -2,7 +2,9 @@
 
 A server that refuses a stream ends it while the client still writes. The write fails, and grpc.aio
 (1.85.1, grpc/grpc#36066) reports INTERNAL, "Internal error from Core", instead of the server's
-status, so a refused token or a full service looks like a bug. The synchronous API is not affected.
+status, so a refused token or a full service looks like a bug. A call that ends between its last
+write and the note that all is written cancels itself, and a task that nobody cancelled gets
+CancelledError. The synchronous API is not affected.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ import grpc
 
 _Value = TypeVar("_Value")
 _FAILED_WRITE = "Internal error from Core"
+_CANCELLED_HERE = "Locally cancelled by application!"
 _WAIT_SECONDS = 1.0
 """How long to wait for the server's status; it never arrives without a connection."""
 
@@ -28,7 +31,7 @@ class ServerStatus:
 
     async def behind(self, error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
         """Returns the server's status if `error` hides it, otherwise `error`."""
-        if error.details() != _FAILED_WRITE:
+        if error.details() not in (_FAILED_WRITE, _CANCELLED_HERE):
             return error
         try:
             await asyncio.wait_for(self._arrived.wait(), _WAIT_SECONDS)
@@ -36,10 +39,17 @@ class ServerStatus:
             return error
         return self._error or error
 
+    async def behind_cancellation(self) -> grpc.aio.AioRpcError:
+        """Returns the server's status of a call that grpc.aio cancelled by itself."""
+        empty = grpc.aio.Metadata()
+        return await self.behind(
+            grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, empty, empty, _CANCELLED_HERE)
+        )
+
     def _note(self, call: grpc.aio.Call) -> None:
         # gRPC calls this for each status that it sets on the call.
         details = _at_once(call.details())
-        if self._arrived.is_set() or details == _FAILED_WRITE:
+        if self._arrived.is_set() or details in (_FAILED_WRITE, _CANCELLED_HERE):
             return
         self._error = grpc.aio.AioRpcError(
             _at_once(call.code()),

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+import grpc
 import pytest
 
 from tandem import errors
@@ -413,6 +414,23 @@ async def test_what_is_no_tandem_is_told_by_name(
             assert "127.0.0.1" in caught.value.message
             assert caught.value.reason != "INTERNAL"
             assert "<html>" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("http2 401", errors.Unauthenticated), ("http2 502", errors.ServiceUnavailable)],
+)
+async def test_a_call_that_ends_while_it_is_written_has_the_servers_status(
+    name: str, error: type[errors.TandemError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """grpc.aio then cancels its own call; its race is made certain here."""
+
+    async def ended(_call: grpc.aio.StreamStreamCall) -> None:
+        raise asyncio.InvalidStateError("the call is over")
+
+    monkeypatch.setattr(grpc.aio.StreamStreamCall, "_done_writing", ended)
+    with odd_server(ODD[name]) as address, pytest.raises(error):
+        await Awaited(address).ingest([("a", "text")])
 
 
 ODD_ERRORS = (
