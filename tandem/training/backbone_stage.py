@@ -16,7 +16,7 @@ from torch.optim import AdamW
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.vision_tower import VisionTower
-from tandem.training.optimisation import check_loss, step, warm_up_then_linear
+from tandem.training.optimisation import check_loss, step, warm_up_then_decay
 from tandem.training.run import Run, restore
 
 BACKBONE_STAGE = "backbone"
@@ -77,7 +77,7 @@ def _train(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
     recipe, step_count, modules = run.recipe, run.recipe.backbone_step_count, lesson.modules
     lesson.backbone.requires_grad_(True)
     optimiser = AdamW(lesson.parameter_groups())
-    schedule = warm_up_then_linear(optimiser, step_count)
+    schedule = warm_up_then_decay(optimiser, step_count)
 
     # Where the run was stopped: after this stage, within it, or nowhere.
     done = 0

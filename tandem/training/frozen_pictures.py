@@ -52,10 +52,11 @@ class FrozenPictures:
         config: JointConfig,
         folder: Path,
         view_count: int = 1,
+        view_stretch: float = 0.0,
     ) -> None:
         """`folder` gets a subfolder for each network."""
         self._records, self._check, self._config = records, check, config
-        self._folder, self._view_count = folder, view_count
+        self._folder, self._view_count, self._view_stretch = folder, view_count, view_stretch
 
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> KeptImages:
         """Returns the tokens of every view of every picture; only the first process encodes."""
@@ -70,7 +71,7 @@ class FrozenPictures:
         folder = self._folder / f"{config.image_source}-{_named(made_by)}"
         shape = (config.image_token_count, config.token_width)
         digests = [
-            view_digest(picture, view)
+            view_digest(picture, view, self._view_stretch)
             for picture in map(picture_bytes, self._records)
             for view in range(self._view_count)
         ]
@@ -111,7 +112,10 @@ class FrozenPictures:
         pixels = self._check.pixels(self._records[number])
         # The first view's digest names the picture.
         key = digests[number * self._view_count]
-        return [picture_view(pixels, place % self._view_count, key) for place in places]
+        return [
+            picture_view(pixels, place % self._view_count, key, self._view_stretch)
+            for place in places
+        ]
 
 
 def _weights_sha256(module: nn.Module) -> str:

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
-from torch.optim import AdamW
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -25,7 +24,13 @@ from tandem.training.data.batches import MatchBatch
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall, similarity
 from tandem.training.masked_words import mask_id, with_hidden_words
-from tandem.training.optimisation import check_loss, step, tower_groups, warm_up_then_linear
+from tandem.training.optimisation import (
+    check_loss,
+    recipe_optimiser,
+    step,
+    tower_groups,
+    warm_up_then_decay,
+)
 from tandem.training.rounds import made_by
 from tandem.training.run import Run, restore
 
@@ -50,8 +55,10 @@ def train_matcher(
         part.requires_grad_(True).train()
     dev = run.compute.put(dev)
     groups, _ = tower_groups(encoder, recipe)
-    optimiser = AdamW(groups, recipe.matcher_learning_rate, eps=recipe.adam_epsilon)
-    schedule = warm_up_then_linear(optimiser, step_count, recipe.warm_up_step_count)
+    optimiser = recipe_optimiser(groups, recipe.matcher_learning_rate, recipe)
+    schedule = warm_up_then_decay(
+        optimiser, step_count, recipe.warm_up_step_count, recipe.learning_rate_decay
+    )
     rng = random.Random(f"matcher/{recipe.seed}")
     modules = {f"matcher {n}": part for n, part in enumerate(encoder.matcher_parts())}
     hidden_id = mask_id(tokenizer)

@@ -8,7 +8,9 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from tandem.modeling.two_towers import TwoTowers
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import Decay, Recipe
+
+_ADAM_BETA1 = 0.9
 
 
 class NotFinite(ArithmeticError):
@@ -102,17 +104,37 @@ def tower_groups(
     ], learning
 
 
-def warm_up_then_linear(
-    optimiser: AdamW, step_count: int, warm_up_step_count: int = 100
-) -> LambdaLR:
-    """Returns a schedule that warms up, over at most a tenth of the steps, and falls linearly to 0.
+def recipe_optimiser(
+    groups: list[dict[str, object]], learning_rate: float, recipe: Recipe
+) -> AdamW:
+    """Returns AdamW over the groups, with the recipe's constants."""
+    return AdamW(
+        groups, learning_rate, betas=(_ADAM_BETA1, recipe.adam_beta2), eps=recipe.adam_epsilon
+    )
 
-    The papers need no warm-up, because they start from pretrained weights.
+
+def warm_up_then_decay(
+    optimiser: AdamW,
+    step_count: int,
+    warm_up_step_count: int = 100,
+    decay: Decay = "linear",
+) -> LambdaLR:
+    """Returns a schedule that warms up, over at most a tenth of the steps, and falls to 0.
+
+    The papers need no warm-up, because they start from pretrained weights. Half a cosine stays
+    above the line for the first half of the steps, and falls below it in the second.
     """
     warm_up = min(warm_up_step_count, max(1, step_count // 10))
+    share_left = _cosine_share if decay == "cosine" else _linear_share
     return LambdaLR(
         optimiser,
-        lambda step: min(
-            (step + 1) / warm_up if warm_up else 1.0, max(0.0, (step_count - step) / step_count)
-        ),
+        lambda step: min((step + 1) / warm_up if warm_up else 1.0, share_left(step, step_count)),
     )
+
+
+def _linear_share(step: int, step_count: int) -> float:
+    return max(0.0, (step_count - step) / step_count)
+
+
+def _cosine_share(step: int, step_count: int) -> float:
+    return (1 + math.cos(math.pi * min(step, step_count) / step_count)) / 2

@@ -13,6 +13,7 @@ from tandem.modeling.config import ImageSource, PictureFit
 from tandem.training.recipe_ranges import check_ranges
 
 DevScore = Literal["text_to_image", "mean_recall"]
+Decay = Literal["linear", "cosine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,11 @@ class Recipe:
     picture_fit: PictureFit = "letterbox"
     """How a picture becomes a square."""
     view_count: int = 1
-    """Views of each training picture: the picture, its mirror image, and crops (view.py)."""
+    """Views of each training picture: the picture, its mirror image, and crops
+    (picture_views.py)."""
+    view_stretch: float = 0.0
+    """Largest natural logarithm of the factor by which a crop is wider than high, or higher than
+    wide, next to its picture; 0 keeps the picture's aspect."""
 
     has_two_towers: bool = False
     """Embed text and picture apart (two_towers.py), and after the rounds train a matcher."""
@@ -112,7 +117,11 @@ class Recipe:
     """Pictures with similar captions that are drawn together; 1 draws all at random."""
     warm_up_step_count: int = 100
     """Steps, at most a tenth of them, in which the learning rate rises to its full value."""
+    learning_rate_decay: Decay = "linear"
+    """How the learning rate then falls to 0."""
     adam_epsilon: float = 1e-8
+    adam_beta2: float = 0.999
+    """Decay of the average of squared gradients; smaller forgets sooner."""
     dropout: float = 0.0
     """Of the encoder in training, unless it begins from a checkpoint of ours."""
     dev_score: DevScore = "text_to_image"

@@ -276,14 +276,19 @@ def photographs(seed: int = 1) -> Recipe:
     """Trains two towers and then a matcher on a corpus of photographs.
 
     Beyond `two_towers`, the last five blocks of the picture network learn too, there are five views
-    of each picture, and a tenth of the words is hidden. The matcher learns afterwards with towers
-    of its own, from all pairs of 64 pictures; its logit is combined with the embeddings' cosine.
+    of each picture, and a tenth of the words is hidden. The rate rises for a twentieth of the
+    rounds and falls along half a cosine. The matcher learns afterwards with towers of its own, from
+    all pairs of 64 pictures; its logit is combined with the embeddings' cosine.
     """
     return replace(
         two_towers(seed),
         name="photographs",
         image_source="efficientnet_lite0_early",
         view_count=5,
+        view_stretch=0.2,
+        warm_up_step_count=70,
+        learning_rate_decay="cosine",
+        adam_beta2=0.98,
         dropout=0.1,
         head_dropout=0.1,
         word_drop_share=0.1,
@@ -313,6 +318,10 @@ def picture_dictionary(seed: int = 1) -> Recipe:
         image_size=128,
         picture_fit="letterbox",
         view_count=3,
+        view_stretch=0.0,
+        warm_up_step_count=100,
+        learning_rate_decay="linear",
+        adam_beta2=0.999,
         round_count=1_500,
         softmax_round_count=1_500,
         dev_every_round_count=150,

@@ -130,7 +130,9 @@ class RecordSource:
                 return _RegionPictures(region_file, some)
             is_frozen = config.image_source in _FROZEN and not recipe.backbone_step_count
             if self._features and is_frozen:
-                return FrozenPictures(some, pixel_check, config, self._features, view_count)
+                return FrozenPictures(
+                    some, pixel_check, config, self._features, view_count, recipe.view_stretch
+                )
             if view_count > 1:
                 raise ValueError(
                     f"view_count is {view_count}, and only tokens that are kept have views: name a "

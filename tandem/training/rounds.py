@@ -11,7 +11,6 @@ from statistics import fmean as mean
 
 import torch
 from tokenizers import Tokenizer
-from torch.optim import AdamW
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
@@ -25,8 +24,9 @@ from tandem.training.optimisation import (
     accumulate_gradient,
     check_loss,
     recipe_groups,
+    recipe_optimiser,
     step,
-    warm_up_then_linear,
+    warm_up_then_decay,
 )
 from tandem.training.run import Run, restore
 
@@ -43,10 +43,12 @@ def train_rounds(
     recipe, progress = run.recipe, run.progress
     dev = run.compute.put(dev)
 
-    # One optimiser for all uses; the learning rate warms up, then falls linearly to 0.
+    # One optimiser for all uses; the learning rate warms up, then falls to 0.
     groups, learning = recipe_groups(model.joint_encoder, recipe)
-    optimiser = AdamW(groups, recipe.learning_rate, eps=recipe.adam_epsilon)
-    schedule = warm_up_then_linear(optimiser, recipe.round_count, recipe.warm_up_step_count)
+    optimiser = recipe_optimiser(groups, recipe.learning_rate, recipe)
+    schedule = warm_up_then_decay(
+        optimiser, recipe.round_count, recipe.warm_up_step_count, recipe.learning_rate_decay
+    )
 
     # What each step of a round minimises. One generator draws every batch, so that a run repeats.
     rng = random.Random(f"rounds/{recipe.seed}")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tandem.model_io.readable_records import ModelCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
+from tandem.training.data.kept_tokens import view_digest
 from tandem.training.data.picture_views import picture_view
 from tandem.training.frozen_pictures import FrozenPictures
 from tandem.training.processes import ALONE
@@ -52,10 +53,10 @@ def _run(tmp_path: Path) -> Run:
     )
 
 
-def pictures(folder: Path, view_count: int) -> FrozenPictures:
+def pictures(folder: Path, view_count: int, view_stretch: float = 0.0) -> FrozenPictures:
     """Returns the pictures of the records, with tokens kept in the folder."""
     check = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64))
-    return FrozenPictures(RECORDS, check, CONFIG, folder, view_count)
+    return FrozenPictures(RECORDS, check, CONFIG, folder, view_count, view_stretch)
 
 
 def test_a_picture_is_encoded_once_for_all_runs(tmp_path: Path, run: Run) -> None:
@@ -107,6 +108,42 @@ def test_a_crop_is_the_same_in_every_run_and_differs_by_picture() -> None:
     assert crops[0].dtype == np.uint8
     assert np.array_equal(picture_view(pixels, 0, b"a"), pixels)
     assert np.array_equal(picture_view(pixels, 1, b"a"), pixels[:, ::-1])
+
+
+def test_a_stretch_changes_the_aspect_of_crops_alone(tmp_path: Path, run: Run) -> None:
+    """Only they are encoded anew; without a stretch they are what they always were."""
+    network = MeanColours()
+    plain = pictures(tmp_path, 3).tokens(network, run, "tokens").of(range(15))[0]
+    assert network.seen == 15
+
+    stretched = pictures(tmp_path, 3, 0.3).tokens(network, run, "tokens").of(range(15))[0]
+
+    assert network.seen == 20
+    assert torch.equal(stretched[:10], plain[:10])
+    assert all(not torch.equal(stretched[n], plain[n]) for n in range(10, 15))
+    assert view_digest(b"picture", 2) == view_digest(b"picture", 2, 0.0)
+    assert len({view_digest(b"picture", 2, stretch) for stretch in (0.0, 0.2, 0.3)}) == 3
+
+
+def test_a_crop_is_as_wide_as_its_stretch_allows() -> None:
+    """Columns and rows count up, so the crop's range of them says how much of the picture it has.
+
+    Without a stretch both shares are the root of the area's; with one their ratio varies, each at
+    most the whole picture.
+    """
+    ramp = np.linspace(0, 200, 200)
+    pixels = np.zeros((200, 200, 3), np.uint8)
+    pixels[..., 0], pixels[..., 1] = ramp[None, :], ramp[:, None]
+    ratios: dict[float, list[float]] = {0.0: [], 0.4: []}
+    for stretch, found in ratios.items():
+        for number in range(2, 40):
+            view = picture_view(pixels, number, b"key", stretch).astype(int)
+            found.append(float(np.ptp(view[..., 0]) / np.ptp(view[..., 1])))
+
+    assert all(abs(ratio - 1) < 0.05 for ratio in ratios[0.0])
+    assert min(ratios[0.4]) < 0.8
+    assert max(ratios[0.4]) > 1.25
+    assert all(0.6 < ratio < 1.65 for ratio in ratios[0.4])  # exp(0.4) is 1.49, and rounding
 
 
 def test_tokens_are_in_the_runs_precision(tmp_path: Path, run: Run) -> None:

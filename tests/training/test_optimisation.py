@@ -1,6 +1,7 @@
 """Steps: accumulated gradients are those of one large batch, where that can be."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.losses import batch_hard_triplet_loss, pair_classification_loss
-from tandem.training.optimisation import accumulate_gradient, step
+from tandem.training.optimisation import accumulate_gradient, recipe_optimiser, step
+from tandem.training.recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 COUNT, SIZE = 4, 6
@@ -126,3 +128,20 @@ def test_the_loss_of_micro_batches_is_their_mean() -> None:
     assert loss == pytest.approx(2.0)
     assert weight.grad is not None
     assert weight.grad.item() == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("beta2", "squares"), [(0.5, [1.0, 0.5]), (0.75, [0.5, 0.375])])
+def test_the_second_beta_says_how_soon_squared_gradients_are_forgotten(
+    beta2: float, squares: list[float]
+) -> None:
+    """Worked by hand, epsilon 0: after gradient sqrt(2), then 0, their average is this."""
+    weight = torch.zeros(1, requires_grad=True)
+    recipe = replace(tiny(1), adam_beta2=beta2, adam_epsilon=1e-12)
+    optimiser = recipe_optimiser([{"params": [weight]}], 0.1, recipe)
+
+    for gradient_of_step, square in zip((2**0.5, 0.0), squares, strict=True):
+        weight.grad = torch.tensor([gradient_of_step])
+        step(optimiser, clip_norm=10.0)
+        assert optimiser.state[weight]["exp_avg_sq"].item() == pytest.approx(square)
+    assert optimiser.param_groups[0]["betas"] == (0.9, beta2)
+    assert recipe_optimiser([{"params": [weight]}], 0.1, tiny(1)).defaults["betas"] == (0.9, 0.999)

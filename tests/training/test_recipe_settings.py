@@ -13,7 +13,7 @@ from tandem.training.recipes import default, minilm, paper
 def test_fields_get_values_of_their_types() -> None:
     """An integer, a number, a truth, a text and one of several words."""
     settings = ["round_count=1_200", "margin=0.2", "has_half_the_layers=TRUE"]
-    settings += ["pretrained=./bert", "dev_score = mean_recall"]
+    settings += ["pretrained=./bert", "dev_score = mean_recall", "learning_rate_decay=cosine"]
 
     changed = with_settings(default(3), settings)
 
@@ -24,6 +24,7 @@ def test_fields_get_values_of_their_types() -> None:
         has_half_the_layers=True,
         pretrained="./bert",
         dev_score="mean_recall",
+        learning_rate_decay="cosine",
     )
     assert with_settings(default(3), []) == default(3)
 
@@ -56,6 +57,9 @@ def test_every_field_can_be_set_or_says_how() -> None:
         (["margin=-1"], "margin is -1.0, not 0.0 to 2.0"),
         (["round_count=2.5"], "round_count is '2.5', not an integer"),
         (["mlm_steps_per_round=-1"], "mlm_steps_per_round is -1, not 0 to"),
+        (["learning_rate_decay=steps"], "is 'steps', not one of linear, cosine"),
+        (["adam_beta2=1"], "adam_beta2 is 1.0, not 0.0 to 0.999999"),
+        (["view_stretch=-0.1"], "view_stretch is -0.1, not 0.0 to 1.0"),
         (["be_batch_size=1"], "be_batch_size is 1, not 2 to"),
         (["has_half_the_layers=perhaps"], "not true or false"),
         (["dev_score=luck"], "'luck', not one of text_to_image, mean_recall"),

@@ -14,7 +14,7 @@ from tandem.training.data.batches import tokenize
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.losses import pair_classification_loss
-from tandem.training.optimisation import warm_up_then_linear
+from tandem.training.optimisation import warm_up_then_decay
 from tandem.training.recipes import tiny
 from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
@@ -152,7 +152,7 @@ def test_training_moves_the_encoder_and_the_backbone(
 def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> None:
     """Of 2,000 steps at 1: 1/100 at first, then what is left of the steps, and 0 past the last."""
     optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule = warm_up_then_linear(optimiser, 2_000)
+    schedule = warm_up_then_decay(optimiser, 2_000)
 
     rates = []
     for _ in range(2_001):
@@ -164,6 +164,25 @@ def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> N
     assert rates[49] == pytest.approx(0.5)
     assert rates[100] == pytest.approx(0.95)  # 1,900 of 2,000 are left
     assert rates[1_000] == pytest.approx(0.5)
+    assert rates[2_000] == 0.0
+    assert max(rates) < 1.0
+
+
+def test_half_a_cosine_leaves_the_rate_high_for_longer() -> None:
+    """Of 2,000 steps at 1: above the line until the middle, below it after, and 0 at the end."""
+    optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = warm_up_then_decay(optimiser, 2_000, 50, "cosine")
+
+    rates = []
+    for _ in range(2_001):
+        rates.append(schedule.get_last_lr()[0])
+        optimiser.step()
+        schedule.step()
+
+    assert rates[0] == pytest.approx(0.02)
+    assert rates[500] == pytest.approx(0.8536, abs=1e-4)  # (1 + sqrt(1/2)) / 2
+    assert rates[1_000] == pytest.approx(0.5)
+    assert rates[1_500] == pytest.approx(0.1464, abs=1e-4)
     assert rates[2_000] == 0.0
     assert max(rates) < 1.0
 

@@ -24,14 +24,19 @@ from numpy.typing import NDArray
 
 from tandem.model_io.json_object import read_object
 from tandem.model_io.whole_file import write_text_whole
+from tandem.training.data.picture_views import is_crop
 
 _DIGEST_BYTES = 32
 _MANIFEST, _DIGESTS, _TOKENS = "manifest.json", "digests.bin", "tokens.f16"
 
 
-def view_digest(image_bytes: bytes, view: int) -> bytes:
-    """Returns the key of one view of a picture's file."""
-    return sha256(view.to_bytes(4, "little") + sha256(image_bytes).digest()).digest()
+def view_digest(image_bytes: bytes, view: int, stretch: float = 0.0) -> bytes:
+    """Returns the key of one view of a picture's file.
+
+    A view that depends on no stretch has the same key with any.
+    """
+    crop = f"/{stretch!r}".encode() if stretch and is_crop(view) else b""
+    return sha256(view.to_bytes(4, "little") + sha256(image_bytes).digest() + crop).digest()
 
 
 class KeptTokens:
