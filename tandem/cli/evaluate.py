@@ -82,7 +82,8 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     k: Annotated[
-        list[int] | None, typer.Option("--rerank-k", min=0, help="pool sizes to rerank; may repeat")
+        list[int] | None,
+        typer.Option("--rerank-k", min=0, help="pool sizes to rerank, 0 for none; may repeat"),
     ] = None,
     adaptive_depth: Annotated[
         bool,
@@ -138,8 +139,6 @@ def evaluate(
             "tandem models calibrate"
         )
     pool_sizes = sorted(set(k or [POOL_K]))
-    if checkpoint is not None and pool_sizes[0] == 0:
-        raise typer.BadParameter("--checkpoint shows BE alone anyway: --rerank-k is 1 or more")
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:

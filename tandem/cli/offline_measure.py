@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tandem.cli.console import errors
 from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.report import Report
+from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
@@ -32,7 +33,8 @@ class OfflineMeasure:
     ) -> None:
         """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
 
-        Raises ValueError for a folder that is not a checkpoint, and RegionFileInvalid.
+        Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, or that has
+        no cross-encoder for the other options.
         """
         self._images = RegionFile(regions) if regions else None
         self._precision = precision
@@ -40,6 +42,14 @@ class OfflineMeasure:
         self._checkpoint = _load(folder, precision)
         self._retriever = _load(retriever_folder, precision) if retriever_folder else None
         self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint)}
+        self._can_rerank = self._checkpoint.model.config.has_cross_encoder
+        if not self._can_rerank:
+            if retriever_folder or fusion_pool_size:
+                raise ValueError(
+                    f"{folder} has no cross-encoder: leave out --retriever and --fusion-k"
+                )
+            errors.print(NO_CROSS_ENCODER)
+            self._about["cross-encoder"] = "none"
         if retriever_folder and self._retriever:
             self._about["retriever"] = _told(retriever_folder, self._retriever)
 
@@ -62,7 +72,7 @@ class OfflineMeasure:
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the report of a gallery."""
+        """Returns the report of a gallery, of the bi-encoder alone if nothing can rerank."""
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         made_by = self._about | {"precision": self._precision}
         if self._fusion_pool_size:
@@ -71,7 +81,7 @@ class OfflineMeasure:
             return offline_report(
                 self._checkpoint,
                 gallery,
-                pool_sizes,
+                pool_sizes if self._can_rerank else [],
                 {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
                 retriever=self._retriever,
                 images=self._images,

@@ -18,9 +18,9 @@ from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
 from tandem.contract.content import Modality
 from tandem.corpus.records import Record
-from tandem.errors import IndexNotFound, TandemError
+from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.evaluation.report import Report
+from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
 from tandem.model_io.readable_records import (
     OnError,
@@ -53,6 +53,7 @@ class ServedMeasure:
         self._concurrency = concurrency
         self._on_error = on_error
         self._refused_count = 0
+        self._has_cross_encoder = True
 
     @property
     def check(self) -> RecordCheck:
@@ -67,7 +68,7 @@ class ServedMeasure:
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the report of a gallery.
+        """Returns the report of a gallery, of the bi-encoder alone if nothing can rerank.
 
         If the server refuses an item of a record, the measurement stops, or leaves the record out
         and counts it.
@@ -100,10 +101,27 @@ class ServedMeasure:
             self._refused_count += len(gallery.chosen) - len(whole.chosen)
             about["refused by the server"] = f"{self._refused_count} records"
             gallery = whole
-        report = asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+        report = self._answered(index_id, gallery, pool_sizes, about)
         if self._adaptive_depth is None:
             return report
         return replace(report, about={**report.about, "adaptive depth": str(self._adaptive_depth)})
+
+    def _answered(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
+        if self._has_cross_encoder:
+            try:
+                return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+            except CrossEncoderMissing:
+                # Only an answer says so, because the model description names no remote one.
+                errors.print(NO_CROSS_ENCODER)
+                self._has_cross_encoder = False
+        about = {**about, "cross-encoder": "none"}
+        return asyncio.run(self._ask(index_id, gallery, [0], about))
 
     async def _ask(
         self,

@@ -211,7 +211,7 @@ class OfflineGallery:
         retriever: "OfflineGallery | None" = None,
         asked: Sequence[int] | None = None,
     ) -> ScoredPools:
-        """Returns the pools of the best `k` items for each query, at most everything.
+        """Returns the pools of the best `k` items for each query, at most everything; 0 has none.
 
         Queries are captions if pictures are the target, else pictures. `asked` selects queries by
         number, one row each in that order; by default all. `on_progress` is called with the number
@@ -238,7 +238,7 @@ class OfflineGallery:
             encoding.texts,
             0.0 if shares_tokens else self.encode_seconds.tokens,
             match_start_time - start_time,
-            match_seconds * logits_QK.size / read_count,  # extrapolated to all pairs
+            match_seconds * logits_QK.size / max(1, read_count),  # extrapolated to all pairs
             logits_QK.size,
         )
         tied = tied_count(similarity_QM, answers)
@@ -248,6 +248,9 @@ class OfflineGallery:
         self, target: Modality, asked: Sequence[int], pools_QK: Order, on_progress: OnProgress
     ) -> tuple[Floats, int]:
         """Returns [Q, K] match logits and the number of distinct pairs that were scored."""
+        if not pools_QK.shape[1]:
+            on_progress(len(asked))
+            return np.empty(pools_QK.shape), 0
         finds_images = target is Modality.IMAGE
         items = self._images if finds_images else self._texts
         places_QK = np.asarray(items.places)[pools_QK]

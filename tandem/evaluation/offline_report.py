@@ -34,11 +34,14 @@ def offline_report(
 ) -> Report:
     """Returns the report of a checkpoint, with pools by `retriever` if it is given (Sep+Coop).
 
-    Every pool size, in ascending order, is a ranking, as is every fusion and weight over pools of
-    `fusion_pool_size`. `images` replaces the pictures' own image tokens.
+    Every pool size but 0, in ascending order, is a ranking after the bi-encoder's, as is every
+    fusion and weight over pools of `fusion_pool_size`. `images` replaces the pictures' own image
+    tokens.
     """
     matcher = OfflineGallery(checkpoint, gallery, images)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
+    depths = sorted(k for k in pool_sizes if k)
+    largest = max([0, fusion_pool_size or 0, *depths])
     rankings: list[Ranking] = []
     seconds: dict[str, dict[str, float]] = {}
     ties: dict[str, int] = {}
@@ -47,20 +50,28 @@ def offline_report(
         def on_progress(done: int, name: str = name) -> None:
             on_query(name, done)
 
-        largest = max(*pool_sizes, fusion_pool_size or 0)
         pools = matcher.score(target, largest, on_progress, finder)
         scored = _ScoredDirection(name, pools, gallery, target)
-        rankings += scored.rankings(sorted(pool_sizes))
+        rankings += scored.rankings(depths)
         if fusion_pool_size:
             rankings += scored.fused_rankings(fusion_pool_size)
         seconds[name] = asdict(pools.seconds) | {"all_pair_count": pools.similarity.size}
         ties[name] = pools.tied_count
-    # A pair has one logit, which serves both directions if both sides are queries.
-    first, second = DIRECTIONS
     languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
-    read_before = len(languages[first]) * len(languages[second])
-    seconds[second] |= {"all_pair_count": seconds[second]["all_pair_count"] - read_before}
+    if largest:
+        # A pair has one logit, which serves both directions if both sides are queries.
+        first, second = DIRECTIONS
+        read_before = len(languages[first]) * len(languages[second])
+        seconds[second] |= {"all_pair_count": seconds[second]["all_pair_count"] - read_before}
+    else:
+        seconds = {name: _without_pairs(parts) for name, parts in seconds.items()}
     return Report(about, languages, tuple(rankings), seconds, ties)
+
+
+def _without_pairs(parts: Mapping[str, float]) -> dict[str, float]:
+    """Returns a direction's durations without what no cross-encoder took."""
+    pair_parts = {"match_tokens", "match", "pair_count", "all_pair_count"}
+    return {name: value for name, value in parts.items() if name not in pair_parts}
 
 
 class _ScoredDirection:

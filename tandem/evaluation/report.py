@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tandem.evaluation.metrics import (
     RECALL_AT,
@@ -25,6 +25,7 @@ from tandem.evaluation.metrics import (
 
 FORMAT_VERSION = 1
 BE = "BE"
+NO_CROSS_ENCODER: Final = "there is no cross-encoder: the bi-encoder is measured alone"
 
 
 @dataclass(frozen=True, slots=True)

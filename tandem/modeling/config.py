@@ -165,6 +165,11 @@ class JointConfig:
         return self.embedding_width or self.width
 
     @property
+    def has_cross_encoder(self) -> bool:
+        """Whether pairs are scored by more than the cosine of two towers."""
+        return not self.has_two_towers or self.matcher_width > 0
+
+    @property
     def image_rules(self) -> ImageRules:
         """How an image file becomes the pixels that the model reads."""
         return ImageRules(size=self.image_size, fit=Fit(self.picture_fit))

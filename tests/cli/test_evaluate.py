@@ -242,6 +242,56 @@ def _png() -> bytes:
         return file.getvalue()
 
 
+def two_towers(folder: Path) -> Path:
+    """Writes an untrained bi-encoder without a matcher, which is no cross-encoder."""
+    records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
+    tokenizer = tiny_tokenizer(tuple(each.text for record in records for each in record.captions))
+    config = JointConfig(
+        vocabulary_size=tokenizer.get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        has_two_towers=True,
+        head_width=8,
+    )
+    save_checkpoint(folder, JointModel(config).eval(), tokenizer, {})
+    return folder
+
+
+def test_a_bi_encoder_alone_is_measured_and_told_of_in_one_line(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """Without --rerank-k 0, which asks the same of a model that has a cross-encoder."""
+    folder = two_towers(tmp_path / "towers")
+    said = "there is no cross-encoder: the bi-encoder is measured alone"
+
+    status, output = run("--checkpoint", str(folder), "--report", str(tmp_path / "report"))
+    asked, unranked = run("--checkpoint", str(checkpoint), "--rerank-k", "0")
+    _, ranked = run("--checkpoint", str(checkpoint))  # positive control
+
+    assert (status, asked) == (0, 0), output + unranked
+    assert [each.count(said) for each in (output, unranked, ranked)] == [1, 0, 0]
+    assert ["BE + CE" in each for each in (output, unranked, ranked)] == [False, False, True]
+    assert rows(unranked, "BE  ") == rows(ranked, "BE  ")
+    report = Report.read(tmp_path / "report" / "report.json")
+    assert report.orders() == ["BE"]
+    assert report.about["cross-encoder"] == "none"
+    assert not {"match", "pair_count"} & set(report.seconds["text→image"])
+
+
+def test_what_needs_a_cross_encoder_is_refused_of_a_bi_encoder_alone(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """A fusion or another's retrieval would be its own order under another name."""
+    folder = str(two_towers(tmp_path / "towers"))
+
+    for option in (["--fusion-k", "4"], ["--retriever", str(checkpoint)]):
+        status, output = run("--checkpoint", folder, *option)
+
+        assert status == 1
+        assert "has no cross-encoder: leave out --retriever and --fusion-k" in output
+
+
 def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:
     """Sep+Coop from two folders: the other's retrieval, reranked by this one."""
     _, its_own = run("--checkpoint", str(checkpoint))
@@ -293,7 +343,6 @@ def rows(output: str, order_by: str) -> list[str]:
         (["--retriever", "folder"], "need --checkpoint"),
         (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
-        (["--checkpoint", "folder", "--rerank-k", "0"], "--rerank-k is 1 or more"),
         (["--concurrency", "0"], "greater than or equal to 1"),
     ],
 )

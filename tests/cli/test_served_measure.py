@@ -15,6 +15,7 @@ from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.records import Record
 from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
+from tandem.errors import CrossEncoderMissing
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.report import Report, joined
 from tandem.model_io.readable_records import OnError, RecordUnreadable
@@ -109,6 +110,33 @@ async def test_what_adaptive_depth_saves_is_counted_over_all_galleries() -> None
     assert all(each.adaptive_depth for each in searches)
     asked = 20 * len(searches)
     assert joined(reports).about["adaptive depth"] == f"0 of {asked:,} pairs read, 0.0 %"
+
+
+async def test_a_bi_encoder_alone_is_measured_and_told_of_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Over all galleries; the pools that were asked for cannot be reranked."""
+
+    async def bi_encoder(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.rerank_required:
+            raise CrossEncoderMissing(what="rerank_required")
+        return pb.SearchItemsResponse()
+
+    async with search_server(search=bi_encoder) as (address, told):
+        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        reports = [
+            await asyncio.to_thread(measure.measure, gallery(seed), [5, 20], {"title": "t"})
+            for seed in (1, 2)
+        ]
+
+    assert [each.orders() for each in reports] == [["BE"], ["BE"]]
+    assert joined(reports).about["cross-encoder"] == "none"
+    assert capsys.readouterr().err.count("there is no cross-encoder") == 1
+    searches = [each for each in told.requests if isinstance(each, pb.SearchItemsRequest)]
+    answered = [each for each in searches if each.rerank_disabled]
+    assert len(answered) == 2 * 16
+    # The second gallery asks no more for what is not there.
+    assert not any(each.rerank_required for each in searches[-16:])
 
 
 async def test_refused_records_are_counted_over_all_galleries() -> None:
