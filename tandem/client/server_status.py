@@ -3,7 +3,7 @@
 A server that refuses a stream ends it while the client still writes. The write fails, and grpc.aio
 (1.85.1, grpc/grpc#36066) reports INTERNAL, "Internal error from Core", instead of the server's
 status, so a refused token or a full service looks like a bug. A call that ends between its last
-write and the note that all is written cancels itself, and a task that nobody cancelled gets
+write and the note that all is written cancels itself, and a task that no one cancelled gets
 CancelledError. The synchronous API is not affected.
 """
 
