@@ -50,7 +50,7 @@ def demo(
         "model_repository"
     ),
     scene_count: Annotated[
-        int, typer.Option("--count", help="scenes to ingest", min=1)
+        int, typer.Option("--count", help="scenes to ingest, a multiple of 4", min=1)
     ] = _SCENE_COUNT,
     query_count: Annotated[
         int, typer.Option(help="evaluation queries in each direction", min=1)
@@ -58,6 +58,8 @@ def demo(
 ) -> None:
     """Serve the shipped model, ingest scenes, search in four languages, measure, and draw."""
     start_time = time.monotonic()
+    # Another seed than the evaluation's: these are for looking at, those for measuring.
+    records = scene_records("test", _SEED, scene_count)
     # Whatever ends it ends the stack first; and it empties only a folder of its own.
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder, stopping.raising():
         check_machine(default_checkpoint())
@@ -73,8 +75,7 @@ def demo(
             stack.start()
             print_endpoints(stack)
             out.rule(f"ingest {scene_count:,} held-out scenes")
-            # Another seed than the evaluation's: these are for looking at, those for measuring.
-            gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
+            gallery = make_gallery(records, LANGUAGES)
             access = Access.from_environment()
             with Client(stack.address, timeout_seconds=30.0, access=access) as client:
                 ingest_items(client, _INDEX, demo_items(gallery), 2 * scene_count)

@@ -50,7 +50,11 @@ def ingest(
         typer.Option(help="split of the corpus; COCO also has train_without_restval"),
     ] = "test",
     count: Annotated[
-        int | None, typer.Option(help="number of images; by default all, and 2,000 scenes", min=1)
+        int | None,
+        typer.Option(
+            help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
+            min=1,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     on_error: Annotated[

@@ -111,8 +111,10 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
 
 def test_scenes_are_made_in_the_number_asked_for() -> None:
     """By the seed, and 2,000 unless told."""
-    ids = [each.record_id for each in open_corpus("scenes", "test", seed=3, count=8)]
+    opened = open_corpus("scenes", "test", seed=3, count=8)
+    ids = [each.record_id for each in opened]
 
+    assert opened.total == 8
     assert ids == [each.record_id for each in scene_records("test", 3, 8)]
     assert sum(1 for _ in open_corpus("scenes", "test", seed=3, count=None)) == 2_000
 
@@ -191,6 +193,14 @@ except ValueError as error:
 
     assert ran.returncode == 0, ran.stderr
     assert 'pip install "tandem-search[parquet]"' in ran.stdout
+
+
+def test_a_folder_without_pictures_says_what_pictures_are(tmp_path: Path) -> None:
+    """Rather than its splits alone, of which it has none."""
+    (tmp_path / "notes.txt").touch()
+
+    with pytest.raises(ValueError, match=r"splits are: none \(pictures are \.jpg, "):
+        open_corpus(str(tmp_path), "test", seed=1, count=None)
 
 
 def test_a_folder_of_pictures_is_a_corpus_by_its_path(tmp_path: Path) -> None:

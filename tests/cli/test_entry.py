@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,11 @@ def test_closed_streams_end_no_command(closed: tuple[int, ...]) -> None:
 
     assert status == 0
     assert "Traceback" not in said
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """As pip has it installed."""
+    assert run("--version") == (0, f"tandem {version('tandem-search')}\n")
 
 
 def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:

@@ -75,6 +75,44 @@ def test_the_page_says_of_each_command_what_right_it_needs() -> None:
     assert calling <= told
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["ingest", "scenes", "--count", "10"], "count is 10; whole families need a positive mult"),
+        (["demo", "--count", "10"], "count is 10; whole families need a positive multiple of 4"),
+        (["compare", "a=nope.json"], "nope.json: no such file or directory"),
+        (["up", "--data", "file"], "file is a file, or lies in one: give a folder by --data"),
+    ],
+)
+def test_a_mistake_is_told_first_and_in_plain_words(
+    command: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without an errno, and before anything begins."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["tandem", *command])
+
+    status = run(app, (ValueError, OSError))
+
+    told = capsys.readouterr()
+    assert status == 1
+    assert words in told.err
+    assert "Errno" not in told.err
+    assert "begins" not in told.out + told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_help_says_how_many_scenes_there_may_be() -> None:
+    """Of each command that makes some."""
+    for command in ("ingest", "evaluate", "demo"):
+        said = " ".join(CliRunner().invoke(app, [command, "--help"]).stdout.split())
+        assert "a multiple of 4" in said, command
+
+
 @pytest.mark.parametrize("command", [["ingest", "scenes"], ["train", "small"], ["demo"]])
 @pytest.mark.parametrize("count", ["0", "-1"])
 def test_a_count_of_nothing_is_a_wrong_use(command: list[str], count: str) -> None:

@@ -117,6 +117,11 @@ def test_nothing_is_sent_that_is_not_asked_for() -> None:
     )
 
 
+def test_words_without_quotes_are_one_text() -> None:
+    """As they were typed."""
+    assert sent("two", "dogs").query.text == "two dogs"
+
+
 def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
     """Text, image, items, encoding."""
     picture, encoding = tmp_path / "cup.png", tmp_path / "encoding.json"

@@ -49,24 +49,28 @@ def scene_family(split: Split, seed: int, number: int) -> tuple[Scene, ...]:
 
 
 def scene_records(split: Split, seed: int, count: int) -> Iterator[Record]:
-    """Yields `count` scenes with their captions, family after family.
+    """Returns an iterator over `count` scenes with their captions, family after family.
 
-    Raises ValueError unless `count` is a positive multiple of FAMILY_SIZE: half a family would make
-    the gallery easier than it claims to be.
+    Raises ValueError, before it is iterated, unless `count` is a positive multiple of FAMILY_SIZE:
+    half a family would make the gallery easier than it claims to be.
     """
     if count <= 0 or count % FAMILY_SIZE:
         raise ValueError(
             f"count is {count}; whole families need a positive multiple of {FAMILY_SIZE}"
         )
-    for number in range(count // FAMILY_SIZE):
-        for sibling, scene in enumerate(scene_family(split, seed, number)):
-            yield _record(scene, split, f"scenes-{split}-{number:06d}", sibling)
+    return _records(split, seed, count // FAMILY_SIZE)
 
 
 def is_held_out_pair(first: Noun, second: Noun) -> bool:
     """Returns whether train never shows these two nouns in one picture."""
     key = "+".join(sorted((first.codepoints, second.codepoints)))
     return blake2b(key.encode(), digest_size=4).digest()[0] % _HELD_OUT_PAIR_MODULUS == 0
+
+
+def _records(split: Split, seed: int, family_count: int) -> Iterator[Record]:
+    for number in range(family_count):
+        for sibling, scene in enumerate(scene_family(split, seed, number)):
+            yield _record(scene, split, f"scenes-{split}-{number:06d}", sibling)
 
 
 def _record(scene: Scene, split: Split, family: str, sibling: int) -> Record:
