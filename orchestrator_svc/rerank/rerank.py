@@ -68,7 +68,7 @@ _SHORT_STOPS = frozenset(
     {RerankStop.TIME, RerankStop.UNAVAILABLE, RerankStop.OUTPUT_INVALID, RerankStop.OVERLOADED}
 )
 
-_STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
+STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
     DeadlineExceeded: RerankStop.TIME,
     Overloaded: RerankStop.OVERLOADED,
     ModelOutputInvalid: RerankStop.OUTPUT_INVALID,
@@ -238,7 +238,7 @@ class RerankStage:
                 if isinstance(answer, CrossEncoderMissing):
                     self._absent_until_time = time.monotonic() + _ABSENT_SECONDS
                 failures[number] = answer
-                run.note_failure(_STOP_OF_ERROR[type(answer)])
+                run.note_failure(STOP_OF_ERROR[type(answer)])
         run.advance(size, failures)
         if any(isinstance(failure, DeadlineExceeded) for failure in failures.values()):
             self._pace.note_late(size, seconds)
@@ -354,7 +354,7 @@ async def _all_answers(
             for task in done:
                 try:
                     answers[number_of_task[task]] = task.result()
-                except tuple(_STOP_OF_ERROR) as error:
+                except tuple(STOP_OF_ERROR) as error:
                     answers[number_of_task[task]] = error
     finally:
         for task in pending:

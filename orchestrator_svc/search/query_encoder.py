@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.query import EncodingSource, SearchQuery, StoredItemSource, check_part_count
+from orchestrator_svc.rerank.rerank import STOP_OF_ERROR, RerankStop
+from orchestrator_svc.search.stored_contents import StoredContents
 from orchestrator_svc.services.interfaces import (
     ContentEncoder,
     EncodedContents,
@@ -68,7 +70,9 @@ class EncodedQuery:
     model_version: int = 0
     """The version that encoded its contents; 0 if it has none."""
     lacks_cross_encoder: bool = False
-    """Its encodings came with empty tokens, as those of a bi-encoder alone do."""
+    """What could be scored came with empty tokens, as it does from a bi-encoder alone."""
+    unread_stop: RerankStop = RerankStop.NOT_APPLICABLE
+    """Why a modality without tokens is not reranked: a stored item may have failed to be read."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
         """Returns the tokens to score these hits against, or None; hits are best first.
@@ -91,6 +95,7 @@ class QueryEncoder:
         self._encoder = encoder
         self._readers = readers
         self._shard_map = shard_map
+        self._stored_contents = StoredContents(encoder, readers, shard_map)
 
     async def encode(self, query: SearchQuery, deadline: Deadline) -> EncodedQuery:
         """Returns the query's encoding.
@@ -98,7 +103,7 @@ class QueryEncoder:
         Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
         ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
         several parts, CrossEncoderMissing for min_probability of a bi-encoder alone, and the
-        encoder's errors.
+        encoder's errors. A stored item without tokens is read and encoded for the rerank.
         """
         _check_parts(query)
         made, stored = await fan_out(
@@ -106,7 +111,15 @@ class QueryEncoder:
         )
         assert isinstance(made, EncodedContents)
         assert isinstance(stored, dict)
-        encoded = _composed(_read_parts(query, made, stored), made)
+        parts = _read_parts(query, made, stored)
+        stop, reading_cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        if not query.rerank_disabled:
+            stop, reading_cost = await self._read_unread(query, parts, deadline)
+        encoded = replace(
+            _composed(parts, made, query.modalities),
+            unread_stop=stop,
+            cost=made.cost + reading_cost,
+        )
         if query.ranking.min_probability is not None and not any(
             modality in encoded.readings for modality in query.modalities
         ):
@@ -117,6 +130,37 @@ class QueryEncoder:
                 "image: give the query a part of the other modality than the target, with tokens"
             )
         return encoded
+
+    async def _read_unread(
+        self, query: SearchQuery, parts: list["_ReadPart"], deadline: Deadline
+    ) -> tuple[RerankStop, InferenceCost]:
+        """Completes the stored items of `parts` that a rerank is to read and that have no tokens.
+
+        Returns why one could not be, and the cost. Without its tokens, the query's embedding still
+        finds; so only ItemNotFound is raised, and every error if the rerank is required.
+        """
+        is_required = query.rerank_required or query.ranking.min_probability is not None
+        stop, cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        for modality in query.modalities:
+            heaviest = (part for part in _heaviest_first(parts) if part.modality is modality.other)
+            part = next(heaviest, None)
+            if part is None or not part.item_id or part.tokens is None or part.is_readable:
+                continue
+            try:
+                read = await self._stored_contents.read(
+                    query.index_id, part.item_id, part.fingerprint, deadline
+                )
+            except ItemNotFound:
+                raise
+            except TandemError as error:
+                if is_required:
+                    raise
+                stop = STOP_OF_ERROR.get(type(error), RerankStop.UNAVAILABLE)
+                continue
+            tokens = part.tokens if read.tokens is None else read.tokens
+            parts[parts.index(part)] = replace(part, content=read.content, tokens=tokens)
+            cost += read.cost
+        return stop, cost
 
     async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedContents:
         """Encodes all contents in one call; makes no call if there are none."""
@@ -170,6 +214,8 @@ class _ReadPart:
     further_windows: Sequence[Encoding] = ()
     text_use: TextUse | None = None
     content: Content | None = None
+    item_id: str = ""
+    """Of a stored item."""
 
     @property
     def is_readable(self) -> bool:
@@ -208,7 +254,8 @@ def _read_parts(
             case EncodingSource(embedding, modality, tokens, fingerprint):
                 parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
             case StoredItemSource(item_id):
-                parts.append(_of_encoding(*stored[item_id], part.weight))
+                read = _of_encoding(*stored[item_id], part.weight)
+                parts.append(replace(read, item_id=item_id))
             case content:
                 outcome = next(outcomes)
                 if isinstance(outcome, TandemError):
@@ -230,7 +277,9 @@ def _of_encoding(encoding: Encoding, fingerprint: str, weight: float) -> _ReadPa
     )
 
 
-def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery:
+def _composed(
+    parts: Sequence[_ReadPart], made: EncodedContents, modalities: Sequence[Modality]
+) -> EncodedQuery:
     first = parts[0]
     for part in parts:
         if part.fingerprint != first.fingerprint:
@@ -248,7 +297,10 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         cost=made.cost,
         is_model_unavailable=made.is_model_unavailable,
         model_version=made.model_version,
-        lacks_cross_encoder=any(part.tokens is not None and part.tokens.is_empty for part in parts),
+        lacks_cross_encoder=any(
+            part.tokens is not None and part.tokens.is_empty and part.modality.other in modalities
+            for part in parts
+        ),
     )
 
 

@@ -235,7 +235,7 @@ class Searcher:
             candidates = [hit for hit in search.hits if hit.modality is modality]
             tokens = encoded.tokens_for(modality, candidates)
             if tokens is None:
-                outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
+                outcomes.append(RerankOutcome(encoded.unread_stop))
                 continue
             with timed_stage("rerank", search.laps), PairQuota() as quota:
                 annotate({"tandem.rerank_k": search.query.depth.rerank_k})

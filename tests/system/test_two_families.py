@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.client import Client
+from tandem.client import Client, Modality, StoredItem
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.image import decode_image
 from tandem.model_io.text import TextPreprocessor
@@ -106,3 +106,22 @@ def test_texts_are_found_by_a_picture(client: Client, folders: dict[str, Path]) 
     assert {item.item_id: item.match_logit for item in result.items} == pytest.approx(
         expected, abs=2e-3
     )
+
+
+def test_texts_are_found_by_a_stored_picture(client: Client) -> None:
+    """The index has none of its tokens, so the encoder makes them as of a picture that is sent."""
+    sent, stored = [
+        client.search(
+            query,
+            index_id="both",
+            target_modality=Modality.TEXT,
+            retrieve_k=3,
+            return_n=3,
+            rerank_required=True,
+        )
+        for query in (PICTURES["p1"], StoredItem("p1"))
+    ]
+
+    logits = [{item.item_id: item.match_logit for item in each.items} for each in (sent, stored)]
+    assert logits[1] == pytest.approx(logits[0], abs=2e-3)
+    assert set(logits[1]) == set(TEXTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from orchestrator_svc.query import (
     StoredItemSource,
     WeightedPart,
 )
+from orchestrator_svc.rerank.rerank import RerankStop
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
@@ -147,6 +149,99 @@ async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
     assert stored.fingerprint == own.fingerprint == FINGERPRINT
     with pytest.raises(errors.ModelUnavailable):
         await encode(behind, WeightedPart(TextContent("1")))
+
+
+@pytest.fixture(name="recomputing")
+async def _recomputing() -> AsyncIterator[Stack]:
+    """Texts and images of a model whose index has no image tokens."""
+    async with stack() as behind:
+        behind.encoder.stores_image_tokens = False
+        items = [
+            IncomingItem("text-10", TextContent("10")),
+            IncomingItem("image-40", ImageContent(b"40")),
+        ]
+        assert not any((await ingest(behind.ingester, items)).outcomes)
+        behind.encoder.calls.clear()
+        yield behind
+
+
+async def test_a_stored_picture_without_tokens_is_encoded_for_the_rerank(
+    recomputing: Stack,
+) -> None:
+    """Its stored embedding finds; the tokens are those of the same picture sent as a query."""
+    encoded = await encode(
+        recomputing, WeightedPart(StoredItemSource("image-40")), target=Modality.TEXT
+    )
+
+    [request] = recomputing.encoder.requests("EncodeContents")
+    assert isinstance(request, encoder_pb.EncodeContentsRequest)
+    assert request.purpose == encoder_pb.ENCODE_PURPOSE_QUERY
+    assert [content.image for content in request.contents] == [b"40"]
+    tokens = encoded.tokens_for(Modality.TEXT, [])
+    assert isinstance(tokens, ImageTokens)
+    assert np.array_equal(tokens.values, IMAGE_TOKENS.values)
+    assert degrees_of(encoded.embeddings[0]) == pytest.approx(40, abs=1e-3)
+    assert not encoded.lacks_cross_encoder
+    assert encoded.cost.cache_miss_count == 1
+    answer = await recomputing.searcher.search(
+        replace(
+            query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT),
+            rerank_required=True,
+        ),
+        Deadline.after(10),
+    )
+    assert answer.rerank.reranked_depth == 1
+
+
+async def test_a_stored_picture_is_encoded_only_where_its_tokens_are_read(
+    recomputing: Stack,
+) -> None:
+    """Not without a rerank, nor for pictures, which no picture is scored against."""
+    encoder = QueryEncoder(
+        recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
+    )
+    picture = [WeightedPart(StoredItemSource("image-40"))]
+    for asked in (
+        replace(query(picture, target=Modality.TEXT), rerank_disabled=True),
+        query(picture, target=Modality.IMAGE),
+        query([WeightedPart(StoredItemSource("text-10")), *picture], target=Modality.IMAGE),
+    ):
+        await encoder.encode(asked, Deadline.after(10))
+
+    assert not recomputing.encoder.requests("EncodeContents")
+    images = replace(query(picture, target=Modality.IMAGE), rerank_required=True)
+    with pytest.raises(errors.RankingInvalid, match="the other modality"):
+        await recomputing.searcher.search(images, Deadline.after(10))
+
+
+async def test_a_stored_picture_that_cannot_be_encoded_still_finds(recomputing: Stack) -> None:
+    """The answer says that it is not reranked; who requires that is told what failed."""
+    gone = errors.ModelUnavailable(model="blip", why="gone")
+    recomputing.encoder.before["EncodeContents"] = raising(gone)
+    asked = query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT)
+
+    answer = await recomputing.searcher.search(asked, Deadline.after(10))
+
+    assert [entry.hit.item_id for entry in answer.ranked] == ["text-10"]
+    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert [each.name for each in answer.degradations] == ["RERANK_SKIPPED"]
+    with pytest.raises(errors.ModelUnavailable):
+        await recomputing.searcher.search(replace(asked, rerank_required=True), Deadline.after(10))
+
+
+async def test_stored_items_of_a_bi_encoder_alone_are_encoded_once(recomputing: Stack) -> None:
+    """Then it is known to make no tokens; a remote cross-encoder reads the content."""
+    recomputing.encoder.has_cross_encoder = False
+    encoder = QueryEncoder(
+        recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
+    )
+    asked = query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT)
+
+    read = [await encoder.encode(asked, Deadline.after(10)) for _ in range(3)]
+
+    assert len(recomputing.encoder.requests("EncodeContents")) == 1
+    assert all(each.lacks_cross_encoder for each in read)
+    assert [each.contents[Modality.TEXT] for each in read] == [ImageContent(b"40")] * 3
 
 
 async def test_weights_pull(behind: Stack) -> None:

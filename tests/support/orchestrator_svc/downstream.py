@@ -86,6 +86,8 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         self.model_version = 0
         self.has_cross_encoder = True
         """Or else it gives empty tokens."""
+        self.stores_image_tokens = True
+        """Or else ingest gives images empty ones, and queries have some."""
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -93,25 +95,27 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         """Encodes each content by the angle that it names."""
         await self.asked("EncodeContents", request)
         return encoder_pb.EncodeContentsResponse(
-            results=[
-                self._result(content, request.truncation_policy) for content in request.contents
-            ],
+            results=[self._result(content, request) for content in request.contents],
             model_fingerprint=FINGERPRINT,
             cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
             model_unavailable=self.is_model_unavailable,
             model_version=self.model_version,
         )
 
-    def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:
+    def _result(
+        self, content: content_pb2.Content, request: encoder_pb.EncodeContentsRequest
+    ) -> encoder_pb.EncodeResult:
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
         if not self.has_cross_encoder:
             return _encoded(Encoding(_at(told), TextTokens(np.zeros(0, dtype=np.int32))))
         if content.WhichOneof("data") == "image":
-            tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
+            is_query = request.purpose == encoder_pb.ENCODE_PURPOSE_QUERY
+            count = 2 if self.stores_image_tokens or is_query else 0
+            tokens = ImageTokens(np.ones((count, count), dtype=np.float16))
             return _encoded(Encoding(_at(told), tokens))
-        if policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
+        if request.truncation_policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
             return _encoded(Encoding(_at(told), text_tokens(0), self.text_uses.get(told)))
         windows = [
             Encoding(_at(each), text_tokens(number)) for number, each in enumerate(told.split("|"))

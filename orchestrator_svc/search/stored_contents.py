@@ -1,0 +1,66 @@
+"""Reads a stored item that is a query and has no tokens for a cross-encoder.
+
+So are the pictures of a model that computes image tokens when it needs them, and all items of a
+bi-encoder alone, of which a remote cross-encoder reads the contents.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator_svc.content_room import ContentRoom
+from orchestrator_svc.services.interfaces import ContentEncoder, EncodePurpose, ItemReader
+from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.deadline import Deadline
+from tandem.contract.content import Content, Tokens
+from tandem.contract.inference_cost import InferenceCost
+from tandem.errors import ItemNotFound, TandemError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredQuery:
+    """Holds a stored item as a cross-encoder reads it."""
+
+    content: Content
+    tokens: Tokens | None
+    """None if the model makes none for a query either."""
+    cost: InferenceCost
+
+
+class StoredContents:
+    """Reads contents by item id, and encodes them as queries."""
+
+    def __init__(
+        self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
+    ) -> None:
+        """Takes `readers` by shard number, as many as the map has."""
+        self._encoder = encoder
+        self._readers = readers
+        self._shard_map = shard_map
+        self._fingerprint_without_tokens = ""
+        """Of the model that was last seen to be a bi-encoder alone, so that none is asked twice."""
+
+    async def read(
+        self, index_id: str, item_id: str, fingerprint: str, deadline: Deadline
+    ) -> StoredQuery:
+        """Returns the item's content, and the tokens that the index's model makes of it.
+
+        Raises ItemNotFound, and the errors of the shard, the encoder and the content.
+        """
+        [number] = self._shard_map.group(index_id, [item_id])
+        with ContentRoom().taking() as taking:
+            found = await self._readers[number].get(index_id, [item_id], deadline, taking)
+        if item_id not in found:
+            raise ItemNotFound(item_id=item_id)
+        content = found[item_id].content
+        if fingerprint == self._fingerprint_without_tokens:
+            return StoredQuery(content, None, InferenceCost())
+        made = await self._encoder.encode([content], deadline, purpose=EncodePurpose.QUERY)
+        [outcome] = made.outcomes
+        if isinstance(outcome, TandemError):
+            raise outcome
+        if made.fingerprint != fingerprint:
+            return StoredQuery(content, None, made.cost)  # the search itself will refuse the model
+        if outcome.tokens.is_empty:
+            self._fingerprint_without_tokens = fingerprint
+            return StoredQuery(content, None, made.cost)
+        return StoredQuery(content, outcome.tokens, made.cost)
