@@ -42,6 +42,12 @@ RERANK_STOPS = Counter(
     ["stop"],
     registry=REGISTRY,
 )
+NEIGHBOUR_STOPS = Counter(
+    "tandem_orchestrator_neighbour_stops_total",
+    "Why orders by neighbours ended, of searches that asked for one.",
+    ["stop"],
+    registry=REGISTRY,
+)
 BREAKER_STATE = Gauge(
     "tandem_orchestrator_breaker_state",
     "State of the circuit breaker: 0 closed, 1 probing, 2 open.",
@@ -102,6 +108,11 @@ def note_rerank(stop: str, depth: int) -> None:
     """Records why a rerank stopped, and at which depth."""
     RERANK_STOPS.labels(stop).inc()
     RERANK_DEPTH.observe(depth)
+
+
+def note_neighbours(stop: str) -> None:
+    """Records why an order by neighbours ended."""
+    NEIGHBOUR_STOPS.labels(stop).inc()
 
 
 class StageLaps:

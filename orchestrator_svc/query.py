@@ -112,6 +112,8 @@ class SearchQuery:
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
     rerank_required: bool = False
     adaptive_depth: bool = False
+    neighbours_enabled: bool = False
+    neighbours_required: bool = False
 
     @property
     def modalities(self) -> Sequence[Modality]:

@@ -7,7 +7,7 @@ Python.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 _RETRY_DELAY_KEY = "retry_delay_seconds"
@@ -496,6 +496,23 @@ class RerankUnavailable(TandemError):
             f"{reranked_depth} of {rerank_k} candidates were reranked ({stop}); retry later, or "
             "allow bi-encoder order",
             {"stop": stop, "reranked_depth": str(reranked_depth)},
+        )
+
+
+class NeighboursUnavailable(TandemError):
+    """The search requires an order by neighbours, and it was not possible."""
+
+    reason = "NEIGHBOURS_UNAVAILABLE"
+    status = "UNAVAILABLE"
+
+    def __init__(self, *, stop: str, missing_shards: Sequence[int] = ()) -> None:
+        """`stop` is the name of a `NeighbourStop`."""
+        missing = ", ".join(map(str, missing_shards))
+        lack = f"; shards without an answer: {missing}" if missing else ""
+        super().__init__(
+            f"the first items were not ordered by all their neighbours ({stop}{lack}); retry "
+            "later, or allow the order before",
+            {"stop": stop, "missing_shards": missing},
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from orchestrator_svc.coverage import SearchCoverage
 from orchestrator_svc.metrics import DEGRADED_ANSWERS
+from orchestrator_svc.neighbours.outcome import NeighbourOutcome
 from orchestrator_svc.rerank.rerank import RerankOutcome
 from orchestrator_svc.search.query_encoder import EncodedQuery
 
@@ -18,10 +19,15 @@ class Degradation(enum.Enum):
     TOKENS_MISSING = "tokens_missing"
     EMBEDDING_CACHED = "embedding_cached"
     SHARD_REBUILDING = "shard_rebuilding"
+    NEIGHBOURS_SKIPPED = "neighbours_skipped"
+    NEIGHBOURS_PARTIAL = "neighbours_partial"
 
 
 def degradations_of(
-    encoded: EncodedQuery, coverage: SearchCoverage, rerank: RerankOutcome
+    encoded: EncodedQuery,
+    coverage: SearchCoverage,
+    rerank: RerankOutcome,
+    neighbours: NeighbourOutcome | None = None,
 ) -> Sequence[Degradation]:
     """Returns the answer's degradations, in the contract's order."""
     found = []
@@ -37,6 +43,10 @@ def degradations_of(
         found.append(Degradation.EMBEDDING_CACHED)
     if coverage.is_rebuilding:
         found.append(Degradation.SHARD_REBUILDING)
+    if neighbours and neighbours.stop.is_short:
+        found.append(Degradation.NEIGHBOURS_SKIPPED)
+    elif neighbours and neighbours.missing:
+        found.append(Degradation.NEIGHBOURS_PARTIAL)
     return found
 
 

@@ -9,7 +9,14 @@ from orchestrator_svc.content_room import ContentRoom, Taking
 from orchestrator_svc.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.metrics import StageLaps, note_degradations, note_search, timed_stage
+from orchestrator_svc.metrics import (
+    StageLaps,
+    note_degradations,
+    note_neighbours,
+    note_search,
+    timed_stage,
+)
+from orchestrator_svc.neighbours.outcome import NeighbourOutcome, NeighbourStop
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.ranking.ranking import RankedHit, rank_answer_aside, retrieved_order
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
@@ -53,6 +60,8 @@ class SearchAnswer:
     """The items of further pages."""
     degradations: Sequence[Degradation] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    neighbours: NeighbourOutcome | None = None
+    """None unless the query asks for an order by neighbours."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -267,15 +276,38 @@ class Searcher:
         if search.query.ranking.fusion is None:
             ranking = search.query.ranking.by_default(outcome.default_fusion)
             search.query = replace(search.query, ranking=ranking)
+        neighbours = None
+        if search.query.neighbours_enabled:
+            with timed_stage("neighbours", search.laps):
+                neighbours = await self._order_by_neighbours(search, outcome)
         with timed_stage("rank", search.laps):
-            order = await rank_answer_aside(search.query, search.hits, outcome.matches)
-        answer = await self._answer(search, order, outcome)
+            order = await rank_answer_aside(
+                search.query,
+                search.hits,
+                outcome.matches,
+                neighbours.scores if neighbours else {},
+            )
+        answer = await self._answer(search, order, outcome, neighbours)
         note_degradations(each.value for each in answer.degradations)
         note_search(search.encoded.modality, search.query.modalities, answer.stage_seconds["total"])
         return answer
 
+    async def _order_by_neighbours(
+        self, search: _Search, outcome: RerankOutcome
+    ) -> NeighbourOutcome:
+        """Scores the first hits of the order so far; raises if the query requires it in full."""
+        neighbours = NeighbourOutcome(NeighbourStop.NOT_SERVED)
+        note_neighbours(neighbours.stop.value)
+        if search.query.neighbours_required:
+            neighbours.check_complete()
+        return neighbours
+
     async def _answer(
-        self, search: _Search, order: Sequence[RankedHit], outcome: RerankOutcome
+        self,
+        search: _Search,
+        order: Sequence[RankedHit],
+        outcome: RerankOutcome,
+        neighbours: NeighbourOutcome | None = None,
     ) -> SearchAnswer:
         """Returns the first items of the order, with their contents if the query asks for them."""
         return_n = search.query.depth.return_n
@@ -293,8 +325,9 @@ class Searcher:
             outcome,
             search.query,
             remaining,
-            degradations_of(search.encoded, search.coverage, outcome),
+            degradations_of(search.encoded, search.coverage, outcome, neighbours),
             seconds | {"total": sum(seconds.values())},
+            neighbours,
         )
 
     async def _fetch_new(

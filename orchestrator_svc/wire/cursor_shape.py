@@ -28,20 +28,23 @@ _MAX_BYTES: Mapping[int, int] = {
         # With a remote cross-encoder's name.
         "rerank": 512,
         "degradations": 64,
+        # 1,000 missing shards.
+        "neighbours": 8 * 2**10,
         "item_ids": 256,
-        # Three terms and four ranks take under 256 bytes.
+        # Three terms and five ranks take under 256 bytes.
         "explanations": 2**9,
         "similarities": 4 * MAX_ITEM_COUNT,
         "match_logits": 4 * MAX_ITEM_COUNT,
         "match_probabilities": 4 * MAX_ITEM_COUNT,
         "scores": 4 * MAX_ITEM_COUNT,
+        "neighbour_scores": 4 * MAX_ITEM_COUNT,
         "retrieve_ranks": _MAX_VARINT_BYTES * MAX_ITEM_COUNT,
         "modalities": _MAX_VARINT_BYTES * MAX_ITEM_COUNT,
     }.items()
 }
 """By field number, for one occurrence of a length-delimited field."""
 _EXPLANATIONS = _NUMBERS["explanations"]
-# This version writes three score terms and four stages.
+# This version writes three score terms and five stages.
 _MAX_EXPLANATION_PARTS = 16
 _NUMERIC = {_NUMBERS[name] for name in ("return_n", "given_count", "model_version")}
 _BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations")}

@@ -70,6 +70,8 @@ def make_cursor(
         modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in remaining],
         scores=[entry.score for entry in remaining],
         explanations=map(explanation_to_proto, explanations),
+        neighbours=answer.neighbours if answer.HasField("neighbours") else None,
+        neighbour_scores=_neighbour_scores(remaining) if answer.HasField("neighbours") else (),
     )
     return _sealed(held)
 
@@ -118,7 +120,16 @@ _COLUMNS = (
     "modalities",
     "scores",
     "explanations",
+    "neighbour_scores",
 )
+_REQUESTED_COLUMNS = ("explanations", "neighbour_scores")
+"""Those that are empty unless the search asked for them."""
+
+
+def _neighbour_scores(remaining: Sequence[RankedHit]) -> list[float]:
+    return [
+        math.nan if entry.neighbour_score is None else entry.neighbour_score for entry in remaining
+    ]
 
 
 def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
@@ -138,14 +149,16 @@ def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
     except DecodeError:
         raise CursorInvalid(why="its payload cannot be read") from None
     count = len(held.item_ids)
-    lengths = {len(getattr(held, column)) for column in _COLUMNS if column != "explanations"}
+    lengths = {
+        len(getattr(held, column)) for column in _COLUMNS if column not in _REQUESTED_COLUMNS
+    }
     if (
         not 1 <= count <= MAX_ITEM_COUNT
         or not 1 <= held.given_count <= MAX_ITEM_COUNT
         or not 1 <= held.return_n <= MAX_RETRIEVE_K
         or held.model_version < 0
         or lengths != {count}
-        or len(held.explanations) not in (0, count)
+        or any(len(getattr(held, column)) not in (0, count) for column in _REQUESTED_COLUMNS)
         or not 1 <= min(held.retrieve_ranks) <= max(held.retrieve_ranks) <= MAX_ITEM_COUNT
         # Otherwise a few bytes could request one large item many times. An id may appear as a text
         # and as an image, if it was replaced during the search.
@@ -173,6 +186,9 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     match = None
     if not math.isnan(logit):
         match = Match(_finite(logit), _finite(held.match_probabilities[place]))
+    neighbour_score = None
+    if held.neighbour_scores and not math.isnan(held.neighbour_scores[place]):
+        neighbour_score = _finite(held.neighbour_scores[place])
     return RankedHit(
         Hit(check_item_id(held.item_ids[place]), _finite(held.similarities[place]), modality),
         match,
@@ -180,6 +196,7 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
         held.given_count + 1 + place,
         _finite(held.scores[place]),
         _explanation(held.explanations[place]) if held.explanations else None,
+        neighbour_score,
     )
 
 

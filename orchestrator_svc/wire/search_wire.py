@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from orchestrator_svc.coverage import SearchCoverage
 from orchestrator_svc.depth import Depth
+from orchestrator_svc.neighbours.outcome import NeighbourOutcome
 from orchestrator_svc.query import (
     EncodingSource,
     RankingRule,
@@ -29,7 +30,13 @@ from tandem.contract.filter_expression import parse_filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
-from tandem.errors import FilterInvalid, QueryInvalid, RankingInvalid, TokensInvalid
+from tandem.errors import (
+    FilterInvalid,
+    QueryInvalid,
+    RankingInvalid,
+    TandemError,
+    TokensInvalid,
+)
 from tandem.v1 import search_service_pb2
 from tandem.wire import (
     content_from_proto,
@@ -71,6 +78,8 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
         truncation_policy=truncation_policy_from_proto(request.truncation_policy),
         rerank_required=request.rerank_required,
         adaptive_depth=request.adaptive_depth,
+        neighbours_enabled=request.neighbours_enabled,
+        neighbours_required=request.neighbours_required,
     )
 
 
@@ -85,9 +94,13 @@ def _filter(request: search_service_pb2.SearchItemsRequest) -> CheckedFilter | N
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
     """Returns the answer's message, with a cursor for its remaining items."""
     seconds = answer.stage_seconds
+    is_stage_named = answer.neighbours is not None
     response = search_service_pb2.SearchItemsResponse(
         items=[
-            _ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked
+            _ranked_item(
+                entry, answer.contents.get(entry.hit.item_id), is_stage_named=is_stage_named
+            )
+            for entry in answer.ranked
         ],
         model_fingerprint=answer.encoded.fingerprint,
         durations=search_service_pb2.StageDurations(
@@ -97,6 +110,9 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
             fetch_duration=duration_to_proto(seconds.get("fetch", 0.0)),
             rank_duration=duration_to_proto(seconds["rank"]),
             total_duration=duration_to_proto(seconds["total"]),
+            neighbours_duration=duration_to_proto(seconds["neighbours"])
+            if "neighbours" in seconds
+            else None,
         ),
         coverage=_coverage(answer.coverage),
         rerank=search_service_pb2.RerankSummary(
@@ -110,6 +126,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
         cost=cost_to_proto(answer.encoded.cost + answer.rerank.cost),
         model_version=answer.encoded.model_version or answer.rerank.model_version,
         retrievals=map(_retrieval, answer.coverage.retrievals),
+        neighbours=_neighbours(answer.neighbours) if answer.neighbours else None,
     )
     start_time = time.perf_counter()
     response.next_cursor = make_cursor(
@@ -130,7 +147,14 @@ def page_to_proto(
 ) -> search_service_pb2.SearchItemsResponse:
     """Returns the message of a page of an earlier answer."""
     return search_service_pb2.SearchItemsResponse(
-        items=[_ranked_item(entry, contents.get(entry.hit.item_id)) for entry in page.ranked],
+        items=[
+            _ranked_item(
+                entry,
+                contents.get(entry.hit.item_id),
+                is_stage_named=page.held.HasField("neighbours"),
+            )
+            for entry in page.ranked
+        ],
         model_fingerprint=page.held.model_fingerprint,
         durations=search_service_pb2.StageDurations(
             fetch_duration=duration_to_proto(stage_seconds.get("fetch", 0.0)),
@@ -142,6 +166,7 @@ def page_to_proto(
         degradations=page.held.degradations,
         next_cursor=page.next_cursor,
         model_version=page.held.model_version,
+        neighbours=page.held.neighbours if page.held.HasField("neighbours") else None,
     )
 
 
@@ -215,6 +240,10 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
         }.items():
             if is_set:
                 raise RankingInvalid(why=f"{name} needs a rerank; drop it, or drop rerank_disabled")
+    if request.neighbours_required and not request.neighbours_enabled:
+        raise RankingInvalid(
+            why="neighbours_required needs neighbours_enabled; set it, or drop neighbours_required"
+        )
     rule = RankingRule(
         fusion=method,
         min_probability=request.min_probability if request.HasField("min_probability") else None,
@@ -236,13 +265,28 @@ def _coverage(coverage: SearchCoverage) -> search_service_pb2.Coverage:
         shard_count=coverage.shard_count,
         covered_item_count=coverage.covered_item_count,
         item_count=coverage.item_count,
-        missing_shards=[
-            search_service_pb2.MissingShard(
-                shard_number=number, reason=item_error_to_proto(error).reason
-            )
-            for number, error in sorted(coverage.missing.items())
-        ],
+        missing_shards=_missing_shards(coverage.missing),
     )
+
+
+def _neighbours(outcome: NeighbourOutcome) -> search_service_pb2.NeighbourSummary:
+    return search_service_pb2.NeighbourSummary(
+        scored_count=len(outcome.scores),
+        stop=f"NEIGHBOUR_STOP_{outcome.stop.name}",
+        neighbour_model=outcome.neighbour_model,
+        missing_shards=_missing_shards(outcome.missing),
+    )
+
+
+def _missing_shards(
+    missing: Mapping[int, TandemError],
+) -> list[search_service_pb2.MissingShard]:
+    return [
+        search_service_pb2.MissingShard(
+            shard_number=number, reason=item_error_to_proto(error).reason
+        )
+        for number, error in sorted(missing.items())
+    ]
 
 
 def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
@@ -254,7 +298,9 @@ def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
     )
 
 
-def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_service_pb2.RankedItem:
+def _ranked_item(
+    entry: RankedHit, fetched: FetchedItem | None, *, is_stage_named: bool
+) -> search_service_pb2.RankedItem:
     match = entry.match
     return search_service_pb2.RankedItem(
         item_id=entry.hit.item_id,
@@ -268,4 +314,6 @@ def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_servic
         modality=modality_to_proto(entry.hit.modality) if entry.hit.modality else None,
         score=entry.score,
         explanation=explanation_to_proto(entry.explanation) if entry.explanation else None,
+        neighbour_score=entry.neighbour_score,
+        ordered_by=f"ORDERING_STAGE_{entry.ordered_by.name}" if is_stage_named else None,
     )

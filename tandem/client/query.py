@@ -92,6 +92,10 @@ class SearchOptions(TypedDict, total=False):
     """Raises RerankUnavailable unless all rerank_k items were reranked."""
     adaptive_depth: bool
     """Stops reranking, before rerank_k, once the first item is unlikely to change."""
+    neighbours_enabled: bool
+    """Reorders the first items by what is near them, if a neighbour model (LeaPRR) is served."""
+    neighbours_required: bool
+    """Raises NeighboursUnavailable unless that was done with the items of all shards."""
     fusion: FusionMethod | None
     """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
@@ -160,6 +164,8 @@ def search_request(
         rerank_disabled=options.get("rerank_disabled", False),
         rerank_required=options.get("rerank_required", False),
         adaptive_depth=options.get("adaptive_depth", False),
+        neighbours_enabled=options.get("neighbours_enabled", False),
+        neighbours_required=options.get("neighbours_required", False),
         min_probability=options.get("min_probability"),
         explained=options.get("explained", False),
         truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",

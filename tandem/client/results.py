@@ -1,6 +1,6 @@
 """Converts the contract's answers into plain Python."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -72,6 +72,11 @@ class FoundItem:
     """The sort key among the items that were reranked in the same way."""
     explanation: Explanation | None = None
     """None unless explained is set."""
+    neighbour_score: float | None = None
+    """The neighbour model's score, -1 to 1; None if it did not score the item."""
+    ordered_by: str = ""
+    """The stage that gave the score: a name of `tandem.v1.OrderingStage`, for example "RERANK";
+    empty unless neighbours_enabled is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class StageSeconds:
     total: float
     rank: float = 0.0
     """Fusion, diversity and cursors."""
+    neighbours: float = 0.0
+    """Finding neighbours and scoring with the neighbour model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,20 @@ class RerankSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourSummary:
+    """What the neighbour model scored, and why it stopped."""
+
+    scored_count: int
+    """Items, from the first."""
+    stop: str
+    """Why it stopped: a name of `tandem.v1.NeighbourStop`, for example "COMPLETE"."""
+    neighbour_model: str
+    """The fingerprint of the model that scored them; empty if none did."""
+    missing_shards: Mapping[int, str]
+    """The reason of each shard whose items are not among the neighbours, by its number."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The items found, best first."""
 
@@ -142,6 +163,8 @@ class SearchResult:
     """How each shard searched: the planner's choice and its reason; empty on pages of a cursor."""
     is_final: bool = True
     """False for the first answer of a stream, in bi-encoder order."""
+    neighbours: NeighbourSummary | None = None
+    """None unless neighbours_enabled is set."""
 
     @property
     def is_degraded(self) -> bool:
@@ -188,6 +211,7 @@ def search_result(
             fetch=duration_from_proto(durations.fetch_duration),
             total=duration_from_proto(durations.total_duration),
             rank=duration_from_proto(durations.rank_duration),
+            neighbours=duration_from_proto(durations.neighbours_duration),
         ),
         _coverage(response.coverage),
         RerankSummary(
@@ -214,6 +238,7 @@ def search_result(
             for each in response.retrievals
         ),
         is_final=is_final,
+        neighbours=_neighbours(response.neighbours) if response.HasField("neighbours") else None,
     )
 
 
@@ -275,10 +300,21 @@ def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:
         shard_count=coverage.shard_count,
         covered_item_count=coverage.covered_item_count,
         item_count=coverage.item_count if coverage.HasField("item_count") else None,
-        missing_shards={
-            missing.shard_number: _reason(missing.reason) for missing in coverage.missing_shards
-        },
+        missing_shards=_missing_shards(coverage.missing_shards),
     )
+
+
+def _neighbours(summary: search_service_pb2.NeighbourSummary) -> NeighbourSummary:
+    return NeighbourSummary(
+        summary.scored_count,
+        _name(search_service_pb2.NeighbourStop, summary.stop, "NEIGHBOUR_STOP_"),
+        summary.neighbour_model,
+        _missing_shards(summary.missing_shards),
+    )
+
+
+def _missing_shards(missing: Iterable[search_service_pb2.MissingShard]) -> Mapping[int, str]:
+    return {each.shard_number: _reason(each.reason) for each in missing}
 
 
 def _error(error: error_reason_pb2.ItemError) -> TandemError:
@@ -309,6 +345,10 @@ def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
         modality=_MODALITIES.get(item.modality),
         score=item.score,
         explanation=_explanation(item.explanation) if item.HasField("explanation") else None,
+        neighbour_score=item.neighbour_score if item.HasField("neighbour_score") else None,
+        ordered_by=_name(search_service_pb2.OrderingStage, item.ordered_by, "ORDERING_STAGE_")
+        if item.ordered_by
+        else "",
     )
 
 

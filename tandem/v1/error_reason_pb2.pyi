@@ -56,6 +56,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_REGIONS_INVALID: _ClassVar[ErrorReason]
     ERROR_REASON_IMAGE_INPUT_UNSUPPORTED: _ClassVar[ErrorReason]
     ERROR_REASON_QUERY_CONTENT_MISSING: _ClassVar[ErrorReason]
+    ERROR_REASON_NEIGHBOURS_UNAVAILABLE: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -105,6 +106,7 @@ ERROR_REASON_CROSS_ENCODER_MISSING: ErrorReason
 ERROR_REASON_REGIONS_INVALID: ErrorReason
 ERROR_REASON_IMAGE_INPUT_UNSUPPORTED: ErrorReason
 ERROR_REASON_QUERY_CONTENT_MISSING: ErrorReason
+ERROR_REASON_NEIGHBOURS_UNAVAILABLE: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

@@ -41,6 +41,26 @@ class RerankStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RERANK_STOP_OUTPUT_INVALID: _ClassVar[RerankStop]
     RERANK_STOP_OVERLOADED: _ClassVar[RerankStop]
 
+class NeighbourStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NEIGHBOUR_STOP_UNSPECIFIED: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_COMPLETE: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_NOT_SERVED: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_NOT_APPLICABLE: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_MODEL_MISMATCH: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_TOO_FEW_ITEMS: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_TIME: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_UNAVAILABLE: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_OUTPUT_INVALID: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_OVERLOADED: _ClassVar[NeighbourStop]
+
+class OrderingStage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ORDERING_STAGE_UNSPECIFIED: _ClassVar[OrderingStage]
+    ORDERING_STAGE_RETRIEVE: _ClassVar[OrderingStage]
+    ORDERING_STAGE_RERANK: _ClassVar[OrderingStage]
+    ORDERING_STAGE_NEIGHBOURS: _ClassVar[OrderingStage]
+
 class Degradation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DEGRADATION_UNSPECIFIED: _ClassVar[Degradation]
@@ -50,6 +70,8 @@ class Degradation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEGRADATION_TOKENS_MISSING: _ClassVar[Degradation]
     DEGRADATION_EMBEDDING_CACHED: _ClassVar[Degradation]
     DEGRADATION_SHARD_REBUILDING: _ClassVar[Degradation]
+    DEGRADATION_NEIGHBOURS_SKIPPED: _ClassVar[Degradation]
+    DEGRADATION_NEIGHBOURS_PARTIAL: _ClassVar[Degradation]
 FUSION_METHOD_UNSPECIFIED: FusionMethod
 FUSION_METHOD_CROSS_ENCODER: FusionMethod
 FUSION_METHOD_ADD: FusionMethod
@@ -67,6 +89,20 @@ RERANK_STOP_ADAPTIVE: RerankStop
 RERANK_STOP_UNAVAILABLE: RerankStop
 RERANK_STOP_OUTPUT_INVALID: RerankStop
 RERANK_STOP_OVERLOADED: RerankStop
+NEIGHBOUR_STOP_UNSPECIFIED: NeighbourStop
+NEIGHBOUR_STOP_COMPLETE: NeighbourStop
+NEIGHBOUR_STOP_NOT_SERVED: NeighbourStop
+NEIGHBOUR_STOP_NOT_APPLICABLE: NeighbourStop
+NEIGHBOUR_STOP_MODEL_MISMATCH: NeighbourStop
+NEIGHBOUR_STOP_TOO_FEW_ITEMS: NeighbourStop
+NEIGHBOUR_STOP_TIME: NeighbourStop
+NEIGHBOUR_STOP_UNAVAILABLE: NeighbourStop
+NEIGHBOUR_STOP_OUTPUT_INVALID: NeighbourStop
+NEIGHBOUR_STOP_OVERLOADED: NeighbourStop
+ORDERING_STAGE_UNSPECIFIED: OrderingStage
+ORDERING_STAGE_RETRIEVE: OrderingStage
+ORDERING_STAGE_RERANK: OrderingStage
+ORDERING_STAGE_NEIGHBOURS: OrderingStage
 DEGRADATION_UNSPECIFIED: Degradation
 DEGRADATION_RERANK_SKIPPED: Degradation
 DEGRADATION_RERANK_PARTIAL: Degradation
@@ -74,9 +110,11 @@ DEGRADATION_SHARDS_MISSING: Degradation
 DEGRADATION_TOKENS_MISSING: Degradation
 DEGRADATION_EMBEDDING_CACHED: Degradation
 DEGRADATION_SHARD_REBUILDING: Degradation
+DEGRADATION_NEIGHBOURS_SKIPPED: Degradation
+DEGRADATION_NEIGHBOURS_PARTIAL: Degradation
 
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +137,8 @@ class SearchItemsRequest(_message.Message):
     ADAPTIVE_DEPTH_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     FILTER_TEXT_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -121,7 +161,9 @@ class SearchItemsRequest(_message.Message):
     adaptive_depth: bool
     cursor: bytes
     filter_text: str
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ...) -> None: ...
+    neighbours_enabled: bool
+    neighbours_required: bool
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ...) -> None: ...
 
 class QueryPart(_message.Message):
     __slots__ = ("content", "item_id", "encoding", "weight")
@@ -164,7 +206,7 @@ class Diversity(_message.Message):
     def __init__(self, relevance_weight: _Optional[float] = ..., duplicate_similarity: _Optional[float] = ...) -> None: ...
 
 class SearchItemsResponse(_message.Message):
-    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version", "retrievals")
+    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version", "retrievals", "neighbours")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     DURATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +218,7 @@ class SearchItemsResponse(_message.Message):
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RETRIEVALS_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[RankedItem]
     model_fingerprint: str
     durations: StageDurations
@@ -187,7 +230,8 @@ class SearchItemsResponse(_message.Message):
     next_cursor: bytes
     model_version: int
     retrievals: _containers.RepeatedCompositeFieldContainer[ShardRetrieval]
-    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ...) -> None: ...
+    neighbours: NeighbourSummary
+    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ..., neighbours: _Optional[_Union[NeighbourSummary, _Mapping]] = ...) -> None: ...
 
 class ShardRetrieval(_message.Message):
     __slots__ = ("shard_number", "modality", "path", "item_count")
@@ -227,6 +271,18 @@ class RerankSummary(_message.Message):
     reranker: str
     def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
 
+class NeighbourSummary(_message.Message):
+    __slots__ = ("scored_count", "stop", "neighbour_model", "missing_shards")
+    SCORED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_MODEL_FIELD_NUMBER: _ClassVar[int]
+    MISSING_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    scored_count: int
+    stop: NeighbourStop
+    neighbour_model: str
+    missing_shards: _containers.RepeatedCompositeFieldContainer[MissingShard]
+    def __init__(self, scored_count: _Optional[int] = ..., stop: _Optional[_Union[NeighbourStop, str]] = ..., neighbour_model: _Optional[str] = ..., missing_shards: _Optional[_Iterable[_Union[MissingShard, _Mapping]]] = ...) -> None: ...
+
 class Coverage(_message.Message):
     __slots__ = ("answered_shard_count", "shard_count", "covered_item_count", "item_count", "missing_shards")
     ANSWERED_SHARD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -250,7 +306,7 @@ class MissingShard(_message.Message):
     def __init__(self, shard_number: _Optional[int] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class RankedItem(_message.Message):
-    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes", "modality", "score", "explanation")
+    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes", "modality", "score", "explanation", "neighbour_score", "ordered_by")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +325,8 @@ class RankedItem(_message.Message):
     MODALITY_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_SCORE_FIELD_NUMBER: _ClassVar[int]
+    ORDERED_BY_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     similarity: float
     match_logit: float
@@ -280,7 +338,9 @@ class RankedItem(_message.Message):
     modality: _content_pb2.Modality
     score: float
     explanation: Explanation
-    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., score: _Optional[float] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
+    neighbour_score: float
+    ordered_by: OrderingStage
+    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., score: _Optional[float] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ..., neighbour_score: _Optional[float] = ..., ordered_by: _Optional[_Union[OrderingStage, str]] = ...) -> None: ...
 
 class Explanation(_message.Message):
     __slots__ = ("terms", "ranks")
@@ -329,20 +389,22 @@ class BatchSearchResult(_message.Message):
     def __init__(self, response: _Optional[_Union[SearchItemsResponse, _Mapping]] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
 
 class StageDurations(_message.Message):
-    __slots__ = ("encode_duration", "retrieve_duration", "rerank_duration", "fetch_duration", "total_duration", "rank_duration")
+    __slots__ = ("encode_duration", "retrieve_duration", "rerank_duration", "fetch_duration", "total_duration", "rank_duration", "neighbours_duration")
     ENCODE_DURATION_FIELD_NUMBER: _ClassVar[int]
     RETRIEVE_DURATION_FIELD_NUMBER: _ClassVar[int]
     RERANK_DURATION_FIELD_NUMBER: _ClassVar[int]
     FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
     TOTAL_DURATION_FIELD_NUMBER: _ClassVar[int]
     RANK_DURATION_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_DURATION_FIELD_NUMBER: _ClassVar[int]
     encode_duration: _duration_pb2.Duration
     retrieve_duration: _duration_pb2.Duration
     rerank_duration: _duration_pb2.Duration
     fetch_duration: _duration_pb2.Duration
     total_duration: _duration_pb2.Duration
     rank_duration: _duration_pb2.Duration
-    def __init__(self, encode_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retrieve_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rerank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    neighbours_duration: _duration_pb2.Duration
+    def __init__(self, encode_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retrieve_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rerank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., neighbours_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class IngestItemsRequest(_message.Message):
     __slots__ = ("index_id", "items", "request_id", "truncation_policy")

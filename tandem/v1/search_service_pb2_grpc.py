@@ -72,8 +72,9 @@ class SearchServiceServicer:
     """
 
     def SearchItems(self, request, context):
-        """Encodes the query, retrieves the nearest items with the bi-encoder, and
-        reranks the best of them with the cross-encoder.
+        """Encodes the query, retrieves the nearest items with the bi-encoder, reranks
+        the best of them with the cross-encoder and, if neighbours_enabled is set,
+        reorders the first by what is near them.
 
         Respects the gRPC deadline of the call.
         """

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule, SearchQuery, WeightedPart
-from orchestrator_svc.ranking.ranking import RankedHit, rank_answer, retrieved_order
+from orchestrator_svc.ranking.ranking import (
+    OrderingStage,
+    RankedHit,
+    rank_answer,
+    reranked_hits,
+    retrieved_order,
+)
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import RankingInvalid
@@ -281,3 +287,62 @@ def test_a_number_out_of_range_is_refused(field: str, low: float) -> None:
     for value in (low - 0.01, 1.01, math.nan, math.inf):
         with pytest.raises(RankingInvalid, match=field):
             RankingRule(**{field: value})  # type: ignore[arg-type]
+
+
+STAGED_HITS = [Hit(name, 0.9 - place / 10) for place, name in enumerate("abcde")]
+"""Of which "c", then "b" are reranked first."""
+STAGED_MATCHES = {"c": Match(3.0, 0.9), "b": Match(2.0, 0.8), "a": Match(1.0, 0.7)}
+
+
+def test_neighbours_order_the_first_hits_and_leave_the_others() -> None:
+    """c and b trade places; a stays third by its logit, and d and e in retrieval order."""
+    scores = {"c": -0.25, "b": 0.5}
+
+    ranked = rank_answer(
+        replace(QUERY, explained=True), STAGED_HITS, STAGED_MATCHES, neighbour_scores=scores
+    )
+
+    assert [(each.hit.item_id, each.ordered_by, each.score) for each in ranked] == [
+        ("b", OrderingStage.NEIGHBOURS, 0.5),
+        ("c", OrderingStage.NEIGHBOURS, -0.25),
+        ("a", OrderingStage.RERANK, 1.0),
+        ("d", OrderingStage.RETRIEVE, 0.9 - 3 / 10),
+        ("e", OrderingStage.RETRIEVE, 0.9 - 4 / 10),
+    ]
+    assert ranked[0].explanation is not None
+    assert [(each.name, each.value) for each in ranked[0].explanation.terms] == [
+        ("neighbour_score", 0.5)
+    ]
+    assert [(each.stage, each.rank) for each in ranked[0].explanation.ranks] == [
+        ("retrieve", 2),
+        ("rerank", 2),
+        ("neighbours", 1),
+    ]
+
+
+def test_the_order_that_neighbours_start_from_is_the_reranked_one() -> None:
+    """Without what a minimum of probability leaves out."""
+    query = replace(QUERY, ranking=RankingRule(min_probability=0.75))
+
+    hits = reranked_hits(query, STAGED_HITS, STAGED_MATCHES, Modality.IMAGE)
+
+    assert [hit.item_id for hit in hits] == ["c", "b"]
+
+
+def test_diversity_keeps_what_neighbours_ordered_in_front() -> None:
+    """Three blocks, and an item of an earlier one never falls behind one of a later."""
+    hits = [
+        replace(hit, embedding=np.array([1.0, 0.0], np.float32))  # all alike
+        for hit in STAGED_HITS
+    ]
+    query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5), explained=True)
+
+    ranked = rank_answer(query, hits, STAGED_MATCHES, neighbour_scores={"c": -0.25, "b": 0.5})
+
+    assert [each.hit.item_id for each in ranked] == ["b", "c", "a", "d", "e"]
+    # Half of -0.25, less half of the redundancy with "b", which is 1.
+    assert ranked[1].score == pytest.approx(-0.625)
+    assert ranked[1].explanation is not None
+    assert sum(term.value * term.weight for term in ranked[1].explanation.terms) == pytest.approx(
+        -0.625
+    )

@@ -334,3 +334,41 @@ async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> Non
     async with door(filled) as stub:
         call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
         assert isinstance(await refusal(call), errors.ModelUnavailable)
+
+
+async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:
+    """The order before stays, and so says the answer of any form."""
+    request = search(neighbours_enabled=True)
+    async with door(filled) as stub:
+        plain = await answer(stub)
+        found = await answer(stub, request)
+        batch = await stub.BatchSearchItems(pb.BatchSearchItemsRequest(searches=[request]))
+        streamed = [
+            each.answer
+            async for each in stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=request))
+        ]
+        page = await answer(
+            stub, pb.SearchItemsRequest(index_id="scenes", cursor=found.next_cursor)
+        )
+
+    assert [item.item_id for item in found.items] == [item.item_id for item in plain.items]
+    for one in (found, batch.results[0].response, streamed[-1], page):
+        assert one.degradations == [pb.DEGRADATION_NEIGHBOURS_SKIPPED]
+        assert one.neighbours == pb.NeighbourSummary(stop="NEIGHBOUR_STOP_NOT_SERVED")
+        assert {item.ordered_by for item in one.items} == {pb.ORDERING_STAGE_RERANK}
+        assert not any(item.HasField("neighbour_score") for item in one.items)
+    assert not plain.HasField("neighbours")
+    assert {item.ordered_by for item in plain.items} == {pb.ORDERING_STAGE_UNSPECIFIED}
+    assert not plain.durations.HasField("neighbours_duration")
+
+
+async def test_required_neighbours_that_are_not_there_fail_the_search(filled: Stack) -> None:
+    async with door(filled) as stub:
+        error = await refusal(
+            stub.SearchItems(search(neighbours_enabled=True, neighbours_required=True))
+        )
+        contradiction = await refusal(stub.SearchItems(search(neighbours_required=True)))
+
+    assert isinstance(error, errors.NeighboursUnavailable)
+    assert error.metadata["stop"] == "NOT_SERVED"
+    assert isinstance(contradiction, errors.RankingInvalid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -101,6 +102,25 @@ def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) 
         cursor = page.next_cursor
 
     assert given_ == rest
+
+
+def test_neighbour_scores_are_kept_with_what_was_asked() -> None:
+    """Only of an answer that has them; an unscored item has none on its page either."""
+    first, second = some(2)
+    scored = replace(first, neighbour_score=-0.25)
+    asked = pb.SearchItemsResponse()
+    asked.CopyFrom(answer)
+    asked.neighbours.stop = pb.NEIGHBOUR_STOP_COMPLETE
+
+    page = page_from_proto(
+        request(make_cursor([scored, second], asked, index_id="scenes", return_n=5))
+    )
+    other = page_from_proto(request(cursor_of([first, second])))
+
+    assert page.ranked == [scored, second]
+    assert page.held.neighbours == asked.neighbours
+    assert other.ranked == [first, second]
+    assert not other.held.HasField("neighbours")
 
 
 def test_no_rest_is_no_cursor() -> None:
@@ -206,6 +226,8 @@ def forged(**fields: object) -> bytes:
         {"explanations": [pb.Explanation(ranks=[pb.StageRank()] * 200)]},
         {"index_id": "pets"},
         {"explanations": [pb.Explanation(), pb.Explanation()]},
+        {"neighbour_scores": [0.5, 0.5]},
+        {"neighbour_scores": [math.inf]},
         {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
     ],
 )
