@@ -15,6 +15,7 @@ from tandem.cli import (
     index,
     ingest,
     models,
+    neighbours,
     regions,
     remove,
     search,
@@ -60,6 +61,7 @@ app.command("health", cls=Command)(health.health)
 app.command("certificates", cls=Command)(certificates_command.certificates)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
+app.add_typer(neighbours.app, name="neighbours")
 app.add_typer(shard.app, name="shard")
 app.add_typer(token.app, name="token")
 

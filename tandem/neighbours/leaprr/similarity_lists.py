@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tandem.neighbours.neighbour_lists import Indices, Scores, check_similarity, nearest_items
+from tandem.neighbours.neighbour_lists import Indices, Scores, nearest_lists
 
 LIST_DEPTH = 100
-_BLOCK_ROWS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,10 @@ class SimilarityLists:
             texts_TT,
             np.arange(image_count),
             image_of_text_T,
-            _nearest_lists(image_text_IT, depth),
-            _nearest_lists(images_II, depth),
-            _nearest_lists(texts_TT, depth),
-            _nearest_lists(image_text_IT.T, depth),
+            nearest_lists(image_text_IT, depth),
+            nearest_lists(images_II, depth),
+            nearest_lists(texts_TT, depth),
+            nearest_lists(image_text_IT.T, depth),
         )
 
     def reversed(self) -> "SimilarityLists":
@@ -88,14 +87,3 @@ class SimilarityLists:
             self.queries_of_query,
             self.items_of_query,
         )
-
-
-def _nearest_lists(similarity_QN: Scores, depth: int) -> Indices:
-    """Returns the lists block by block: a sort of a whole corpus takes 8 bytes a pair."""
-    check_similarity(similarity_QN[:0])
-    count = min(depth, similarity_QN.shape[1])
-    blocks = [
-        nearest_items(np.asarray(similarity_QN[start : start + _BLOCK_ROWS]), count)
-        for start in range(0, len(similarity_QN), _BLOCK_ROWS)
-    ]
-    return np.concatenate([np.zeros((0, count), np.int64), *blocks])

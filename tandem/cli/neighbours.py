@@ -1,0 +1,71 @@
+"""`tandem neighbours`: makes the lists that reranking by neighbours learns from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.command_line import Command
+from tandem.cli.console import errors, out
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.seeds import MAX_SEED
+from tandem.model_io.precision import Precision
+from tandem.model_io.readable_records import OnError, SkippedRecords
+
+app = typer.Typer(
+    help="Build the lists that reranking by neighbours learns from.", no_args_is_help=True
+)
+
+
+@app.command("build", cls=Command)
+def build(
+    file: Annotated[Path, typer.Argument(help="file to write, for example train.neighbours")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="folder of a checkpoint; by default the bundled one")
+    ] = None,
+    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
+    split: Annotated[str, typer.Option(help="split of the corpus")] = "train",
+    gallery_count: Annotated[
+        int | None, typer.Option("--count", help="pictures; by default all", min=1)
+    ] = None,
+    captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
+    language: Annotated[
+        str | None, typer.Option(help="language of the captions; by default all in turns")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
+    k: Annotated[int, typer.Option(help="neighbours of each item, of either modality")] = 100,
+    rerank_k: Annotated[
+        int,
+        typer.Option(help="pool size that the cross-encoder scores; 0 for BE alone", min=0),
+    ] = 0,
+    retriever: Annotated[
+        Path | None, typer.Option(help="another checkpoint, whose BE embeds")
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help="precision of the models")] = Precision.FP32,
+    on_error: Annotated[
+        OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
+    ] = OnError.STOP,
+) -> None:
+    """Embed a split, and write the nearest of each picture and caption, in both modalities.
+
+    With --rerank-k the file also has the match logits of each query's first items.
+    """
+    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
+    from tandem.cli.neighbour_corpora import NeighbourBuild
+    from tandem.neighbours.neighbour_file import save_neighbours
+
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder; name a file in it, such as {file / 'neighbours'}")
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    building = NeighbourBuild(checkpoint, retriever, precision, k, rerank_k, on_error, skipped)
+    records = open_corpus(corpus, split, seed, gallery_count, skipped)
+    gallery = building.gallery(records, language, captions)
+    made = save_neighbours(file, building.neighbours(gallery, corpus, split, seed))
+    for line in skipped.report():
+        errors.print(line)
+    out.print(
+        f"{file}: {made.image_count:,} images and {made.text_count:,} texts with {made.k} "
+        f"neighbours each, {made.base} of {made.model_fingerprint[:12]}"
+    )

@@ -1,0 +1,247 @@
+"""Holds what lies near what in one corpus, by one model: embeddings, four lists, and CE pools.
+
+Items are in the order of their ids, which begin with a digest: equal similarities keep it, as in a
+served index, so that no tie favours an answer. Shapes: I images, T texts, D width, K list, P pool.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.finite import are_finite
+from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tandem.neighbours.neighbour_lists import (
+    Indices,
+    Scores,
+    check_embeddings,
+    nearest_lists,
+)
+
+BE_BASE: Final = "BE"
+LISTS: Final = ("texts_of_image", "images_of_text", "images_of_image", "texts_of_text")
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourSource:
+    """Says what the neighbours were computed from."""
+
+    model_fingerprint: str
+    """Of the model that embedded the corpus."""
+    corpus: str
+    split: str
+    seed: int
+    corpus_sha256: str
+    """Digest of all ids, captions and pictures."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusNeighbours:
+    """Holds one corpus's embeddings, the nearest of each item, and match logits of pools."""
+
+    source: NeighbourSource
+    image_ids: Sequence[str]
+    text_ids: Sequence[str]
+    images: NDArray[np.float32]
+    """[I, D], of unit length."""
+    texts: NDArray[np.float32]
+    """[T, D], of unit length."""
+    image_of_text: Indices
+    """int64 [T]."""
+    lists: Mapping[str, Indices]
+    """int64 [I or T, K] by the names in LISTS, the nearest first."""
+    image_pool_logits: NDArray[np.float32]
+    """[I, P], of each image with the first texts of its list; P is 0 without a cross-encoder."""
+    text_pool_logits: NDArray[np.float32]
+    """[T, P], of each text with the first images of its list."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError naming the first fault of the lists, embeddings or logits."""
+        check_neighbours(self)
+
+    @property
+    def base(self) -> str:
+        """The name of the base order: BE, or BE + CE with the size of its pools."""
+        return f"{BE_BASE} + CE {self.pool_size}" if self.pool_size else BE_BASE
+
+    @property
+    def pool_size(self) -> int:
+        """The items of a query that the cross-encoder scored; 0 without one."""
+        return self.image_pool_logits.shape[1]
+
+    @property
+    def depth(self) -> int:
+        """The entries of the shorter lists."""
+        return min(each.shape[1] for each in self.lists.values())
+
+    def without_pools(self) -> "CorpusNeighbours":
+        """Returns the same over the bi-encoder alone."""
+        return with_pools(
+            self,
+            {},
+            np.zeros((len(self.images), 0), np.float32),
+            np.zeros((len(self.texts), 0), np.float32),
+        )
+
+    def cross_similarity(self) -> Scores:
+        """Returns [I, T]: the base's similarity of each image to each text.
+
+        It is the bi-encoder's, plus the match probability of a pair that is in a pool of the image
+        or of the text (the fusion ADD of Geigle et al. 2022 with equal weights).
+        """
+        similarity_IT: Scores = self.images.astype(np.float64) @ self.texts.T.astype(np.float64)
+        if not self.pool_size:
+            return similarity_IT
+        probability_IT = np.zeros(similarity_IT.shape)
+        by_image = self.lists["texts_of_image"][:, : self.pool_size]
+        by_text = self.lists["images_of_text"][:, : self.pool_size]
+        np.put_along_axis(probability_IT, by_image, _sigmoid(self.image_pool_logits), axis=1)
+        np.put_along_axis(probability_IT.T, by_text, _sigmoid(self.text_pool_logits), axis=1)
+        return similarity_IT + probability_IT
+
+    def similarity_lists(self) -> SimilarityLists:
+        """Returns LeaPRR's view of images that find texts.
+
+        Over a cross-encoder, lists across modalities are those of cross_similarity.
+        """
+        cross_IT = self.cross_similarity()
+        lists = dict(self.lists)
+        if self.pool_size:
+            depth = self.lists["texts_of_image"].shape[1]
+            lists["texts_of_image"] = nearest_lists(cross_IT, depth)
+            depth = self.lists["images_of_text"].shape[1]
+            lists["images_of_text"] = nearest_lists(cross_IT.T, depth)
+        return SimilarityLists(
+            cross_IT.astype(np.float32),
+            self.images @ self.images.T,
+            self.texts @ self.texts.T,
+            np.arange(len(self.images)),
+            self.image_of_text,
+            lists["texts_of_image"],
+            lists["images_of_image"],
+            lists["texts_of_text"],
+            lists["images_of_text"],
+        )
+
+
+def corpus_neighbours(
+    source: NeighbourSource,
+    image_ids: Sequence[str],
+    text_ids: Sequence[str],
+    images_ID: Scores,
+    texts_TD: Scores,
+    image_of_text_T: Sequence[int],
+    depth: int,
+) -> CorpusNeighbours:
+    """Returns the `depth` nearest of each item, in the order of ids, without pools.
+
+    Raises ValueError for an embedding that is NaN or not of unit length, a text of no image, and a
+    corpus of fewer than `depth` images or texts.
+    """
+    check_depth(depth, len(images_ID), len(texts_TD))
+    check_embeddings(images_ID)
+    check_embeddings(texts_TD)
+    by_id_I, by_id_T = (np.array(_by_id(ids), np.int64) for ids in (image_ids, text_ids))
+    place_of_image_I = np.argsort(by_id_I)
+    images, texts = (
+        np.ascontiguousarray(of_all[by_id], np.float32)
+        for of_all, by_id in [(images_ID, by_id_I), (texts_TD, by_id_T)]
+    )
+    return CorpusNeighbours(
+        source,
+        [image_ids[number] for number in by_id_I],
+        [text_ids[number] for number in by_id_T],
+        images,
+        texts,
+        place_of_image_I[np.asarray(image_of_text_T, np.int64)[by_id_T]],
+        {
+            "texts_of_image": nearest_lists(images @ texts.T, depth),
+            "images_of_text": nearest_lists(texts @ images.T, depth),
+            "images_of_image": nearest_lists(images @ images.T, depth),
+            "texts_of_text": nearest_lists(texts @ texts.T, depth),
+        },
+        np.zeros((len(images), 0), np.float32),
+        np.zeros((len(texts), 0), np.float32),
+    )
+
+
+def with_pools(
+    neighbours: CorpusNeighbours,
+    lists: Mapping[str, Indices],
+    image_logits_IP: Scores,
+    text_logits_TP: Scores,
+) -> CorpusNeighbours:
+    """Returns the same over a cross-encoder with these match logits of the first of each list.
+
+    `lists` replace those of these names.
+    """
+    return replace(
+        neighbours,
+        lists={**neighbours.lists, **lists},
+        image_pool_logits=image_logits_IP.astype(np.float32),
+        text_pool_logits=text_logits_TP.astype(np.float32),
+    )
+
+
+def check_depth(depth: int, image_count: int, text_count: int) -> None:
+    """Raises ValueError for empty lists, and for a corpus of fewer items than neighbours."""
+    if depth < 1:
+        raise ValueError(f"lists of {depth} neighbours are empty; take 1 or more")
+    for name, count in [("images", image_count), ("texts", text_count)]:
+        if count < depth:
+            raise ValueError(
+                f"lists of {depth} neighbours need as many {name}, and the corpus has {count}; "
+                f"take a smaller k, or more {name}"
+            )
+
+
+def check_neighbours(neighbours: CorpusNeighbours) -> None:
+    """Raises ValueError naming the first list, embedding or logit that is wrong."""
+    counts = {"images": len(neighbours.images), "texts": len(neighbours.texts)}
+    check_embeddings(neighbours.images)
+    check_embeddings(neighbours.texts)
+    for name in LISTS:
+        of_many, _, of_one = name.partition("_of_")
+        _check_list(name, neighbours.lists[name], counts[f"{of_one}s"], counts[of_many])
+    image_of_text = neighbours.image_of_text
+    if image_of_text.shape != (counts["texts"],):
+        raise ValueError(f"{counts['texts']} texts have images of shape {image_of_text.shape}")
+    if not ((image_of_text >= 0) & (image_of_text < counts["images"])).all():
+        raise ValueError(f"a text's image is not one of the {counts['images']}, counted from 0")
+    for name, logits, count in [
+        ("images", neighbours.image_pool_logits, counts["images"]),
+        ("texts", neighbours.text_pool_logits, counts["texts"]),
+    ]:
+        if len(logits) != count or logits.shape[1] != neighbours.pool_size:
+            raise ValueError(f"pools of {count} {name} have logits of shape {logits.shape}")
+        if logits.shape[1] > neighbours.depth:
+            raise ValueError(f"pools of {logits.shape[1]} exceed lists of {neighbours.depth}")
+        if not are_finite(logits):
+            row = int(np.argwhere(~np.isfinite(logits))[0, 0])
+            raise ValueError(f"a match logit of {name}, in row {row}, is NaN or infinite")
+
+
+def _check_list(name: str, list_QK: Indices, query_count: int, item_count: int) -> None:
+    if list_QK.ndim != 2 or len(list_QK) != query_count:
+        raise ValueError(f"the list {name} has the shape {list_QK.shape}, not {query_count} rows")
+    if not list_QK.shape[1]:
+        raise ValueError(f"the list {name} is empty; build lists of 1 neighbour or more")
+    if not ((list_QK >= 0) & (list_QK < item_count)).all():
+        row = int(np.argwhere((list_QK < 0) | (list_QK >= item_count))[0, 0])
+        raise ValueError(f"the list {name} names, in row {row}, an item that does not exist")
+    ordered_QK = np.sort(list_QK, axis=1)
+    repeated_Q = (ordered_QK[:, 1:] == ordered_QK[:, :-1]).any(axis=1)
+    if repeated_Q.any():
+        raise ValueError(f"the list {name} has, in row {np.argmax(repeated_Q)}, an item twice")
+
+
+def _by_id(ids: Sequence[str]) -> list[int]:
+    if len(set(ids)) != len(ids):
+        raise ValueError("two items have the same id")
+    return sorted(range(len(ids)), key=ids.__getitem__)
+
+
+def _sigmoid(logits: Scores) -> Scores:
+    return 1 / (1 + np.exp(-logits.astype(np.float64)))

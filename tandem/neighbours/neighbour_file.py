@@ -1,0 +1,148 @@
+"""Writes a corpus's neighbours to one file, and reads them back.
+
+The manifest is in the file's metadata, so that lists are never read with another model's.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from tandem.model_io.json_object import FileInvalid, check_file, from_fields
+from tandem.model_io.whole_file import write_whole
+from tandem.neighbours.corpus_neighbours import LISTS, CorpusNeighbours, NeighbourSource
+
+FORMAT_VERSION: Final = 1
+_MANIFEST: Final = "neighbours_manifest"
+_IDS: Final = {"image_ids", "text_ids"}
+_TENSORS: Final = ("images", "texts", "image_of_text", "image_pool_logits", "text_pool_logits")
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourManifest:
+    """Describes a file of neighbours."""
+
+    model_fingerprint: str
+    """Of the model that embedded the corpus."""
+    corpus: str
+    split: str
+    seed: int
+    corpus_sha256: str
+    """Digest of all ids, captions and pictures."""
+    base: str
+    """BE, or BE + CE with the size of its pools."""
+    k: int
+    """Entries of each list."""
+    image_count: int
+    text_count: int
+    dimension: int
+    """Of an embedding."""
+    pool_size: int
+    """Items of a query that the cross-encoder scored; 0 without one."""
+    format_version: int = FORMAT_VERSION
+
+    @classmethod
+    def of(cls, neighbours: CorpusNeighbours) -> "NeighbourManifest":
+        """Describes these neighbours."""
+        return cls(
+            **asdict(neighbours.source),
+            base=neighbours.base,
+            k=neighbours.depth,
+            image_count=len(neighbours.images),
+            text_count=len(neighbours.texts),
+            dimension=neighbours.images.shape[1],
+            pool_size=neighbours.pool_size,
+        )
+
+
+def save_neighbours(path: Path, neighbours: CorpusNeighbours) -> NeighbourManifest:
+    """Writes the file atomically, and returns its manifest."""
+    manifest = NeighbourManifest.of(neighbours)
+    tensors = {name: getattr(neighbours, name) for name in _TENSORS}
+    tensors |= {name: neighbours.lists[name].astype(np.int32) for name in LISTS}
+    metadata = {_MANIFEST: json.dumps(asdict(manifest))}
+    metadata |= {name: json.dumps(list(getattr(neighbours, name))) for name in _IDS}
+    whole = {name: np.ascontiguousarray(each) for name, each in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda fresh: save_file(whole, fresh, metadata))
+    return manifest
+
+
+def load_neighbours(path: Path) -> CorpusNeighbours:
+    """Reads a file of save_neighbours.
+
+    Raises FileInvalid naming the file if it is damaged, is something else, or has lists, embeddings
+    or logits that are wrong.
+    """
+    metadata, tensors = _content(path)
+    try:
+        manifest = _manifest(metadata)
+        missing = [name for name in (*_TENSORS, *LISTS) if name not in tensors]
+        if missing:
+            raise ValueError(f"it has no {', '.join(missing)}")
+        names = [each.name for each in fields(NeighbourSource)]
+        neighbours = CorpusNeighbours(
+            NeighbourSource(**{name: getattr(manifest, name) for name in names}),
+            json.loads(metadata["image_ids"]),
+            json.loads(metadata["text_ids"]),
+            tensors["images"],
+            tensors["texts"],
+            tensors["image_of_text"],
+            {name: tensors[name].astype(np.int64) for name in LISTS},
+            tensors["image_pool_logits"],
+            tensors["text_pool_logits"],
+        )
+        if NeighbourManifest.of(neighbours) != manifest:
+            raise ValueError("its manifest describes other lists")
+        for name in ("image", "text"):
+            ids, count = getattr(neighbours, f"{name}_ids"), getattr(manifest, f"{name}_count")
+            if len(ids) != count:
+                raise ValueError(f"{count} {name}s have {len(ids)} ids")
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileInvalid(f"{path} is no whole file of neighbours: {error}") from error
+    return neighbours
+
+
+def read_manifest(path: Path) -> NeighbourManifest:
+    """Reads the manifest alone; raises FileInvalid naming the file."""
+    check_file(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            return _manifest(file.metadata() or {})
+    except (OSError, SafetensorError, ValueError) as error:
+        raise FileInvalid(f"{path} is no whole file of neighbours: {error}") from error
+
+
+def check_fingerprints(path: Path, found: str, wanted: str, whose: str) -> None:
+    """Raises ValueError if a file's lists are of another model than the one named `whose`."""
+    if found != wanted:
+        raise ValueError(
+            f"{path} has lists of the model {found[:12]}, and {whose} is of {wanted[:12]}: build "
+            "the lists again with one model"
+        )
+
+
+def _content(path: Path) -> tuple[Mapping[str, str], dict[str, Any]]:
+    check_file(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+            return file.metadata() or {}, tensors
+    except (OSError, SafetensorError) as error:
+        raise FileInvalid(
+            f"{path} is damaged or cut short, or no file of neighbours ({error}); build it again"
+        ) from error
+
+
+def _manifest(metadata: Mapping[str, str]) -> NeighbourManifest:
+    if _MANIFEST not in metadata:
+        raise ValueError("it has no manifest; tandem neighbours build writes such files")
+    values = json.loads(metadata[_MANIFEST])
+    if values.get("format_version") != FORMAT_VERSION:
+        raise ValueError(f"format {values.get('format_version')} instead of {FORMAT_VERSION}")
+    return from_fields(NeighbourManifest, values)

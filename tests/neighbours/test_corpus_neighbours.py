@@ -1,0 +1,134 @@
+"""A corpus's lists: by hand, in the order of ids, and each wrong input named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tandem.neighbours.corpus_neighbours import (
+    LISTS,
+    CorpusNeighbours,
+    NeighbourSource,
+    corpus_neighbours,
+    with_pools,
+)
+from tandem.neighbours.neighbour_lists import Scores
+from tests.support.neighbours.planted_corpus import planted_neighbours
+
+SOURCE = NeighbourSource("f" * 64, "scenes", "test", 1, "0" * 64)
+
+
+def _unit(degrees: list[float]) -> Scores:
+    """Returns embeddings in the plane at these angles."""
+    return np.array([[np.cos(np.radians(each)), np.sin(np.radians(each))] for each in degrees])
+
+
+def _by_hand(depth: int = 2) -> CorpusNeighbours:
+    """Images b, a at 0 and 90 degrees; texts z, y, x at 10, 60 and 85, of b, b and a."""
+    images, texts = _unit([0, 90]), _unit([10, 60, 85])
+    return corpus_neighbours(SOURCE, "ba", "zyx", images, texts, [0, 0, 1], depth)
+
+
+def test_lists_by_hand() -> None:
+    """Items are numbered by id: images a, b and texts x, y, z at 85, 60 and 10 degrees."""
+    near = _by_hand()
+
+    assert (near.image_ids, near.text_ids) == (["a", "b"], ["x", "y", "z"])
+    assert_array_equal(near.image_of_text, [0, 1, 1])
+    assert_array_equal(near.lists["texts_of_image"], [[0, 1], [2, 1]])
+    assert_array_equal(near.lists["images_of_text"], [[0, 1], [0, 1], [1, 0]])
+    assert_array_equal(near.lists["images_of_image"], [[0, 1], [1, 0]])
+    assert_array_equal(near.lists["texts_of_text"], [[0, 1], [1, 0], [2, 1]])
+
+
+def test_equal_similarities_keep_the_order_of_ids_and_not_of_records() -> None:
+    images = _unit([0, 0])
+
+    near = corpus_neighbours(SOURCE, "ba", "yx", images, images, [0, 1], 2)
+
+    assert_array_equal(near.lists["texts_of_image"], [[0, 1], [0, 1]])
+    assert near.text_ids == ["x", "y"]
+
+
+def test_a_pair_of_either_pool_has_its_match_probability() -> None:
+    """Logit 0 is probability 0.5; a pair in no pool keeps its similarity."""
+    near = _by_hand()
+
+    pooled = with_pools(near, {}, np.zeros((2, 1)), np.zeros((3, 1)))
+
+    added = pooled.cross_similarity() - near.cross_similarity()
+    assert_allclose(added, [[0.5, 0.5, 0], [0, 0, 0.5]])
+    assert (near.base, pooled.base) == ("BE", "BE + CE 1")
+    assert pooled.without_pools().base == "BE"
+
+
+def test_the_cross_encoder_reorders_the_lists_across_modalities_alone() -> None:
+    """Image a's first text gets a probability near 0 and its second one near 1."""
+    near = _by_hand()
+    image_logits, text_logits = np.array([[-9.0, 9.0], [9.0, 9.0]]), np.full((3, 2), -9.0)
+    text_logits[0, 0], text_logits[1, 0], text_logits[1, 1] = -9, 9, 9
+
+    view = with_pools(near, {}, image_logits, text_logits).similarity_lists()
+
+    assert_array_equal(view.items_of_query[0], [1, 0])
+    assert_array_equal(near.similarity_lists().items_of_query[0], [0, 1])
+    assert_array_equal(view.queries_of_query, near.lists["images_of_image"])
+
+
+def test_a_corpus_too_small_for_k_is_named() -> None:
+    with pytest.raises(ValueError, match=r"lists of 3 neighbours need as many images.*has 2"):
+        _by_hand(depth=3)
+    with pytest.raises(ValueError, match="lists of 0 neighbours are empty"):
+        _by_hand(depth=0)
+
+
+def _duplicate(near: CorpusNeighbours) -> CorpusNeighbours:
+    twice = near.lists["texts_of_image"].copy()
+    twice[3, 1] = twice[3, 0]
+    return replace(near, lists={**near.lists, "texts_of_image": twice})
+
+
+def _empty(near: CorpusNeighbours) -> CorpusNeighbours:
+    return replace(
+        near, lists={**near.lists, "images_of_image": np.zeros((len(near.images), 0), np.int64)}
+    )
+
+
+def _beyond(near: CorpusNeighbours) -> CorpusNeighbours:
+    beyond = near.lists["images_of_text"].copy()
+    beyond[2, 0] = len(near.images)
+    return replace(near, lists={**near.lists, "images_of_text": beyond})
+
+
+def _nan(near: CorpusNeighbours) -> CorpusNeighbours:
+    texts = near.texts.copy()
+    texts[5, 0] = np.nan
+    return replace(near, texts=texts)
+
+
+def _nan_logit(near: CorpusNeighbours) -> CorpusNeighbours:
+    logits = np.zeros((len(near.images), 1), np.float32)
+    logits[4] = np.nan
+    return with_pools(near, {}, logits, np.zeros((len(near.texts), 1)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (_duplicate, "the list texts_of_image has, in row 3, an item twice"),
+        (_empty, "the list images_of_image is empty"),
+        (_beyond, "the list images_of_text names, in row 2, an item that does not exist"),
+        (_nan, "embedding 5 has length nan"),
+        (_nan_logit, "a match logit of images, in row 4, is NaN or infinite"),
+    ],
+)
+def test_each_wrong_input_is_named(
+    broken: Callable[[CorpusNeighbours], CorpusNeighbours], message: str
+) -> None:
+    near = planted_neighbours(seed=1, image_count=8, depth=4)
+    assert set(near.lists) == set(LISTS)  # the control: these are right
+
+    with pytest.raises(ValueError, match=message):
+        broken(near)

@@ -1,0 +1,105 @@
+"""Neighbours on disk: the same after reading, and errors that name the file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from tandem.model_io.json_object import FileInvalid
+from tandem.neighbours.corpus_neighbours import LISTS, with_pools
+from tandem.neighbours.neighbour_file import (
+    check_fingerprints,
+    load_neighbours,
+    read_manifest,
+    save_neighbours,
+)
+from tests.support.neighbours.planted_corpus import FINGERPRINT, planted_neighbours
+
+
+def test_read_neighbours_are_those_written(tmp_path: Path) -> None:
+    near = planted_neighbours(seed=1, image_count=8, depth=4)
+    pooled = with_pools(near, {}, np.full((8, 2), 1.5), np.full((16, 2), -1.5))
+
+    manifest = save_neighbours(tmp_path / "new" / "train.neighbours", pooled)
+
+    read = load_neighbours(tmp_path / "new" / "train.neighbours")
+    assert read_manifest(tmp_path / "new" / "train.neighbours") == manifest
+    assert (manifest.k, manifest.image_count, manifest.text_count) == (4, 8, 16)
+    assert (manifest.base, manifest.model_fingerprint) == ("BE + CE 2", FINGERPRINT)
+    assert read.source == near.source
+    assert list(read.text_ids) == list(near.text_ids)
+    for name in LISTS:
+        assert_array_equal(read.lists[name], near.lists[name])
+    assert_array_equal(read.cross_similarity(), pooled.cross_similarity())
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["train.neighbours"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "train.neighbours"
+    save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))
+    before = path.read_bytes()
+    broken = planted_neighbours(seed=2, image_count=8, depth=4)
+    object.__setattr__(broken, "image_ids", [object()])
+
+    with pytest.raises(TypeError):
+        save_neighbours(path, broken)
+
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["train.neighbours"]
+
+
+def _changed(path: Path, name: str, **tensors: object) -> Path:
+    """Writes the file again under another name with some tensors replaced."""
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+    other = path.with_name(name)
+    save_file({**load_file(path), **tensors}, other, metadata)  # type: ignore[dict-item]
+    return other
+
+
+def test_damaged_and_other_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "train.neighbours"
+    save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))
+    plain = tmp_path / "plain"
+    save_file(load_file(path), plain)
+    cut = tmp_path / "cut"
+    cut.write_bytes(path.read_bytes()[:-8])
+    lists = load_file(path)["texts_of_image"]
+    lists[2, 1] = lists[2, 0]
+    twice = _changed(path, "twice", texts_of_image=lists)
+    shorter = _changed(path, "shorter", texts_of_image=lists[:, :1].copy())
+    nan = _changed(path, "nan", images=np.full((8, 16), np.nan, np.float32))
+
+    for file, message in [
+        (plain, "plain is no whole file of neighbours: it has no manifest"),
+        (cut, "cut is damaged or cut short"),
+        (twice, "twice .*texts_of_image has, in row 2, an item twice"),
+        (shorter, "shorter .*its manifest describes other lists"),
+        (nan, "nan .*embedding 0 has length nan"),
+        (tmp_path / "none", "none is missing"),
+    ]:
+        with pytest.raises(FileInvalid, match=message):
+            load_neighbours(file)
+
+
+def test_another_format_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "train.neighbours"
+    save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))
+    with safe_open(path, framework="np") as file:
+        manifest = json.loads(file.metadata()["neighbours_manifest"])
+    manifest["format_version"] = 9
+    save_file(load_file(path), path, {"neighbours_manifest": json.dumps(manifest)})
+
+    with pytest.raises(FileInvalid, match="format 9 instead of 1"):
+        load_neighbours(path)
+
+
+def test_lists_of_another_model_are_named() -> None:
+    check_fingerprints(Path("dev"), "a" * 64, "a" * 64, "the model")
+
+    with pytest.raises(ValueError, match=r"dev has lists of the model b+, and the model is of a+"):
+        check_fingerprints(Path("dev"), "b" * 64, "a" * 64, "the model")
