@@ -60,7 +60,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
         raise RequestMalformed(why=f"minimum_sequence is {request.minimum_sequence}")
     return Query(
         index_id=check_index_id(request.index_id),
-        fingerprint=_check_fingerprint(request.model_fingerprint),
+        fingerprint=check_fingerprint(request.model_fingerprint),
         modality=modality,
         query_modality=modality_from_proto(request.query_modality) or modality.other,
         embeddings=[embedding_from_proto(query) for query in request.queries],
@@ -86,7 +86,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     ]
     return Upsert(
         index_id=check_index_id(request.index_id),
-        fingerprint=_check_fingerprint(request.model_fingerprint),
+        fingerprint=check_fingerprint(request.model_fingerprint),
         items=items,
         request_id=check_request_id(request.request_id),
     )
@@ -151,6 +151,17 @@ def encoded_items_to_proto(items: Iterable[ItemRecord]) -> list[pb.EncodedItem]:
     ]
 
 
+def check_fingerprint(fingerprint: str) -> str:
+    """Returns the fingerprint; raises RequestMalformed for an empty or too long one."""
+    # An index keeps the first fingerprint it gets, so an empty one would stay.
+    if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
+        raise RequestMalformed(
+            why=f"model_fingerprint has {len(fingerprint)} characters, "
+            f"not 1 to {MAX_FINGERPRINT_LENGTH}"
+        )
+    return fingerprint
+
+
 def _hit_list_to_proto(found: Found) -> pb.HitList:
     # Embeddings are unit vectors within a tolerance, so a product may slightly exceed 1.
     hit_list = pb.HitList(
@@ -191,13 +202,3 @@ def _check_different(item_ids: Iterable[str]) -> None:
         if item_id in seen:
             raise ItemIdDuplicate(item_id=item_id)
         seen.add(item_id)
-
-
-def _check_fingerprint(fingerprint: str) -> str:
-    # An index keeps the first fingerprint it gets, so an empty one would stay.
-    if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
-        raise RequestMalformed(
-            why=f"model_fingerprint has {len(fingerprint)} characters, "
-            f"not 1 to {MAX_FINGERPRINT_LENGTH}"
-        )
-    return fingerprint

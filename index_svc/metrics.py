@@ -7,7 +7,8 @@ from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
-"""Stages: search and read for calls; commit and apply once for all writes of a transaction."""
+"""Stages: search, neighbours and read for calls; commit and apply once for all writes of a
+transaction."""
 
 ITEMS = Gauge(
     "tandem_index_items",

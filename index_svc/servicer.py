@@ -20,6 +20,7 @@ from index_svc.conversions import (
     upsert_from_proto,
 )
 from index_svc.metrics import STAGE_DURATION
+from index_svc.neighbour_conversions import neighbour_query_from_proto, neighbours_to_proto
 from index_svc.retrieval.query import Query
 from index_svc.shard import Answer, Shard
 from index_svc.short_searches import ShortSearches
@@ -113,6 +114,18 @@ class IndexServicer(_Base):
             model_fingerprint=self._shard.fingerprint(index_id),
             read_count=read_count,
         )
+
+    async def FindNeighbours(
+        self, request: pb.FindNeighboursRequest, context: grpc.aio.ServicerContext
+    ) -> pb.FindNeighboursResponse:
+        """Finds what is near a query and near its candidates."""
+        self._check_shard_map(request.shard_map_version)
+        with STAGE_DURATION.labels("neighbours").time():
+            return await self._in_thread(
+                lambda: neighbours_to_proto(
+                    self._shard.find_neighbours(neighbour_query_from_proto(request))
+                )
+            )
 
     def _check_shard_map(self, version: int) -> None:
         # Another map may put an item on another shard: written here, it would not be found.

@@ -17,6 +17,7 @@ from index_svc.metrics import (
 )
 from index_svc.retrieval.hit import Found
 from index_svc.retrieval.index_type import IndexTuning
+from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery
 from index_svc.retrieval.query import Query
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
@@ -215,6 +216,13 @@ class Shard:
             SEARCHES.labels(one.path.strategy.name.lower()).inc()
         self.live_recall.offer(query)
         return Answer(found, applied_sequence, index.item_count(query.modality))
+
+    def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
+        """Returns what is near a query and near its candidates, among the items as they are now.
+
+        Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid.
+        """
+        return self.index(query.index_id).find_neighbours(query)
 
     def index(self, index_id: str) -> SearchableIndex:
         """Returns the index; raises IndexNotFound."""

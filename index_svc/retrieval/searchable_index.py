@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import Found
+from index_svc.retrieval.hit import F32, Found
 from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
 from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
 from tandem.errors import EmbeddingInvalid, ModelMismatch
@@ -78,7 +79,7 @@ class SearchableIndex:
         EmbeddingInvalid where the embeddings are not of this index's model, and with `at_once`
         LockBusy instead of waiting for a change.
         """
-        self._check(query)
+        self._check(query.fingerprint, query.embeddings)
         with self._lock.shared(at_once=at_once):
             part = self._parts[query.modality]
             found = [part.search(each_D, query.k, query.where) for each_D in query.embeddings]
@@ -89,6 +90,15 @@ class SearchableIndex:
                 replace(one, embeddings=part.rows.gather(rows_K))
                 for one, rows_K in zip(found, rows, strict=True)
             ]
+
+    def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
+        """Returns the neighbours of both modalities, of one state of the index.
+
+        Raises ModelMismatch or EmbeddingInvalid as search().
+        """
+        self._check(query.fingerprint, query.embeddings)
+        with self._lock.shared():
+            return {modality: neighbourhood(part, query) for modality, part in self._parts.items()}
 
     def begin_replacing(self, modality: Modality) -> None:
         """Records the changes of the modality from now on, for the part that will replace it."""
@@ -110,10 +120,10 @@ class SearchableIndex:
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 
-    def _check(self, query: Query) -> None:
-        if query.fingerprint != self.info.fingerprint:
-            raise ModelMismatch(request=query.fingerprint, index=self.info.fingerprint)
-        for each_D in query.embeddings:
+    def _check(self, fingerprint: str, embeddings: Iterable[F32]) -> None:
+        if fingerprint != self.info.fingerprint:
+            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
+        for each_D in embeddings:
             if len(each_D) != self.info.dimension:
                 raise EmbeddingInvalid(
                     why=f"it has {len(each_D)} dimensions instead of {self.info.dimension}"

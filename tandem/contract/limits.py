@@ -12,6 +12,9 @@ MAX_CONTENT_COUNT = 64
 MAX_EMBEDDING_COUNT = 64
 """Query embeddings in one SearchEmbeddings."""
 
+MAX_NEIGHBOUR_CANDIDATE_COUNT = 64
+"""Candidates in one FindNeighbours, and items in one ScoreGraph."""
+
 MAX_SCORE_QUERY_COUNT = 64
 """Queries in one ScoreBatch."""
 

@@ -27,7 +27,7 @@ from tandem.v1 import attribute_pb2 as tandem_dot_v1_dot_attribute__pb2
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/index_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\"\xca\x02\n\x17SearchEmbeddingsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x07queries\x18\x02 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12%\n\x08modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x12\n\nretrieve_k\x18\x05 \x01(\x05\x12!\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x18\n\x10minimum_sequence\x18\x07 \x01(\x03\x12\x19\n\x11shard_map_version\x18\x08 \x01(\x03\x12+\n\x0equery_modality\x18\t \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x1b\n\x13\x65mbeddings_included\x18\n \x01(\x08\"\xc8\x01\n\x18SearchEmbeddingsResponse\x12%\n\thit_lists\x18\x01 \x03(\x0b\x32\x12.tandem.v1.HitList\x12\x32\n\x0fsearch_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x61pplied_sequence\x18\x03 \x01(\x03\x12\x12\n\nitem_count\x18\x04 \x01(\x03\x12#\n\x04path\x18\x05 \x01(\x0b\x32\x15.tandem.v1.SearchPath\"\xd3\x01\n\nSearchPath\x12+\n\x08strategy\x18\x01 \x01(\x0e\x32\x19.tandem.v1.SearchStrategy\x12\x12\n\nindex_type\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x04 \x01(\t\x12\x1b\n\x0ematching_count\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12+\n\x08\x66\x61llback\x18\x06 \x01(\x0e\x32\x19.tandem.v1.SearchFallbackB\x11\n\x0f_matching_count\"\'\n\x07HitList\x12\x1c\n\x04hits\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Hit\"S\n\x03Hit\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\"\x97\x01\n\x12UpsertItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11shard_map_version\x18\x05 \x01(\x03\"\xa0\x02\n\x0b\x45ncodedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12:\n\nattributes\x18\x05 \x03(\x0b\x32&.tandem.v1.EncodedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\"\'\n\x13UpsertItemsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"g\n\x12\x44\x65leteItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x11shard_map_version\x18\x04 \x01(\x03\">\n\x13\x44\x65leteItemsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"A\n\x12\x44\x65leteIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11shard_map_version\x18\x02 \x01(\x03\"S\n\x13\x44\x65leteIndexResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x13\n\x0bis_complete\x18\x03 \x01(\x08\"d\n\x0fGetItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x1a\n\x12\x65ncodings_included\x18\x03 \x01(\x08\x12\x11\n\tmax_bytes\x18\x04 \x01(\x03\"\xa4\x01\n\x10GetItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\x12-\n\rencoded_items\x18\x02 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x17\n\nread_count\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_read_count\"\xbf\x01\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x33\n\nattributes\x18\x03 \x03(\x0b\x32\x1f.tandem.v1.Item.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01*\xb0\x01\n\x0eSearchFallback\x12\x1f\n\x1bSEARCH_FALLBACK_UNSPECIFIED\x10\x00\x12\x1f\n\x1bSEARCH_FALLBACK_BEING_BUILT\x10\x01\x12\x1d\n\x19SEARCH_FALLBACK_NOT_BUILT\x10\x02\x12\x1a\n\x16SEARCH_FALLBACK_DEVICE\x10\x03\x12!\n\x1dSEARCH_FALLBACK_TOO_FEW_FOUND\x10\x04*\xb2\x01\n\x0eSearchStrategy\x12\x1f\n\x1bSEARCH_STRATEGY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_STRATEGY_UNFILTERED\x10\x01\x12\x1e\n\x1aSEARCH_STRATEGY_PRE_FILTER\x10\x02\x12\x1f\n\x1bSEARCH_STRATEGY_POST_FILTER\x10\x03\x12\x1e\n\x1aSEARCH_STRATEGY_EXACT_SCAN\x10\x04\x32\x9a\x03\n\x0cIndexService\x12[\n\x10SearchEmbeddings\x12\".tandem.v1.SearchEmbeddingsRequest\x1a#.tandem.v1.SearchEmbeddingsResponse\x12L\n\x0bUpsertItems\x12\x1d.tandem.v1.UpsertItemsRequest\x1a\x1e.tandem.v1.UpsertItemsResponse\x12L\n\x0b\x44\x65leteItems\x12\x1d.tandem.v1.DeleteItemsRequest\x1a\x1e.tandem.v1.DeleteItemsResponse\x12L\n\x0b\x44\x65leteIndex\x12\x1d.tandem.v1.DeleteIndexRequest\x1a\x1e.tandem.v1.DeleteIndexResponse\x12\x43\n\x08GetItems\x12\x1a.tandem.v1.GetItemsRequest\x1a\x1b.tandem.v1.GetItemsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/index_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\"\xca\x02\n\x17SearchEmbeddingsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x07queries\x18\x02 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12%\n\x08modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x12\n\nretrieve_k\x18\x05 \x01(\x05\x12!\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x18\n\x10minimum_sequence\x18\x07 \x01(\x03\x12\x19\n\x11shard_map_version\x18\x08 \x01(\x03\x12+\n\x0equery_modality\x18\t \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x1b\n\x13\x65mbeddings_included\x18\n \x01(\x08\"\xc8\x01\n\x18SearchEmbeddingsResponse\x12%\n\thit_lists\x18\x01 \x03(\x0b\x32\x12.tandem.v1.HitList\x12\x32\n\x0fsearch_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x61pplied_sequence\x18\x03 \x01(\x03\x12\x12\n\nitem_count\x18\x04 \x01(\x03\x12#\n\x04path\x18\x05 \x01(\x0b\x32\x15.tandem.v1.SearchPath\"\xd3\x01\n\nSearchPath\x12+\n\x08strategy\x18\x01 \x01(\x0e\x32\x19.tandem.v1.SearchStrategy\x12\x12\n\nindex_type\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x04 \x01(\t\x12\x1b\n\x0ematching_count\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12+\n\x08\x66\x61llback\x18\x06 \x01(\x0e\x32\x19.tandem.v1.SearchFallbackB\x11\n\x0f_matching_count\"\'\n\x07HitList\x12\x1c\n\x04hits\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Hit\"S\n\x03Hit\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\"\xe5\x01\n\x15\x46indNeighboursRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12#\n\x05query\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\ncandidates\x18\x04 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\x0e\n\x06pool_k\x18\x05 \x01(\x05\x12\x10\n\x08pillar_k\x18\x06 \x01(\x05\x12\x13\n\x0bneighbour_k\x18\x07 \x01(\x05\x12\x19\n\x11shard_map_version\x18\x08 \x01(\x03\"k\n\x16\x46indNeighboursResponse\x12\'\n\x05texts\x18\x01 \x01(\x0b\x32\x18.tandem.v1.Neighbourhood\x12(\n\x06images\x18\x02 \x01(\x0b\x32\x18.tandem.v1.Neighbourhood\"_\n\rNeighbourhood\x12%\n\x07pillars\x18\x01 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\'\n\x05lists\x18\x02 \x03(\x0b\x32\x18.tandem.v1.NeighbourList\"6\n\rNeighbourList\x12\x0f\n\x07numbers\x18\x01 \x03(\r\x12\x14\n\x0csimilarities\x18\x02 \x03(\x02\"\x97\x01\n\x12UpsertItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11shard_map_version\x18\x05 \x01(\x03\"\xa0\x02\n\x0b\x45ncodedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12:\n\nattributes\x18\x05 \x03(\x0b\x32&.tandem.v1.EncodedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\"\'\n\x13UpsertItemsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"g\n\x12\x44\x65leteItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x11shard_map_version\x18\x04 \x01(\x03\">\n\x13\x44\x65leteItemsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"A\n\x12\x44\x65leteIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11shard_map_version\x18\x02 \x01(\x03\"S\n\x13\x44\x65leteIndexResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x13\n\x0bis_complete\x18\x03 \x01(\x08\"d\n\x0fGetItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x1a\n\x12\x65ncodings_included\x18\x03 \x01(\x08\x12\x11\n\tmax_bytes\x18\x04 \x01(\x03\"\xa4\x01\n\x10GetItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\x12-\n\rencoded_items\x18\x02 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x17\n\nread_count\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_read_count\"\xbf\x01\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x33\n\nattributes\x18\x03 \x03(\x0b\x32\x1f.tandem.v1.Item.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01*\xb0\x01\n\x0eSearchFallback\x12\x1f\n\x1bSEARCH_FALLBACK_UNSPECIFIED\x10\x00\x12\x1f\n\x1bSEARCH_FALLBACK_BEING_BUILT\x10\x01\x12\x1d\n\x19SEARCH_FALLBACK_NOT_BUILT\x10\x02\x12\x1a\n\x16SEARCH_FALLBACK_DEVICE\x10\x03\x12!\n\x1dSEARCH_FALLBACK_TOO_FEW_FOUND\x10\x04*\xb2\x01\n\x0eSearchStrategy\x12\x1f\n\x1bSEARCH_STRATEGY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_STRATEGY_UNFILTERED\x10\x01\x12\x1e\n\x1aSEARCH_STRATEGY_PRE_FILTER\x10\x02\x12\x1f\n\x1bSEARCH_STRATEGY_POST_FILTER\x10\x03\x12\x1e\n\x1aSEARCH_STRATEGY_EXACT_SCAN\x10\x04\x32\xf1\x03\n\x0cIndexService\x12[\n\x10SearchEmbeddings\x12\".tandem.v1.SearchEmbeddingsRequest\x1a#.tandem.v1.SearchEmbeddingsResponse\x12L\n\x0bUpsertItems\x12\x1d.tandem.v1.UpsertItemsRequest\x1a\x1e.tandem.v1.UpsertItemsResponse\x12L\n\x0b\x44\x65leteItems\x12\x1d.tandem.v1.DeleteItemsRequest\x1a\x1e.tandem.v1.DeleteItemsResponse\x12L\n\x0b\x44\x65leteIndex\x12\x1d.tandem.v1.DeleteIndexRequest\x1a\x1e.tandem.v1.DeleteIndexResponse\x12\x43\n\x08GetItems\x12\x1a.tandem.v1.GetItemsRequest\x1a\x1b.tandem.v1.GetItemsResponse\x12U\n\x0e\x46indNeighbours\x12 .tandem.v1.FindNeighboursRequest\x1a!.tandem.v1.FindNeighboursResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,10 +38,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_ITEM_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_ITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_SEARCHFALLBACK']._serialized_start=2275
-  _globals['_SEARCHFALLBACK']._serialized_end=2451
-  _globals['_SEARCHSTRATEGY']._serialized_start=2454
-  _globals['_SEARCHSTRATEGY']._serialized_end=2632
+  _globals['_SEARCHFALLBACK']._serialized_start=2769
+  _globals['_SEARCHFALLBACK']._serialized_end=2945
+  _globals['_SEARCHSTRATEGY']._serialized_start=2948
+  _globals['_SEARCHSTRATEGY']._serialized_end=3126
   _globals['_SEARCHEMBEDDINGSREQUEST']._serialized_start=129
   _globals['_SEARCHEMBEDDINGSREQUEST']._serialized_end=459
   _globals['_SEARCHEMBEDDINGSRESPONSE']._serialized_start=462
@@ -52,30 +52,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HITLIST']._serialized_end=917
   _globals['_HIT']._serialized_start=919
   _globals['_HIT']._serialized_end=1002
-  _globals['_UPSERTITEMSREQUEST']._serialized_start=1005
-  _globals['_UPSERTITEMSREQUEST']._serialized_end=1156
-  _globals['_ENCODEDITEM']._serialized_start=1159
-  _globals['_ENCODEDITEM']._serialized_end=1447
-  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_start=1371
-  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_end=1447
-  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1449
-  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1488
-  _globals['_DELETEITEMSREQUEST']._serialized_start=1490
-  _globals['_DELETEITEMSREQUEST']._serialized_end=1593
-  _globals['_DELETEITEMSRESPONSE']._serialized_start=1595
-  _globals['_DELETEITEMSRESPONSE']._serialized_end=1657
-  _globals['_DELETEINDEXREQUEST']._serialized_start=1659
-  _globals['_DELETEINDEXREQUEST']._serialized_end=1724
-  _globals['_DELETEINDEXRESPONSE']._serialized_start=1726
-  _globals['_DELETEINDEXRESPONSE']._serialized_end=1809
-  _globals['_GETITEMSREQUEST']._serialized_start=1811
-  _globals['_GETITEMSREQUEST']._serialized_end=1911
-  _globals['_GETITEMSRESPONSE']._serialized_start=1914
-  _globals['_GETITEMSRESPONSE']._serialized_end=2078
-  _globals['_ITEM']._serialized_start=2081
-  _globals['_ITEM']._serialized_end=2272
-  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_start=1371
-  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_end=1447
-  _globals['_INDEXSERVICE']._serialized_start=2635
-  _globals['_INDEXSERVICE']._serialized_end=3045
+  _globals['_FINDNEIGHBOURSREQUEST']._serialized_start=1005
+  _globals['_FINDNEIGHBOURSREQUEST']._serialized_end=1234
+  _globals['_FINDNEIGHBOURSRESPONSE']._serialized_start=1236
+  _globals['_FINDNEIGHBOURSRESPONSE']._serialized_end=1343
+  _globals['_NEIGHBOURHOOD']._serialized_start=1345
+  _globals['_NEIGHBOURHOOD']._serialized_end=1440
+  _globals['_NEIGHBOURLIST']._serialized_start=1442
+  _globals['_NEIGHBOURLIST']._serialized_end=1496
+  _globals['_UPSERTITEMSREQUEST']._serialized_start=1499
+  _globals['_UPSERTITEMSREQUEST']._serialized_end=1650
+  _globals['_ENCODEDITEM']._serialized_start=1653
+  _globals['_ENCODEDITEM']._serialized_end=1941
+  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_start=1865
+  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_end=1941
+  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1943
+  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1982
+  _globals['_DELETEITEMSREQUEST']._serialized_start=1984
+  _globals['_DELETEITEMSREQUEST']._serialized_end=2087
+  _globals['_DELETEITEMSRESPONSE']._serialized_start=2089
+  _globals['_DELETEITEMSRESPONSE']._serialized_end=2151
+  _globals['_DELETEINDEXREQUEST']._serialized_start=2153
+  _globals['_DELETEINDEXREQUEST']._serialized_end=2218
+  _globals['_DELETEINDEXRESPONSE']._serialized_start=2220
+  _globals['_DELETEINDEXRESPONSE']._serialized_end=2303
+  _globals['_GETITEMSREQUEST']._serialized_start=2305
+  _globals['_GETITEMSREQUEST']._serialized_end=2405
+  _globals['_GETITEMSRESPONSE']._serialized_start=2408
+  _globals['_GETITEMSRESPONSE']._serialized_end=2572
+  _globals['_ITEM']._serialized_start=2575
+  _globals['_ITEM']._serialized_end=2766
+  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_start=1865
+  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_end=1941
+  _globals['_INDEXSERVICE']._serialized_start=3129
+  _globals['_INDEXSERVICE']._serialized_end=3626
 # @@protoc_insertion_point(module_scope)

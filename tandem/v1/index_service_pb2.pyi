@@ -108,6 +108,50 @@ class Hit(_message.Message):
     embedding: _content_pb2.Embedding
     def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ...) -> None: ...
 
+class FindNeighboursRequest(_message.Message):
+    __slots__ = ("index_id", "model_fingerprint", "query", "candidates", "pool_k", "pillar_k", "neighbour_k", "shard_map_version")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    POOL_K_FIELD_NUMBER: _ClassVar[int]
+    PILLAR_K_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_K_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    model_fingerprint: str
+    query: _content_pb2.Embedding
+    candidates: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
+    pool_k: int
+    pillar_k: int
+    neighbour_k: int
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., query: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., pool_k: _Optional[int] = ..., pillar_k: _Optional[int] = ..., neighbour_k: _Optional[int] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+
+class FindNeighboursResponse(_message.Message):
+    __slots__ = ("texts", "images")
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    texts: Neighbourhood
+    images: Neighbourhood
+    def __init__(self, texts: _Optional[_Union[Neighbourhood, _Mapping]] = ..., images: _Optional[_Union[Neighbourhood, _Mapping]] = ...) -> None: ...
+
+class Neighbourhood(_message.Message):
+    __slots__ = ("pillars", "lists")
+    PILLARS_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    pillars: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
+    lists: _containers.RepeatedCompositeFieldContainer[NeighbourList]
+    def __init__(self, pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[NeighbourList, _Mapping]]] = ...) -> None: ...
+
+class NeighbourList(_message.Message):
+    __slots__ = ("numbers", "similarities")
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITIES_FIELD_NUMBER: _ClassVar[int]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    similarities: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., similarities: _Optional[_Iterable[float]] = ...) -> None: ...
+
 class UpsertItemsRequest(_message.Message):
     __slots__ = ("index_id", "model_fingerprint", "items", "request_id", "shard_map_version")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,83 @@
+"""Finds what is near a query and near its candidates, in a pool around the query.
+
+The pool has the items nearest to the query, of which the first are its pillars. A candidate's
+neighbours are the pool's nearest to it: its own nearest, as far as the pool reaches (decision 69).
+
+Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbours, d dimensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from index_svc.retrieval.hit import F32, I64
+from index_svc.retrieval.modality_index import ModalityIndex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighbourQuery:
+    """Describes whose neighbours are wanted."""
+
+    index_id: str
+    fingerprint: str
+    """Of the model that made the embeddings."""
+    embeddings: F32
+    """[V, d], the query, then its candidates."""
+    pool_k: int
+    pillar_k: int
+    neighbour_k: int
+
+    @property
+    def query_D(self) -> F32:
+        """Returns the query's embedding."""
+        query_D: F32 = self.embeddings[0]
+        return query_D
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbourhood:
+    """Holds the neighbours of one modality; fewer than wanted in a smaller index."""
+
+    pillars: F32
+    """[L, d], nearest to the query, best first."""
+    rows: I64
+    """[V, C], nearest to each embedding, best first; valid while the search holds off changes."""
+    similarities: F32
+    """[V, C]."""
+
+
+def neighbourhood(part: ModalityIndex, query: NeighbourQuery) -> Neighbourhood:
+    """Returns the neighbours of one modality's items as they are now."""
+    hits = part.search(query.query_D, query.pool_k).hits
+    rows_P = np.fromiter((hit.row for hit in hits), np.int64, len(hits))
+    pool_PD = part.rows.gather(rows_P) if len(rows_P) else _none(part.rows.dimension)
+    similarities_VP = query.embeddings @ pool_PD.T
+    places_VC = _nearest(similarities_VP, query.neighbour_k)
+    return Neighbourhood(
+        pool_PD[: query.pillar_k],
+        rows_P[places_VC],
+        np.take_along_axis(similarities_VP, places_VC, axis=1),
+    )
+
+
+def _nearest(similarities_VP: F32, count: int) -> I64:
+    """Returns int64 [V, C]: the places of each row's highest, best first."""
+    pool_count = similarities_VP.shape[1]
+    if count >= pool_count:
+        return np.argsort(-similarities_VP, axis=1, kind="stable")
+    found_VC = np.argpartition(-similarities_VP, count - 1, axis=1)[:, :count]
+    found_VC.sort(axis=1)  # so that equal ones keep the pool's order
+    order_VC = np.argsort(-np.take_along_axis(similarities_VP, found_VC, axis=1), kind="stable")
+    places_VC: I64 = np.take_along_axis(found_VC, order_VC, axis=1)
+    return places_VC
+
+
+def _none(dimension: int) -> F32:
+    return np.zeros((0, dimension), np.float32)
+
+
+def neighbour_lists(found: Neighbourhood) -> Sequence[tuple[list[int], list[float]]]:
+    """Returns rows and similarities of each embedding, with products of unit length up to 1."""
+    similarities_VC = np.clip(found.similarities, -1.0, 1.0)
+    return list(zip(found.rows.tolist(), similarities_VC.tolist(), strict=True))

@@ -1,0 +1,134 @@
+"""Neighbours in a pool around a query: of the items as they are now, and exact where all fit."""
+
+import numpy as np
+import pytest
+
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.hit import F32
+from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.retrieval.neighbourhood import (
+    Neighbourhood,
+    NeighbourQuery,
+    neighbour_lists,
+    neighbourhood,
+)
+from index_svc.retrieval.searchable_index import SearchableIndex
+from tandem.contract.content import Modality
+from tandem.errors import EmbeddingInvalid, ModelMismatch
+from tandem.item_store.item_store import IndexInfo, StoredEmbedding
+from tests.support.index_svc.unit_rows import DIMENSION, unit_rows, unit_vectors
+
+FINGERPRINT = "model-a"
+
+
+def asked(embeddings_VD: F32, pool_k: int, **fields: object) -> NeighbourQuery:
+    """Returns a query for 4 pillars and 3 neighbours."""
+    wanted = {"pillar_k": 4, "neighbour_k": 3, "fingerprint": FINGERPRINT} | fields
+    return NeighbourQuery(
+        index_id="scenes",
+        embeddings=embeddings_VD,
+        pool_k=pool_k,
+        **wanted,  # type: ignore[arg-type]
+    )
+
+
+def nearest(embedding_D: F32, items_ND: F32, count: int) -> list[int]:
+    """Returns the places of the nearest items by a full sort."""
+    return [int(place) for place in np.argsort(-(items_ND @ embedding_D), kind="stable")[:count]]
+
+
+def test_a_worked_example() -> None:
+    """Angles of 0, 10, 30, 60 and 100 degrees: the pool of 3 about 5 degrees hides 60 from 50."""
+    radians = np.radians([0, 10, 30, 60, 100])
+    rows_ND = np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+    index = SearchableIndex(IndexInfo(FINGERPRINT, 2))
+    index.load(
+        StoredEmbedding(str(place), Modality.IMAGE, row_D, {})
+        for place, row_D in enumerate(rows_ND)
+    )
+    wanted = np.radians([4, 50])
+    embeddings_VD = np.stack([np.cos(wanted), np.sin(wanted)], axis=1).astype(np.float32)
+
+    small = index.find_neighbours(asked(embeddings_VD, 3, pillar_k=2, neighbour_k=2))
+    whole = index.find_neighbours(asked(embeddings_VD, 5, pillar_k=2, neighbour_k=2))
+
+    for found in (small, whole):
+        assert found[Modality.IMAGE].pillars.tolist() == rows_ND[:2].tolist()
+        assert found[Modality.IMAGE].rows[0].tolist() == [0, 1]
+    assert small[Modality.IMAGE].rows[1].tolist() == [2, 1]
+    assert whole[Modality.IMAGE].rows[1].tolist() == [3, 2]
+    assert whole[Modality.IMAGE].similarities[1] == pytest.approx(
+        np.cos(np.radians([10, 20])), abs=1e-6
+    )
+    # There are no texts.
+    assert whole[Modality.TEXT].pillars.shape == (0, 2)
+    assert whole[Modality.TEXT].rows.shape == (2, 0)
+
+
+def test_a_pool_of_all_gives_each_its_own_nearest() -> None:
+    items_ND, embeddings_VD = unit_vectors(300, 1), unit_vectors(9, 2)
+
+    found = neighbourhood(ModalityIndex(unit_rows(300, 1)), asked(embeddings_VD, 300))
+
+    assert [rows for rows, _ in neighbour_lists(found)] == [
+        nearest(each_D, items_ND, 3) for each_D in embeddings_VD
+    ]
+    pillars = nearest(embeddings_VD[0], items_ND, 4)
+    assert found.pillars.tolist() == items_ND[pillars].tolist()
+
+
+def test_a_faiss_index_gives_the_pool() -> None:
+    """Its candidates are compared exactly; with every list searched they are the nearest."""
+    rows = unit_rows(2_000, 1)
+    index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
+    index.tune({"nprobe": 8})
+    embeddings_VD = unit_vectors(5, 2)
+
+    found = neighbourhood(ModalityIndex(rows, index), asked(embeddings_VD, 1_000))
+    scanned = neighbourhood(ModalityIndex(rows), asked(embeddings_VD, 1_000))
+
+    assert found.rows.tolist() == scanned.rows.tolist()
+
+
+@pytest.mark.parametrize("pool_k", [1, 2, 3, 4, 7])
+def test_a_pool_smaller_than_what_is_wanted_gives_what_it_has(pool_k: int) -> None:
+    found = neighbourhood(ModalityIndex(unit_rows(50, 1)), asked(unit_vectors(3, 2), pool_k))
+
+    assert found.rows.shape == (3, min(pool_k, 3))
+    assert len(found.pillars) == min(pool_k, 4)
+
+
+def test_neighbours_follow_upserts_and_deletes() -> None:
+    """Nothing is kept: what a write did holds in the next answer."""
+    items_ND = unit_vectors(40, 1)
+    index = SearchableIndex(IndexInfo(FINGERPRINT, DIMENSION))
+    index.load(StoredEmbedding(str(n), Modality.TEXT, items_ND[n], {}) for n in range(40))
+    query = asked(items_ND[:3], 40)
+
+    def texts() -> Neighbourhood:
+        return index.find_neighbours(query)[Modality.TEXT]
+
+    before = texts()
+    assert before.rows[:, 0].tolist() == [0, 1, 2]  # each is its own nearest
+    assert before.similarities[:, 0] == pytest.approx(1.0)
+
+    index.delete(["1"])
+    after_deletion = texts()
+    assert after_deletion.rows[1].tolist() == [
+        row for row in nearest(items_ND[1], items_ND, 4) if row != 1
+    ]
+    index.upsert([StoredEmbedding("again", Modality.TEXT, items_ND[1], {})])
+    assert texts().similarities.tolist() == before.similarities.tolist()
+    # Another content under an old id: the old one is gone.
+    index.upsert([StoredEmbedding("again", Modality.IMAGE, items_ND[1], {})])
+    assert texts().similarities.tolist() == after_deletion.similarities.tolist()
+    assert index.find_neighbours(query)[Modality.IMAGE].rows.shape == (3, 1)
+
+
+def test_embeddings_of_another_model_are_refused() -> None:
+    index = SearchableIndex(IndexInfo(FINGERPRINT, DIMENSION))
+
+    with pytest.raises(ModelMismatch):
+        index.find_neighbours(asked(unit_vectors(2, 1), 10, fingerprint="model-b"))
+    with pytest.raises(EmbeddingInvalid, match="8 dimensions instead of 16"):
+        index.find_neighbours(asked(unit_vectors(2, 1)[:, :8], 10))

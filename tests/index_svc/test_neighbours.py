@@ -1,0 +1,107 @@
+"""FindNeighbours on a real server: what it answers, and what it refuses by name."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from tandem import errors
+from tandem.chassis.status import error_from_rpc
+from tandem.v1 import content_pb2
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tandem.wire import embedding_from_proto, embedding_to_proto
+from tests.index_svc.test_servicer import TIMEOUT_SECONDS, served
+from tests.support.index_svc.encoded_items import upsert_request
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[IndexServiceStub]:
+    """A shard of three texts and two images."""
+    async with served(tmp_path / "shard") as channel:
+        stub = IndexServiceStub(channel)
+        texts = [text_item(name, seed) for seed, name in enumerate("abc")]
+        await stub.UpsertItems(upsert_request([*texts, image_item("x", 3), image_item("y", 4)]))
+        yield stub
+
+
+def asked(seed: int = 0, *seeds: int, **fields: object) -> pb.FindNeighboursRequest:
+    """Returns a request about the embedding of one seed, and candidates of others."""
+    wanted = {
+        "index_id": "scenes",
+        "model_fingerprint": FINGERPRINT,
+        "query": embedding_to_proto(unit_vector(seed)),
+        "candidates": [embedding_to_proto(unit_vector(each)) for each in seeds],
+        "pool_k": 5,
+        "pillar_k": 2,
+        "neighbour_k": 1,
+    } | fields
+    return pb.FindNeighboursRequest(**wanted)  # type: ignore[arg-type]
+
+
+async def refusal(stub: IndexServiceStub, request: pb.FindNeighboursRequest) -> errors.TandemError:
+    """Returns the error of a call."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.FindNeighbours(request, timeout=TIMEOUT_SECONDS)
+    return error_from_rpc(caught.value, "index")
+
+
+async def test_each_is_its_own_nearest(stub: IndexServiceStub) -> None:
+    """The query is text "a", the candidates the images "y" and "x"."""
+    found = await stub.FindNeighbours(asked(0, 4, 3), timeout=TIMEOUT_SECONDS)
+
+    assert embedding_from_proto(found.texts.pillars[0]) == pytest.approx(unit_vector(0))
+    assert len(found.texts.pillars) == len(found.images.pillars) == 2
+    assert found.texts.lists[0].similarities[0] == pytest.approx(1.0)
+    y, x = (found.images.lists[place] for place in (1, 2))
+    assert [y.similarities[0], x.similarities[0]] == pytest.approx([1.0, 1.0])
+    assert y.numbers != x.numbers
+    # Of the texts, each candidate has the nearest, and its similarity.
+    products = (
+        np.array([[unit_vector(4)], [unit_vector(3)]])
+        @ np.array([unit_vector(seed) for seed in range(3)]).T
+    )
+    assert [found.texts.lists[place].similarities[0] for place in (1, 2)] == pytest.approx(
+        [each.max() for each in products], abs=1e-6
+    )
+
+
+async def test_a_query_alone_has_neighbours(stub: IndexServiceStub) -> None:
+    found = await stub.FindNeighbours(asked(neighbour_k=3), timeout=TIMEOUT_SECONDS)
+
+    assert [len(each.numbers) for each in found.texts.lists] == [3]
+    assert [len(each.numbers) for each in found.images.lists] == [2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"pool_k": 0}, errors.KOutOfRange),
+        ({"pool_k": 1_001}, errors.KOutOfRange),
+        ({"pillar_k": 6}, errors.KOutOfRange),
+        ({"neighbour_k": 6}, errors.KOutOfRange),
+        ({"index_id": "Not An Id"}, errors.IndexIdInvalid),
+        ({"index_id": "others"}, errors.IndexNotFound),
+        ({"model_fingerprint": "model-b"}, errors.ModelMismatch),
+        ({"model_fingerprint": ""}, errors.RequestMalformed),
+        ({"query": None}, errors.EmbeddingInvalid),
+        ({"query": content_pb2.Embedding(values=b"\x00\x00\xc0\x7f" * 8)}, errors.EmbeddingInvalid),
+        (
+            {"candidates": [embedding_to_proto(unit_vector(1))] * 65},
+            errors.BatchSizeOutOfRange,
+        ),
+        (
+            {"candidates": [embedding_to_proto(unit_vector(1, 16))]},
+            errors.EmbeddingInvalid,
+        ),
+        ({"shard_map_version": 2}, errors.ShardMapMismatch),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    stub: IndexServiceStub, fields: dict[str, object], error: type[errors.TandemError]
+) -> None:
+    """NaN too, which compares as neither near nor far."""
+    assert type(await refusal(stub, asked(**fields))) is error  # type: ignore[arg-type]
