@@ -50,6 +50,27 @@ def test_no_command_is_of_another_kind() -> None:
     assert [command for command in commands() if not command.startswith(kinds)] == []
 
 
+def test_a_fresh_shell_finds_every_program_as_the_page_says(tmp_path: Path) -> None:
+    """After its line that activates `.venv`, and not before."""
+    [activate] = of_kind("source ")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    programs = {command.split()[0] for command in commands()} - {"make", "source"}
+    asked = "; ".join(f"command -v {program}" for program in sorted(programs))
+
+    def found(line: str) -> list[str]:
+        shell = ["env", "-i", "PATH=/usr/bin:/bin", "bash", "--noprofile", "--norc", "-c"]
+        ran = subprocess.run(
+            [*shell, f"{line}; {asked}"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return ran.stdout.split()
+
+    assert {"tandem"} <= programs
+    assert [Path(path).parent.resolve() for path in found(activate)] == [
+        Path(sys.prefix, "bin").resolve()
+    ] * len(programs)
+    assert not [path for path in found(":") if path.startswith(sys.prefix)]
+
+
 @pytest.mark.parametrize("command", of_kind("make "))
 def test_make_knows_the_target(command: str) -> None:
     """What the targets do is run by the demo, by CI and by this very suite."""
