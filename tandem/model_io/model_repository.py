@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.model_io.calibration import calibration_file
-from tandem.model_io.config_pbtxt import model_configs
+from tandem.model_io.config_pbtxt import OWN_LINE, model_configs
 from tandem.model_io.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -40,7 +40,8 @@ def stored_models(repository: Path) -> list[StoredModel]:
     manifest = _manifest_if_any(repository)
     told_of = {} if manifest is None else dict(manifest.models)
     configs = {} if manifest is None else model_configs(manifest)
-    names = {path.parent.name for path in repository.glob("*/config.pbtxt")} | told_of.keys()
+    configs_there = set(repository.glob("*/config.pbtxt")) - idle_configs(repository)
+    names = {path.parent.name for path in configs_there} | told_of.keys()
     if not names:
         raise ValueError(f"{repository} has no models; run tandem models add")
     return [
@@ -52,6 +53,27 @@ def stored_models(repository: Path) -> list[StoredModel]:
         )
         for name in sorted(names)
     ]
+
+
+def idle_configs(repository: Path) -> set[Path]:
+    """Returns each config.pbtxt of the exporter's that belongs to no model of the manifest.
+
+    A checkout keeps those of the shipped model while another model serves. Triton would fail to
+    load them, as they have no model file.
+    """
+    try:
+        manifest = _manifest_if_any(repository)
+    except ValueError:  # of another release, for instance
+        return set()
+    if manifest is None:
+        return set()
+    return {
+        path
+        for path in repository.glob("*/config.pbtxt")
+        if path.parent.name not in manifest.models
+        and not model_file(repository, path.parent.name).is_file()
+        and OWN_LINE in path.read_text(encoding="utf-8")
+    }
 
 
 def our_manifest(repository: Path) -> Manifest:

@@ -23,6 +23,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tandem.child_processes.keeper import ProcessKeeper, work_place
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.model_repository import idle_configs
 from tandem.model_io.model_version import (
     FIRST_VERSION,
     serving,
@@ -287,10 +288,15 @@ def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> boo
 
 
 def _model_names(model_repository: Path) -> list[str]:
-    names = [path.parent.name for path in model_repository.glob("*/config.pbtxt")]
+    names = [path.parent.name for path in _config_paths(model_repository)]
     if not names:
         raise TritonUnavailable(f"{model_repository} has no models; run tandem models add")
     return names
+
+
+def _config_paths(model_repository: Path) -> list[Path]:
+    """Returns the config.pbtxt of every model to load."""
+    return sorted(set(model_repository.glob("*/config.pbtxt")) - idle_configs(model_repository))
 
 
 def _check_serving_version(model_repository: Path) -> None:
@@ -348,7 +354,7 @@ def _make_repository(model_repository: Path, work_folder: Path, *, is_swappable:
     repository = work_folder / "models"
     others = {str(number) for number in version_numbers(model_repository)}
     others.discard(str(serving(model_repository).version))
-    for config_path in model_repository.glob("*/config.pbtxt"):
+    for config_path in _config_paths(model_repository):
         folder = repository / config_path.parent.name
         folder.mkdir(parents=True)
         for path in config_path.parent.iterdir():

@@ -15,6 +15,8 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.config_pbtxt import OWN_LINE, model_configs
 from tandem.model_io.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
     Manifest,
     config_file,
     manifest_file,
@@ -83,13 +85,20 @@ def _place(
 
 
 def _remove_other_models(repository: Path, manifest: Manifest) -> None:
-    """Removes what the exporter wrote for another model, which Triton would still load."""
+    """Removes what the exporter wrote for another model, which Triton would still load.
+
+    In a checkout config.pbtxt stays, because the shipped model's are committed; `tandem up` skips
+    those without a model (`idle_configs`).
+    """
+    is_checkout = any((folder / ".git").exists() for folder in repository.resolve().parents)
     for path in repository.glob("*/config.pbtxt"):
         name = path.parent.name
         if name in manifest.models or OWN_LINE not in path.read_text(encoding="utf-8"):
             continue
-        for file in (model_file(repository, name), pt2_file(repository, name), path):
+        for file in (model_file(repository, name), pt2_file(repository, name)):
             file.unlink(missing_ok=True)
+        if not (is_checkout and name in (JOINT_ENCODER, IMAGE_BACKBONE)):
+            path.unlink()
         for folder in (path.parent / "1", path.parent):
             with suppress(OSError):  # other files are not ours
                 folder.rmdir()

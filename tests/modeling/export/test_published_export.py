@@ -1,6 +1,8 @@
 """Published models as Triton models: two towers, a cross-encoder of theirs or of another family."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from tandem.model_io.manifest import Manifest, model_file, read_manifest
+from tandem.model_io.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    Manifest,
+    model_file,
+    read_manifest,
+)
+from tandem.model_io.model_repository import idle_configs, stored_models
 from tandem.model_io.precision import Precision
 from tandem.model_io.preprocessing import Fit
 from tandem.model_io.served_functions import Role, TokenSource
+from tandem.modeling.export.export import export_model
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
 from tandem.modeling.export.pooled_tokens import pooled, pooled_count
 from tandem.modeling.export.published_export import export_published, published_modules
@@ -23,6 +33,7 @@ from tandem.modeling.families.reader import read_published_model
 from tests.support.model_io.native_rules import read_config
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_clip, published_siglip
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
 pytestmark = [
@@ -249,6 +260,47 @@ def test_another_model_leaves_nothing_that_triton_would_load(
     names = {path.parent.name for path in tmp_path.glob("*/config.pbtxt")}
     assert names == {"text_encoder", "image_encoder", "theirs"}
     assert not (tmp_path / "pair_encoder").exists()
+
+
+def test_in_a_checkout_the_shipped_models_configs_stay(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """git sees no change after another model was added, nor after the first one is back; neither
+    `tandem models list` nor `tandem up` takes what stays for a model.
+    """
+    checkout, checkpoint = tmp_path / "checkout", tmp_path / "checkpoint"
+    repository = checkout / "model_repository"
+    save_tiny_checkpoint(checkpoint)
+    export_model(checkpoint, repository, Precision.FP32)
+    shutil.copy(Path(__file__).parents[3] / ".gitignore", checkout)
+    git(checkout, "init", "-q")
+    git(checkout, "add", ".")
+    configs = [f"model_repository/{name}/config.pbtxt" for name in (IMAGE_BACKBONE, JOINT_ENCODER)]
+    assert git(checkout, "ls-files") == [".gitignore", *configs]
+
+    export_published(models["clip"], repository, Precision.FP32)
+
+    assert changes(checkout) == []
+    assert idle_configs(repository) == {checkout / name for name in configs}
+    assert [each.name for each in stored_models(repository)] == ["image_encoder", "text_encoder"]
+    export_model(checkpoint, repository, Precision.FP32)
+    assert changes(checkout) == []
+    assert not (repository / "text_encoder").exists()
+    assert idle_configs(repository) == set()
+    (checkout / configs[0]).unlink()
+    assert changes(checkout) == [configs[0]]  # positive control
+
+
+def changes(checkout: Path) -> list[str]:
+    """Returns what git would show of tracked and new files."""
+    new = git(checkout, "ls-files", "--others", "--exclude-standard")
+    return [*git(checkout, "diff", "--name-only"), *new]
+
+
+def git(folder: Path, *arguments: str) -> list[str]:
+    """Returns the lines that git prints of the folder."""
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
 @pytest.mark.slow
