@@ -185,7 +185,8 @@ def train(
         source = RecordSource(
             *spoken,
             regions=regions,
-            features=features or folder / "features",
+            features=features,
+            default_features=folder / "features",
             read=reading.of,
             skipped=reading.skipped,
         )

@@ -52,14 +52,16 @@ class RecordSource:
         *,
         regions: Path | None = None,
         features: Path | None = None,
+        default_features: Path | None = None,
         read: ReadRecords = _all_records,
         skipped: SkippedRecords | None = None,
     ) -> None:
         """`regions`: the file to read instead of pixels. `skipped`: where `read` counts.
 
-        `features`: folder where tokens of frozen networks are kept; by default in memory.
+        `features`: folder where tokens of frozen networks are kept, refused for a network that
+        learns; by default `default_features`, which is not, or else memory.
         """
-        self._features = features
+        self._features, self._default_features = features, default_features
         self._train_records, self._dev_records = train_records, dev_records
         self._candidates: list[Record] | None = None
         self._regions, self._read, self._skipped = regions, read, skipped
@@ -101,9 +103,13 @@ class RecordSource:
 
         Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
         has one right image. Raises RecordUnreadable, naming the record, RegionFileInvalid for
-        another file than one of regions, and ValueError for no records or fewer families than a
-        batch takes.
+        another file than one of regions, and ValueError for no records, fewer families than a
+        batch takes, or a folder for features that are not kept.
         """
+        is_frozen = config.image_source in _FROZEN and not recipe.backbone_step_count
+        if self._features and (self._regions or not is_frozen):
+            raise ValueError(_unkept(self._features, recipe, config))
+        kept_in = self._features or self._default_features
         region_file = RegionFile(self._regions) if self._regions else None
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
         pixel_check = ModelCheck(config.image_size, texts, fit=config.image_rules.fit)
@@ -128,10 +134,9 @@ class RecordSource:
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
             if region_file:
                 return _RegionPictures(region_file, some)
-            is_frozen = config.image_source in _FROZEN and not recipe.backbone_step_count
-            if self._features and is_frozen:
+            if kept_in and is_frozen:
                 return FrozenPictures(
-                    some, pixel_check, config, self._features, view_count, recipe.view_stretch
+                    some, pixel_check, config, kept_in, view_count, recipe.view_stretch
                 )
             if view_count > 1:
                 raise ValueError(
@@ -171,6 +176,20 @@ class _RegionPictures:
 
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> RegionImages:
         return self._images
+
+
+def _unkept(features: Path, recipe: Recipe, config: JointConfig) -> str:
+    """Returns why no image tokens can be kept there."""
+    if config.image_source == "regions":
+        why = "a detector's regions need no network"
+    elif config.image_source in _FROZEN:
+        why = (
+            f"{config.image_source} learns for {recipe.backbone_step_count} steps first, so its "
+            "tokens of earlier runs are others"
+        )
+    else:
+        why = f"the image source {config.image_source} learns"
+    return f"--features {features} would be ignored: {why}; leave it out"
 
 
 def _reported(

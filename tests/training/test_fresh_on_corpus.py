@@ -27,6 +27,7 @@ from tandem.training.record_source import RecordSource
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.train import RunRecalls, train
 from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN, DEV = records("train", 100), records("val", 60)
@@ -316,6 +317,31 @@ def test_regions_and_pixels_are_not_mixed(
         train_fresh(recipe, tmp_path / "out", regions=regions if has_file else None)
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "step_count", "says"),
+    [
+        ("grid", 0, "the image source grid learns"),
+        ("efficientnet_lite0", 3, "efficientnet_lite0 learns for 3 steps first"),
+        ("regions", 0, "a detector's regions need no network"),
+    ],
+)
+def test_a_folder_for_features_that_are_not_kept_is_refused(
+    tmp_path: Path, source: ImageSource, step_count: int, says: str
+) -> None:
+    """By name, before a picture is read; the default folder is not, as it was not asked for."""
+    recipe = replace(EVERYTHING, image_source=source, backbone_step_count=step_count)
+    config = JointConfig(vocabulary_size=60, image_source=source)
+    kept = tmp_path / "kept"
+    asked = RecordSource((), (), features=kept)
+    by_default = RecordSource((), (), default_features=kept)
+
+    with pytest.raises(ValueError, match=f"--features {kept} would be ignored: {says}"):
+        asked.read(recipe, config, tiny_tokenizer(), lambda *_: None)
+    with pytest.raises(ValueError, match="no dev records"):  # positive control
+        by_default.read(recipe, config, tiny_tokenizer(), lambda *_: None)
+    assert not kept.exists()
 
 
 def test_a_cross_encoder_alone_has_nothing_that_teaches_its_grid(tmp_path: Path) -> None:
