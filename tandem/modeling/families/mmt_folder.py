@@ -8,16 +8,16 @@
 Head and pooling may be missing, as in a bi-encoder or a cross-encoder alone.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, check_file, shown
+from tandem.model_io.json_object import shown
 from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.m3p import read_m3p
+from tandem.modeling.families.modules_file import MODULES, read_modules
 from tandem.modeling.families.oscar import read_oscar
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
@@ -25,7 +25,6 @@ from tandem.modeling.families.region_head import OuterHead
 from tandem.modeling.families.uniter import read_uniter
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 
-MODULES: Final = "modules.json"
 _LENGTHS: Final = "sentence_bert_config.json"
 _OWN_TYPES: Final = "mmt_retrieval."
 _HEAD: Final = "class_head.pt"
@@ -42,7 +41,9 @@ _SPECIAL_COUNT, _MAX_LENGTH = 2, 510
 
 def is_mmt_folder(folder: PublishedFolder) -> bool:
     """Returns whether MMT saved the folder; sentence-transformers has the same layout."""
-    return folder.has(MODULES) and any(_OWN_TYPES in kind for kind in _modules(folder))
+    return folder.has(MODULES) and any(
+        each.class_name.startswith(_OWN_TYPES) for each in read_modules(folder)
+    )
 
 
 def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
@@ -78,23 +79,11 @@ _FAMILIES: Final[dict[str, Callable[[PublishedFolder, OuterHead | None], Publish
 _AROUND: Final = ("ClassificationHead", "Pooling")
 
 
-def _modules(folder: PublishedFolder) -> dict[str, Any]:
-    """Returns the path of each module by its type."""
-    path = folder.file(MODULES)
-    try:
-        check_file(path)
-        modules: Any = json.loads(path.read_bytes())
-        return {str(each["type"]): each["path"] for each in modules}
-    except (FileInvalid, ValueError, RecursionError, TypeError, KeyError) as error:
-        raise folder.refused(f"{MODULES} is no list of modules ({error!r})") from error
-
-
 def _places(folder: PublishedFolder) -> dict[str, str]:
-    """Returns the path of each module by the last part of its type."""
-    places = {kind.rpartition(".")[2]: path for kind, path in _modules(folder).items()}
+    """Returns the path of each module by its kind."""
+    places = {each.kind: each.path for each in read_modules(folder)}
     for place in places.values():
-        is_text = isinstance(place, str) and "\0" not in place
-        if not is_text or place in ("", ".", "..") or "/" in place or "\\" in place:
+        if place in ("", ".", "..") or any(each in place for each in "\0/\\"):
             raise folder.refused(f"{MODULES} names {shown(place)}, no folder next to it")
     return places
 

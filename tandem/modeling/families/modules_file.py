@@ -1,4 +1,4 @@
-"""Reads modules.json, in which sentence-transformers lists the steps of a model."""
+"""Reads modules.json, in which sentence-transformers and MMT-Retrieval list a model's steps."""
 
 import json
 from dataclasses import dataclass
@@ -13,33 +13,47 @@ _PACKAGE: Final = "sentence_transformers."
 
 @dataclass(frozen=True, slots=True)
 class ModuleEntry:
-    """Names one step: its kind, as "Pooling", and its folder, empty for the model's own."""
+    """Names one step: its class, and its folder, empty for the model's own."""
 
-    kind: str
+    class_name: str
+    """With its package, as "sentence_transformers.models.Pooling"."""
     path: str
+
+    @property
+    def kind(self) -> str:
+        """The class without its package."""
+        return self.class_name.rpartition(".")[2]
 
 
 def read_modules(folder: PublishedFolder) -> list[ModuleEntry]:
-    """Returns the steps in order; refuses code of the checkpoint, and a file of another form."""
+    """Returns the steps in order; refuses a file of another form."""
     path = folder.file(MODULES)
     try:
         check_file(path)
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (FileInvalid, OSError, ValueError, RecursionError) as error:
-        raise folder.refused(f"{MODULES} cannot be read: {error}") from error
+        raise folder.refused(f"{MODULES} is no list of modules: {error}") from error
     if not isinstance(rows, list) or not rows:
-        raise folder.refused(f"{MODULES} holds {shown(rows)}, and no list of modules")
+        raise folder.refused(f"{MODULES} is no list of modules: it holds {shown(rows)}")
     return [_entry(folder, row) for row in rows]
+
+
+def read_library_modules(folder: PublishedFolder) -> list[ModuleEntry]:
+    """Returns the steps in order; also refuses classes that are not sentence-transformers' own."""
+    entries = read_modules(folder)
+    for each in entries:
+        if not each.class_name.startswith(_PACKAGE):
+            raise folder.refused(
+                f"{MODULES} asks for code of the checkpoint ({shown(each.class_name)}), which is "
+                "never run"
+            )
+    return entries
 
 
 def _entry(folder: PublishedFolder, row: Any) -> ModuleEntry:  # noqa: ANN401  of a file
     if not isinstance(row, dict):
         raise folder.refused(f"{MODULES} holds {shown(row)}, not an object for each module")
-    kind, path = row.get("type"), row.get("path", "")
-    if not isinstance(kind, str) or not isinstance(path, str):
+    class_name, path = row.get("type"), row.get("path", "")
+    if not isinstance(class_name, str) or not isinstance(path, str):
         raise folder.refused(f"{MODULES} has a module without type and path: {shown(row)}")
-    if not kind.startswith(_PACKAGE):
-        raise folder.refused(
-            f"{MODULES} asks for code of the checkpoint ({shown(kind)}), which is never run"
-        )
-    return ModuleEntry(kind.rpartition(".")[2], path)
+    return ModuleEntry(class_name, path)

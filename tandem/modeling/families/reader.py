@@ -14,7 +14,7 @@ from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
 from tandem.modeling.families.combined import combined_model
-from tandem.modeling.families.modules_file import MODULES, read_modules
+from tandem.modeling.families.modules_file import MODULES, read_library_modules
 from tandem.modeling.families.open_clip import OPEN_CLIP_WEIGHTS, read_open_clip
 from tandem.modeling.families.open_clip_config import OPEN_CLIP_CONFIG
 from tandem.modeling.families.published_folder import PublishedFolder
@@ -61,7 +61,7 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
         return read(published)
     _check_transformers(published)
     if published.has(MODULES):
-        first = read_modules(published)[0]
+        first = read_library_modules(published)[0]
         if first.kind != "CLIPModel":
             return _with_image_tower(published, image_folder)
         published = published.inner(first.path)

@@ -14,7 +14,7 @@ from torch import nn
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import TextRules
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.modules_file import ModuleEntry, read_modules
+from tandem.modeling.families.modules_file import ModuleEntry, read_library_modules
 from tandem.modeling.families.pooled_text import PooledTextTower, Pooling
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.text_rules import read_text_rules
@@ -55,7 +55,7 @@ class PublishedTextTower:
 
 def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
     """Returns the tower that modules.json lists; refuses steps other than those of such a tower."""
-    transformer, *steps = read_modules(folder)
+    transformer, *steps = read_library_modules(folder)
     if transformer.kind != "Transformer":
         raise folder.refused(f"its first module is {shown(transformer.kind)}, not Transformer")
     inner = folder.inner(transformer.path)
