@@ -8,6 +8,8 @@ SERVE_LOCK ?= requirements/serve.txt
 DOCS_LOCK ?= requirements/docs.txt
 # The Triton server's binary, which goes into a folder of its own: decision 4.
 TRITON_LOCK ?= requirements/triton.txt
+# The programs of others that the metrics are held to.
+REFERENCE_LOCK ?= requirements/reference.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
@@ -28,7 +30,7 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
+.PHONY: test-references roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +60,9 @@ test-benchmarks: .venv/.ok ## Runs each benchmark once, in small
 
 test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
+
+test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
+	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/evaluation/test_metrics_by_reference.py
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python -m benchmarks.runs.watch
@@ -132,6 +137,12 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
 	uv export --frozen --only-group triton --no-header --quiet --output-file $(TRITON_LOCK)
+	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
+		--output-file $(REFERENCE_LOCK)
+
+.venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/reference -r $(REFERENCE_LOCK)
+	touch $@
 
 .venv/.docs_ok: $(DOCS_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)

@@ -29,7 +29,12 @@ from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import Report, joined
-from tandem.evaluation.report_markdown import recall_cell, report_markdown
+from tandem.evaluation.report_markdown import (
+    ORDER_METRICS,
+    order_cells,
+    recall_cell,
+    report_markdown,
+)
 from tandem.evaluation.served import POOL_K
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import (
@@ -358,6 +363,22 @@ def print_report(report: Report) -> None:
     out.print(table)
     # Below 100 if a query matches several items, of which one is the answer.
     out.print(f"{_BEST}: {report.about[_BEST]}")
+    _print_whole_orders(report)
+
+
+def _print_whole_orders(report: Report) -> None:
+    """Prints the metrics that count every answer or every rank, as rows of a second table."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("direction", "order by"):
+        table.add_column(name)
+    for name in ORDER_METRICS:
+        table.add_column(name, justify="right")
+    last = ""
+    for each in report.rankings:
+        shown = "" if each.direction == last else each.direction
+        table.add_row(shown, each.order_by, *order_cells(each))
+        last = each.direction
+    out.print(table)
 
 
 def _is_written(report: Report, folder: Path) -> bool:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 RECALL_AT = (1, 5, 10)
+NDCG_AT = 10
+
+QueryRanks = Sequence[int | None]
+"""The rank of each of a query's answers, from 1; None for one behind the searched depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,32 @@ def median_rank(ranks: Sequence[int | None]) -> float:
     return statistics.median(math.inf if rank is None else rank for rank in _some(ranks))
 
 
+def ndcg(queries: Sequence[QueryRanks], k: int = NDCG_AT) -> float:
+    """Returns the mean NDCG@k of queries, 0 to 1, where each answer is equally relevant.
+
+    An answer at rank r up to k gains 1 / log2(r + 1), and the sum is divided by what the first
+    min(k, number of answers) ranks would gain (Järvelin and Kekäläinen 2002). Raises ValueError
+    without queries, or for a query without answers.
+
+    >>> ndcg([(1, 3)], k=10) == (1 + 1 / 2) / (1 + 1 / math.log2(3))
+    True
+    """
+    return statistics.fmean(_ndcg(each, k) for each in _answered(queries))
+
+
+def mean_average_precision(queries: Sequence[QueryRanks]) -> float:
+    """Returns MAP, 0 to 1: the mean over the queries of the mean precision at their answers.
+
+    With its answers at the ascending ranks r1, r2 …, a query's average precision is the mean of
+    1 / r1, 2 / r2 …; None counts as 0. With one answer each, MAP is MRR. Raises ValueError without
+    queries, or for a query without answers.
+
+    >>> mean_average_precision([(1, 4), (2, None)])
+    0.5
+    """
+    return statistics.fmean(_average_precision(each) for each in _answered(queries))
+
+
 def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
     """Returns the two-sided p-value of the difference of two systems: McNemar's test, exact.
 
@@ -158,6 +188,24 @@ def _coin_tosses(count: int) -> Iterator[float]:
     for heads in range(count + 1):
         yield ways / 2**count
         ways = ways * (count - heads) // (heads + 1)
+
+
+def _ndcg(ranks: QueryRanks, k: int) -> float:
+    gain = sum(1 / math.log2(rank + 1) for rank in ranks if rank is not None and rank <= k)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(ranks)) + 1))
+
+
+def _average_precision(ranks: QueryRanks) -> float:
+    found = sorted(rank for rank in ranks if rank is not None)
+    return sum(number / rank for number, rank in enumerate(found, start=1)) / len(ranks)
+
+
+def _answered(queries: Sequence[QueryRanks]) -> Sequence[QueryRanks]:
+    if not queries:
+        raise ValueError("no queries were ranked")
+    if not all(queries):
+        raise ValueError("a query has no answers, so nothing can be relevant to it")
+    return queries
 
 
 def _some(ranks: Sequence[int | None]) -> Sequence[int | None]:

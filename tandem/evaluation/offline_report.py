@@ -8,7 +8,7 @@ from tandem.contract.content import Modality
 from tandem.evaluation import fusion
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
-from tandem.evaluation.ranking import Order, first_answer_ranks
+from tandem.evaluation.ranking import Order, all_answer_ranks
 from tandem.evaluation.report import BE, Ranking, Report
 from tandem.modeling.checkpoint import Checkpoint
 from tandem.modeling.image_tokens import RecordTokens
@@ -103,9 +103,17 @@ class _ScoredDirection:
                 yield self._ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))
 
     def _ranking(self, order_by: str, k: int, order: Order) -> Ranking:
-        ranks = tuple(first_answer_ranks(order, self._answers))
+        ranks = all_answer_ranks(order, self._answers)
         seconds = self._be_seconds
         if k:
             pair_count = min(k, order.shape[1])
             seconds += self._ce_seconds + pair_count * self._pools.seconds.per_pair
-        return Ranking(self._name, order_by, k, ranks, seconds, self._pictures)
+        return Ranking(
+            self._name,
+            order_by,
+            k,
+            tuple(each[0] for each in ranks),
+            seconds,
+            self._pictures,
+            tuple(each[1:] for each in ranks),
+        )

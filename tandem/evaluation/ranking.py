@@ -58,6 +58,23 @@ def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:
     return np.concatenate([reordered_QK, rest], axis=1)
 
 
+def all_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> list[tuple[int, ...]]:
+    """Returns the ranks of each query's answers, from 1, ascending.
+
+    Raises ValueError naming a query one of whose answers is not in its order.
+
+    >>> all_answer_ranks(np.array([[2, 0, 1]]), [{0, 1}])
+    [(2, 3)]
+    """
+    ranks = []
+    for number, (order_N, wanted) in enumerate(zip(order_QN, answers, strict=True)):
+        places = np.flatnonzero(np.isin(order_N, list(wanted)))
+        if len(places) < max(1, len(wanted)):
+            raise ValueError(f"query {number} has no answer among the items")
+        ranks.append(tuple(int(place) + 1 for place in places))
+    return ranks
+
+
 def first_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> list[int]:
     """Returns the rank of each query's best answer, from 1.
 

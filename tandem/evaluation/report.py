@@ -8,16 +8,19 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tandem.evaluation.metrics import (
+    NDCG_AT,
     RECALL_AT,
     Recall,
+    mean_average_precision,
     mean_recall,
     mean_reciprocal_rank,
     median_rank,
+    ndcg,
     paired_p_value,
     recall_at,
     recall_sum,
@@ -43,9 +46,15 @@ class Ranking:
     """Duration of one query, if it was measured."""
     pictures: tuple[int, ...] = ()
     """Number of each query's picture; empty if no two share one."""
+    other_ranks: tuple[tuple[int | None, ...], ...] | None = None
+    """Ranks of each query's further answers; None if unknown, as in reports of earlier releases."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if pictures and ranks differ in number."""
+        """Raises ValueError if pictures, further answers and ranks differ in number."""
+        if self.other_ranks is not None and len(self.other_ranks) != len(self.ranks):
+            raise ValueError(
+                f"{len(self.ranks)} queries have further answers of {len(self.other_ranks)}"
+            )
         if self.pictures and len(self.pictures) != len(self.ranks):
             raise ValueError(f"{len(self.ranks)} queries are of {len(self.pictures)} pictures")
 
@@ -53,6 +62,22 @@ class Ranking:
     def recalls(self) -> tuple[Recall, ...]:
         """R@1, R@5 and R@10."""
         return tuple(recall_at(self.ranks, k, self.pictures) for k in RECALL_AT)
+
+    @property
+    def ndcg(self) -> float | None:
+        """NDCG@10, 0 to 1; None if the ranks of further answers are unknown."""
+        return None if self.other_ranks is None else ndcg(self.answer_ranks, NDCG_AT)
+
+    @property
+    def mean_average_precision(self) -> float | None:
+        """MAP, 0 to 1; None if the ranks of further answers are unknown."""
+        return None if self.other_ranks is None else mean_average_precision(self.answer_ranks)
+
+    @property
+    def answer_ranks(self) -> list[tuple[int | None, ...]]:
+        """The ranks of each query's answers as far as they are known, the best first."""
+        further = repeat(()) if self.other_ranks is None else self.other_ranks
+        return [(best, *rest) for best, rest in zip(self.ranks, further, strict=False)]
 
     @property
     def hit_counts(self) -> list[int]:
@@ -69,6 +94,7 @@ class Ranking:
             ranks=tuple(self.ranks[place] for place in places),
             query_seconds=None,
             pictures=tuple(self.pictures[place] for place in places if self.pictures),
+            other_ranks=self.other_ranks and tuple(self.other_ranks[place] for place in places),
         )
 
 
@@ -166,7 +192,7 @@ class Report:
         try:
             if content["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
-            # Earlier releases wrote neither pictures nor ties and folds.
+            # Earlier releases wrote no pictures, ties, folds or further answers.
             pictures = content.get("pictures", {})
             rankings = tuple(
                 Ranking(
@@ -174,6 +200,7 @@ class Report:
                     | {
                         "ranks": tuple(each["ranks"]),
                         "pictures": tuple(pictures.get(each["direction"], ())),
+                        "other_ranks": _tuples(each.get("other_ranks")),
                     }
                 )
                 for each in content["rankings"]
@@ -201,6 +228,8 @@ class Report:
                 raise ValueError("a ranking has no direction or order")
             if not all(_is_rank(rank) for rank in each.ranks):
                 raise ValueError("a rank is neither null nor a number from 1")
+            if not all(_is_rank(rank) for further in each.other_ranks or () for rank in further):
+                raise ValueError("a further answer's rank is neither null nor a number from 1")
             if not all(type(picture) is int for picture in each.pictures):
                 raise ValueError("a picture is no whole number")
             if each.direction not in self.languages:
@@ -216,6 +245,8 @@ class Report:
             "recall_percent": {f"R@{each.k}": each.percent for each in ranking.recalls},
             "interval_percent": {f"R@{each.k}": each.interval_percent for each in ranking.recalls},
             "mean_reciprocal_rank": mean_reciprocal_rank(ranking.ranks),
+            f"ndcg_at_{NDCG_AT}": ranking.ndcg,
+            "mean_average_precision": ranking.mean_average_precision,
             # JSON knows no infinity.
             "median_rank": str(median_rank(ranking.ranks)),
             "p_value_against_be": self.p_value(ranking),
@@ -262,6 +293,7 @@ def joined(reports: Sequence[Report]) -> Report:
             tuple(rank for report in reports for rank in report.rankings[number].ranks),
             _mean(report.rankings[number].query_seconds for report in reports),
             _renumbered([report.rankings[number] for report in reports]),
+            _concatenated([report.rankings[number].other_ranks for report in reports]),
         )
         for number, each in enumerate(first.rankings)
     )
@@ -295,6 +327,18 @@ def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
         for fold, ranking in enumerate(folds)
         for picture in ranking.pictures or range(len(ranking.ranks))
     )
+
+
+def _concatenated(
+    folds: Sequence[tuple[tuple[int | None, ...], ...] | None],
+) -> tuple[tuple[int | None, ...], ...] | None:
+    """Returns the further answers' ranks of all queries; None if a fold's are unknown."""
+    known = [fold for fold in folds if fold is not None]
+    return tuple(chain.from_iterable(known)) if len(known) == len(folds) else None
+
+
+def _tuples(lists: Sequence[Sequence[Any]] | None) -> tuple[tuple[Any, ...], ...] | None:
+    return None if lists is None else tuple(map(tuple, lists))
 
 
 def _is_rank(value: object) -> bool:

@@ -10,13 +10,22 @@ from tandem.evaluation.evaluation_time import (
     pair_seconds,
     reads_every_pair,
 )
-from tandem.evaluation.metrics import Recall, mean_recall, mean_reciprocal_rank, median_rank
+from tandem.evaluation.metrics import (
+    NDCG_AT,
+    Recall,
+    mean_recall,
+    mean_reciprocal_rank,
+    median_rank,
+)
 from tandem.evaluation.published import (
     published_languages,
     published_rows,
     published_times,
 )
 from tandem.evaluation.report import BE, Ranking, Report
+
+ORDER_METRICS = (f"NDCG@{NDCG_AT}", "MAP", "MRR", "median rank")
+"""What `order_cells` gives: the metrics of every answer, or of the whole order."""
 
 _FUSED_POOL_SIZE = 20
 _PUBLISHED_LANGUAGES = ("en", "de", "fr", "cs")
@@ -32,7 +41,7 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         "the "
         "same queries (exact McNemar test).",
         _table(
-            ("direction", "order by", "R@1", "R@5", "R@10", "MRR", "median rank", "p"),
+            ("direction", "order by", "R@1", "R@5", "R@10", *ORDER_METRICS, "p"),
             (_recall_row(report, each) for each in report.rankings),
         ),
         _table(
@@ -90,10 +99,10 @@ def _notes(report: Report) -> Iterator[str]:
             f"Queries with an answer exactly as similar as another item: {ties}. Which stands "
             "first is by chance, and the same at every run."
         )
-    if any(rank is None for each in report.rankings for rank in each.ranks):
+    if any(None in queries for each in report.rankings for queries in each.answer_ranks):
         yield (
             "Each order was looked at as deep as its pool, ten items at least. An answer behind "
-            "that adds nothing to MRR, so MRR and median rank are no full gallery's."
+            "that adds nothing to MAP and MRR, so these and the median rank are no full gallery's."
         )
 
 
@@ -103,14 +112,22 @@ def recall_cell(recall: Recall) -> str:
     return f"{recall.percent:.1f}  {low:.1f}–{high:.1f}"
 
 
+def order_cells(ranking: Ranking) -> tuple[str, ...]:
+    """Returns NDCG@10, MAP, MRR and the median rank; empty where one is unknown."""
+    shares = (ranking.ndcg, ranking.mean_average_precision, mean_reciprocal_rank(ranking.ranks))
+    return (
+        *("" if each is None else f"{each:.3f}" for each in shares),
+        f"{median_rank(ranking.ranks):g}",
+    )
+
+
 def _recall_row(report: Report, ranking: Ranking) -> Sequence[str]:
     p_value = "" if ranking.order_by == BE else f"{report.p_value(ranking):.2g}"
     return (
         ranking.direction,
         ranking.order_by,
         *(recall_cell(recall) for recall in ranking.recalls),
-        f"{mean_reciprocal_rank(ranking.ranks):.3f}",
-        f"{median_rank(ranking.ranks):g}",
+        *order_cells(ranking),
         p_value,
     )
 

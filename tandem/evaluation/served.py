@@ -22,10 +22,10 @@ OnAnswer = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class AnswerRanks:
-    """Holds the ranks of one query's best answer, from 1; None if it is outside the pool."""
+    """Holds the ranks of one query's answers, from 1, ascending; None for one outside the pool."""
 
-    retrieve_rank: int | None
-    final_rank: int | None
+    retrieve_ranks: tuple[int | None, ...]
+    final_ranks: tuple[int | None, ...]
     seconds: float = field(compare=False)
     """Duration of the search as the client saw it."""
     reranked_depth: int = field(default=0, compare=False)
@@ -98,11 +98,11 @@ async def served_report(  # noqa: PLR0913
             if k == 0:
                 be_seconds = median_seconds
             else:
-                final = tuple(each.final_rank for each in ranks)
+                final = [each.final_ranks for each in ranks]
                 order_by = f"{BE} + CE {k}"
-                reranked.append(Ranking(name, order_by, k, final, median_seconds, pictures))
-        retrieved = tuple(each.retrieve_rank for each in ranks)
-        rankings += [Ranking(name, BE, 0, retrieved, be_seconds, pictures), *reranked]
+                reranked.append(_ranking(name, order_by, k, final, median_seconds, pictures))
+        retrieved = [each.retrieve_ranks for each in ranks]
+        rankings += [_ranking(name, BE, 0, retrieved, be_seconds, pictures), *reranked]
     return Report(about, languages, tuple(rankings), seconds)
 
 
@@ -160,9 +160,22 @@ async def answer_ranks(
 
 def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> AnswerRanks:
     answers = [item for item in result.items if item.item_id in query.answer_ids]
+    outside = (None,) * (len(query.answer_ids) - len(answers))
     return AnswerRanks(
-        min((item.retrieve_rank for item in answers), default=None),
-        min((item.final_rank for item in answers), default=None),
+        (*sorted(item.retrieve_rank for item in answers), *outside),
+        (*sorted(item.final_rank for item in answers), *outside),
         seconds,
         result.rerank.reranked_depth,
     )
+
+
+def _ranking(
+    direction: str,
+    order_by: str,
+    k: int,
+    ranks: Sequence[tuple[int | None, ...]],
+    seconds: float | None,
+    pictures: tuple[int, ...],
+) -> Ranking:
+    best, further = tuple(each[0] for each in ranks), tuple(each[1:] for each in ranks)
+    return Ranking(direction, order_by, k, best, seconds, pictures, further)

@@ -15,9 +15,11 @@ from tandem.evaluation import metrics
 from tandem.evaluation.metrics import (
     Recall,
     effective_query_count,
+    mean_average_precision,
     mean_recall,
     mean_reciprocal_rank,
     median_rank,
+    ndcg,
     paired_p_value,
     recall_at,
     recall_sum,
@@ -164,6 +166,42 @@ def test_an_answer_that_is_nowhere_counts_as_behind_all() -> None:
     assert mean_reciprocal_rank([2, None]) == 0.25
     assert median_rank([1, None, None]) == math.inf
     assert median_rank([None, 3, 1]) == 3.0
+
+
+def test_every_answer_counts_by_hand() -> None:
+    """Answers at 1, 3 and nowhere: precisions 1, 2/3 and 0; gains 1 + 1/2 of 1 + 1/log2 3 + 1/2."""
+    queries = [(1, 3, None)]
+
+    assert mean_average_precision(queries) == pytest.approx(5 / 9)
+    assert ndcg(queries, 10) == pytest.approx(1.5 / (1.5 + 1 / math.log2(3)))
+    # Behind the cut, 3 gains nothing, and no more than two answers could.
+    assert ndcg(queries, 2) == pytest.approx(1 / (1 + 1 / math.log2(3)))
+    assert mean_average_precision([*queries, (2, None)]) == pytest.approx((5 / 9 + 1 / 4) / 2)
+
+
+def test_an_ideal_order_is_1_and_no_answer_0() -> None:
+    """Also with more answers than the cut."""
+    ideal = [tuple(range(1, 13)), (1,)]
+
+    assert (ndcg(ideal, 10), mean_average_precision(ideal)) == (1.0, 1.0)
+    assert (ndcg([(None,)], 10), mean_average_precision([(None,)])) == (0.0, 0.0)
+
+
+@given(st.lists(st.integers(1, 100), min_size=1))
+def test_with_one_answer_map_is_mrr(ranks: list[int]) -> None:
+    queries = [(rank,) for rank in ranks]
+
+    assert mean_average_precision(queries) == pytest.approx(mean_reciprocal_rank(ranks))
+
+
+@pytest.mark.parametrize("of_queries", [ndcg, mean_average_precision])
+def test_queries_without_answers_are_refused(
+    of_queries: Callable[[list[tuple[int, ...]]], float],
+) -> None:
+    with pytest.raises(ValueError, match="no queries were ranked"):
+        of_queries([])
+    with pytest.raises(ValueError, match="a query has no answers"):
+        of_queries([(1,), ()])
 
 
 def test_sums_over_both_directions() -> None:

@@ -72,6 +72,17 @@ def test_a_report_tells_which_captions_are_of_one_picture(
     assert single.query_pictures(Modality.IMAGE) == ()
 
 
+def test_a_report_has_the_rank_of_every_answer(checkpoint: Checkpoint, gallery: Gallery) -> None:
+    """A picture's two captions, and a caption's one picture; the first is the one that counts."""
+    report = offline_report(checkpoint, gallery, [4], ABOUT)
+
+    for each in report.rankings:
+        further = 1 if each.direction == IMAGE else 0
+        assert [len(ranks) for ranks in each.answer_ranks] == [1 + further] * len(each.ranks)
+        assert [min(r for r in ranks if r) for ranks in each.answer_ranks] == list(each.ranks)
+        assert each.ndcg is not None
+
+
 def test_a_query_takes_no_more_pairs_than_there_are(
     checkpoint: Checkpoint, gallery: Gallery
 ) -> None:

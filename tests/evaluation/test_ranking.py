@@ -13,7 +13,13 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation import ranking
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.metrics import recall_at
-from tandem.evaluation.ranking import first_answer_ranks, rerank_order, retrieve_order, tied_count
+from tandem.evaluation.ranking import (
+    all_answer_ranks,
+    first_answer_ranks,
+    rerank_order,
+    retrieve_order,
+    tied_count,
+)
 
 # Few values, so that ties come up.
 SCORES = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
@@ -143,3 +149,10 @@ def test_what_has_no_order_is_refused() -> None:
 def test_the_best_placed_of_several_answers_counts() -> None:
     """An image has several captions; with the worst placed, the rank would be 3."""
     assert first_answer_ranks(np.array([[4, 0, 2, 1]]), [{2, 0}]) == [2]
+
+
+def test_every_answer_has_a_rank() -> None:
+    """Ascending, whatever their numbers; one that is not among the items is refused."""
+    assert all_answer_ranks(np.array([[4, 0, 2, 1]]), [{2, 0, 4}]) == [(1, 2, 3)]
+    with pytest.raises(ValueError, match="query 0 has no answer"):
+        all_answer_ranks(np.array([[4, 0, 2, 1]]), [{2, 7}])

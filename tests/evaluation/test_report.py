@@ -1,6 +1,7 @@
 """Reports: what the ranks come to, and the same again from the file."""
 
 import json
+import math
 import re
 import warnings
 from dataclasses import replace
@@ -94,6 +95,61 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     del content["pictures"]  # as an earlier release wrote it
     path.write_text(json.dumps(content))
     assert Report.read(path) == report(alike)
+
+
+def of_two_answers() -> Report:
+    """Returns the report where each picture has two captions, one of which may be out of sight."""
+    further = ((3,), (2,), (12,), (None,))
+    rankings = [
+        replace(each, other_ranks=further if each.direction == IMAGE else ((),) * 4)
+        for each in report().rankings
+    ]
+    return replace(report(), rankings=tuple(rankings))
+
+
+def test_every_answer_counts_for_ndcg_and_map(tmp_path: Path) -> None:
+    """Of the captions at 1 and 3, 1 and 2, 11 and 12, and nowhere, by hand; the file keeps them."""
+    measured, path = of_two_answers(), tmp_path / "report.json"
+
+    measured.write(path)
+
+    assert Report.read(path) == measured
+    ranking = measured.ranking(IMAGE, BE)
+    average_precisions = (1 + 2 / 3) / 2, 1.0, (1 / 11 + 2 / 12) / 2, 0.0
+    assert ranking.mean_average_precision == pytest.approx(sum(average_precisions) / 4)
+    ideal = 1 + 1 / math.log2(3)
+    assert ranking.ndcg == pytest.approx((1.5 / ideal + 1) / 4)
+    measures = json.loads(path.read_text())["measures"]
+    assert measures[2]["ndcg_at_10"] == ranking.ndcg
+    assert measures[2]["mean_average_precision"] == ranking.mean_average_precision
+    german = measured.of_language(ranking, "de")
+    assert german.other_ranks == ((12,), (None,))
+    assert f"| {ranking.ndcg:.3f} | {ranking.mean_average_precision:.3f} |" in report_markdown(
+        measured
+    )
+
+
+def test_a_report_without_further_answers_has_no_ndcg(tmp_path: Path) -> None:
+    """As an earlier release wrote it: its captions behind the first are unknown, not one each."""
+    path = tmp_path / "report.json"
+    of_two_answers().write(path)
+    content = json.loads(path.read_text())
+    for each in content["rankings"]:
+        del each["other_ranks"]
+    path.write_text(json.dumps(content))
+
+    ranking = Report.read(path).ranking(IMAGE, BE)
+
+    assert (ranking.ndcg, ranking.mean_average_precision) == (None, None)
+    whole = joined([report(), of_two_answers()])
+    assert whole.ranking(IMAGE, BE).other_ranks is None
+    both = joined([of_two_answers(), of_two_answers()])
+    assert both.ranking(IMAGE, BE).other_ranks == 2 * ((3,), (2,), (12,), (None,))
+    for hostile in ([[0]] * 4, [[1]] * 3, 7, [1, 2, 3, 4]):
+        content["rankings"][0]["other_ranks"] = hostile
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+            Report.read(path)
 
 
 def test_a_language_has_its_own_queries() -> None:
@@ -248,7 +304,7 @@ def test_the_page_says_what_the_numbers_are_of() -> None:
     row = next(line for line in page.splitlines() if line.startswith(f"| {TEXT} | {CE} "))
     assert row == (
         "| text→image | BE + CE 20 | 75.0  30.1–95.4 | 100.0  51.0–100.0 | 100.0  51.0–100.0 "
-        "| 0.812 | 1 | 0.5 |"
+        "|  |  | 0.812 | 1 | 0.5 |"
     )
     assert "| text→image | BE | 50.0  9.5–90.5 | 0.0  0.0–65.8 |" in page  # by language
     assert "![R@1 against what a query takes](plot.png)" in page

@@ -27,7 +27,7 @@ def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
 
 
 async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
-    """One search tells both; the better of two answers counts; one outside the pool has no rank."""
+    """One search tells both, the best answer first; one outside the pool has no rank."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.query.text == "nowhere":
@@ -46,7 +46,8 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
             on_answer=lambda: answered.append(1),
         )
 
-    assert ranks == [AnswerRanks(7, 3, 0.0), AnswerRanks(None, None, 0.0)]
+    nowhere = (None, None)
+    assert ranks == [AnswerRanks((7, 8), (3, 4), 0.0), AnswerRanks(nowhere, nowhere, 0.0)]
     assert all(each.seconds > 0 for each in ranks)
     assert len(answered) == 2
     for request in service.requests:
@@ -70,7 +71,7 @@ async def test_ranks_stand_in_the_order_of_the_queries() -> None:
         queries = [query(str(number)) for number in range(5)]
         ranks = await answer_ranks(client, "scenes", queries, 20, 5, lambda: None)
 
-    assert [each.retrieve_rank for each in ranks] == [1, 2, 3, 4, 5]
+    assert [each.retrieve_ranks[0] for each in ranks] == [1, 2, 3, 4, 5]
 
 
 async def test_queries_are_drawn_no_earlier_than_they_can_be_asked() -> None:
@@ -134,6 +135,7 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
     for each in report.rankings:
         expected = {0: 2, 5: 1, 20: 3}[each.k]
         assert each.ranks == (expected, expected)
+        assert each.other_ranks == ((), ())
         assert each.query_seconds is not None
     assert report.languages == {"text→image": ["en", "en"], "image→text": ["en", "en"]}
 
