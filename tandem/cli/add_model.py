@@ -123,8 +123,9 @@ def _is_checkpoint(model: str) -> bool:
         # A hub name is "owner/name" at most; anything else was meant as a path.
         return model.count("/") > 1 or model.startswith(("/", ".", "~"))
     from tandem.modeling.families.reader import is_published_folder
+    from tandem.zoo.checkpoint import is_zoo_checkpoint
 
-    return not is_published_folder(folder)
+    return not is_published_folder(folder) and not is_zoo_checkpoint(folder)
 
 
 def _add_checkpoint(
@@ -140,7 +141,13 @@ def _add_checkpoint(
 
 def _read(name: str, revision: str | None, image_encoder: str | None) -> "PublishedModel":
     from tandem.modeling.families.reader import published_model_folder, read_published_model
+    from tandem.zoo.checkpoint import is_zoo_checkpoint
+    from tandem.zoo.served import read_zoo_model
 
+    if user_path(name).is_dir() and is_zoo_checkpoint(user_path(name)):
+        if revision is not None or image_encoder is not None:
+            raise ValueError(f"--revision, --image-encoder: {name} is a model of the zoo")
+        return read_zoo_model(user_path(name))
     image_folder = None if image_encoder is None else _folder(image_encoder, None)
     if revision is not None and user_path(name).is_dir():
         raise ValueError(f"--revision: {name} is a folder; only a model of the hub has revisions")

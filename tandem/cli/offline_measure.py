@@ -16,8 +16,11 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.lowered import lowered, lowered_part
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
+
+_Loaded = Checkpoint | ZooCheckpoint
 
 
 class OfflineMeasure:
@@ -41,6 +44,8 @@ class OfflineMeasure:
         self._fusion_pool_size = fusion_pool_size
         self._checkpoint = _load(folder, precision)
         self._retriever = _load(retriever_folder, precision) if retriever_folder else None
+        finds = retriever_folder or folder
+        _check_embeds(finds, self._retriever or self._checkpoint)
         self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint)}
         self._can_rerank = self._checkpoint.model.config.has_cross_encoder
         if not self._can_rerank:
@@ -90,7 +95,7 @@ class OfflineMeasure:
             )
 
 
-def _texts(checkpoint: Checkpoint) -> TextPreprocessor:
+def _texts(checkpoint: _Loaded) -> TextPreprocessor:
     return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
 
 
@@ -99,12 +104,29 @@ def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: R
     check(record)
 
 
-def _load(folder: Path, precision: Precision) -> Checkpoint:
+def _load(folder: Path, precision: Precision) -> _Loaded:
+    if is_zoo_checkpoint(folder):
+        return _load_zoo(folder, precision)
     loaded = load_checkpoint(folder)
     return replace(loaded, model=lowered(loaded.model, precision))
 
 
-def _told(folder: Path, checkpoint: Checkpoint) -> str:
+def _load_zoo(folder: Path, precision: Precision) -> ZooCheckpoint:
+    loaded = load_zoo_checkpoint(folder)
+    loaded.model.network = lowered_part(loaded.model.network, precision)
+    return loaded
+
+
+def _check_embeds(folder: Path, checkpoint: _Loaded) -> None:
+    """Raises ValueError for a model that scores pairs alone, which finds nothing by itself."""
+    if isinstance(checkpoint, ZooCheckpoint) and not checkpoint.model.network.embeds:
+        raise ValueError(
+            f"{folder} scores pairs and embeds nothing: name a checkpoint that retrieves for it, "
+            "--retriever FOLDER"
+        )
+
+
+def _told(folder: Path, checkpoint: _Loaded) -> str:
     recipe = checkpoint.training.get("recipe", {})
     made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
     return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"

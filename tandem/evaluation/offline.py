@@ -22,10 +22,10 @@ from torch import Tensor
 from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
+from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.model_io.buckets import pad_texts
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
-from tandem.modeling.checkpoint import Checkpoint
 from tandem.modeling.image_tokens import PixelTokens, RecordTokens
 
 Floats = NDArray[np.floating[Any]]
@@ -127,9 +127,16 @@ class OfflineGallery:
     """Holds a gallery as one checkpoint encodes it."""
 
     def __init__(
-        self, checkpoint: Checkpoint, gallery: Gallery, images: RecordTokens | None = None
+        self,
+        checkpoint: ScoredCheckpoint,
+        gallery: Gallery,
+        images: RecordTokens | None = None,
+        *,
+        embeds: bool = True,
     ) -> None:
         """Encodes the gallery, with image tokens from the records' pixels or from `images`.
+
+        Without `embeds` it only scores pairs, in pools that another one finds.
 
         Raises the TandemError of a picture or caption that cannot be read, and ValueError for image
         tokens of another width than the checkpoint's.
@@ -164,7 +171,9 @@ class OfflineGallery:
             self._texts = _Distinct.of(ids.tobytes() for ids in self._ids)
             image_start_time = time.monotonic()
             images_UD = torch.cat(
-                [
+                [torch.empty(0)]
+                if not embeds
+                else [
                     self._model.embed_images(
                         self.tokens_NRD[numbers], special.cls_id, self._image_mask_NR[numbers]
                     )
@@ -173,7 +182,9 @@ class OfflineGallery:
             )
             text_start_time = time.monotonic()
             texts_UD = torch.cat(
-                [
+                [torch.empty(0)]
+                if not embeds
+                else [
                     self._model.embed_texts(
                         *self._padded([self._ids[number] for number in numbers])
                     )

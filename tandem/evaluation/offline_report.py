@@ -10,7 +10,7 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import Order, all_answer_ranks
 from tandem.evaluation.report import BE, Ranking, Report
-from tandem.modeling.checkpoint import Checkpoint
+from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.modeling.image_tokens import RecordTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
@@ -22,12 +22,12 @@ OnQuery = Callable[[str, int], None]
 
 
 def offline_report(
-    checkpoint: Checkpoint,
+    checkpoint: ScoredCheckpoint,
     gallery: Gallery,
     pool_sizes: Sequence[int],
     about: Mapping[str, Any],
     *,
-    retriever: Checkpoint | None = None,
+    retriever: ScoredCheckpoint | None = None,
     fusion_pool_size: int | None = None,
     images: RecordTokens | None = None,
     on_query: OnQuery = lambda *_: None,
@@ -38,7 +38,7 @@ def offline_report(
     fusion and weight over pools of `fusion_pool_size`. `images` replaces the pictures' own image
     tokens.
     """
-    matcher = OfflineGallery(checkpoint, gallery, images)
+    matcher = OfflineGallery(checkpoint, gallery, images, embeds=retriever is None)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
     depths = sorted(k for k in pool_sizes if k)
     largest = max([0, fusion_pool_size or 0, *depths])

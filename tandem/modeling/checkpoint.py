@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
+from torch import nn
 
 from tandem.model_io.json_object import read_object, shown
 from tandem.model_io.whole_file import write_text_whole, write_whole
@@ -20,6 +22,7 @@ from tandem.modeling.checkpoint_files import (
 )
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.stored_weights import (
+    StoredWeight,
     not_finite,
     stored_weights,
     weight_faults,
@@ -60,6 +63,17 @@ def save_checkpoint(
     weights. Raises WeightsNotFinite, having written nothing, for a weight that is NaN or infinite,
     or becomes so in float16.
     """
+    write_checkpoint(folder, model, model.config.to_dict(), tokenizer, training)
+
+
+def write_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    config: dict[str, Any],
+    tokenizer: Tokenizer,
+    training: dict[str, Any],
+) -> None:
+    """Writes a checkpoint of any model, with `config` as its config.json; as save_checkpoint."""
     weights = {
         name: tensor.half().contiguous() if tensor.is_floating_point() else tensor
         for name, tensor in model.state_dict().items()
@@ -68,7 +82,7 @@ def save_checkpoint(
         raise WeightsNotFinite(f"weights are NaN or infinite: {names}; nothing was saved")
     folder.mkdir(parents=True, exist_ok=True)
     small_files = {
-        CONFIG: _json(model.config.to_dict()),
+        CONFIG: _json(config),
         TOKENIZER: tokenizer.to_str(pretty=True),
     }
     if any(_text(folder / name) != text for name, text in small_files.items()):
@@ -88,10 +102,12 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     fit the shape or are not finite. Memory is allocated only for weights that the file has.
     """
     files = CheckpointFiles.read(folder)
-    try:
-        stored = stored_weights(folder / WEIGHTS)
-    except ValueError as error:
-        raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+    if files.zoo is not None:
+        raise ValueError(
+            f"{folder} is a model of the zoo ({shown(files.zoo.get('model'))}), which this does "
+            "not read; tandem evaluate and tandem models add do"
+        )
+    stored = told_checkpoint_weights(folder)
     held_count = sum(math.prod(each.shape) for each in stored.values())
     faults = []
     if files.config.least_weight_count > held_count:  # checked before the model is allocated
@@ -100,8 +116,27 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     else:
         model = JointModel(files.config)
         faults = weight_faults(stored, weights_like(model.state_dict()))
+    check_weights_fit(folder, faults)
+    load_weights(folder, model)
+    return Checkpoint(model.eval(), files, training_notes(folder))
+
+
+def told_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:
+    """Returns the weights of a checkpoint's file, by its header; errors as load_checkpoint."""
+    try:
+        return stored_weights(folder / WEIGHTS)
+    except ValueError as error:
+        raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+
+
+def check_weights_fit(folder: Path, faults: Sequence[str]) -> None:
+    """Raises ValueError where weights do not fit the shape."""
     if faults:
         raise ValueError(f"{folder}: the weights do not fit config.json: {'; '.join(faults)}")
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Fills the model with a checkpoint's weights, in float32; raises ValueError for NaN."""
     weights = load_file(folder / WEIGHTS)
     if names := not_finite(weights):
         raise ValueError(
@@ -113,10 +148,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             for name, tensor in weights.items()
         }
     )
-    return Checkpoint(model.eval(), files, _training(folder))
 
 
-def _training(folder: Path) -> dict[str, Any]:
+def training_notes(folder: Path) -> dict[str, Any]:
+    """Returns what made a checkpoint, empty where it does not say."""
     path = folder / TRAINING
     if not path.is_file():
         return {}

@@ -3,14 +3,15 @@
 Separate from checkpoint.py, because loading weights imports torch, which takes seconds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import check_file, read_object
+from tandem.model_io.json_object import check_file, read_object, shown
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.config import JointConfig
@@ -30,6 +31,8 @@ class CheckpointFiles:
     config: JointConfig
     tokenizer: Tokenizer
     weights_sha256: str
+    zoo: Mapping[str, Any] | None = None
+    """Which network of the zoo it is, for one of those (tandem/zoo)."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -45,7 +48,10 @@ class CheckpointFiles:
             fields = read_object(folder / CONFIG)
         except ValueError as error:
             raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+        zoo = fields.pop("zoo", None)
         try:
+            if zoo is not None and not isinstance(zoo, dict):
+                raise ValueError(f"zoo is {shown(zoo)}, not an object")
             config = JointConfig.of_fields(fields)
         except ValueError as error:
             raise ValueError(
@@ -60,4 +66,4 @@ class CheckpointFiles:
                 f"{folder} is no checkpoint of this version: {TOKENIZER}: {error}"
             ) from error
         with (folder / WEIGHTS).open("rb") as file:
-            return cls(config, tokenizer, file_digest(file, "sha256").hexdigest())
+            return cls(config, tokenizer, file_digest(file, "sha256").hexdigest(), zoo)

@@ -6,14 +6,16 @@ ones are in recipes.py.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.modeling.config import ImageSource, PictureFit
 from tandem.training.recipe_ranges import check_ranges
+from tandem.zoo.config import TextReader, ZooName
 
 DevScore = Literal["text_to_image", "mean_recall"]
 Decay = Literal["linear", "cosine"]
+Hinges = Literal["hardest", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,14 @@ class Recipe:
     """Of two towers' image side and projections; `learning_rate` is the text encoder's."""
     has_frozen_text: bool = False
     """Keep the published text encoder of two towers as it is."""
+    zoo_model: str = ""
+    """A network of the zoo to train instead of a joint model (tandem/zoo), by name."""
+    zoo_text_reader: TextReader = "gru"
+    """What reads its words: a GRU, or BERT's layers, which `pretrained` may start."""
+    hinges: Hinges = "hardest"
+    """Which hinges a network of the zoo learns by: of the hardest negative, or of all."""
+    all_hinges_round_count: int = 0
+    """Rounds by all hinges before the hardest alone take over."""
     learns_temperature: bool = False
     """Learn the temperature of the in-batch softmax, from `softmax_temperature` on."""
     held_out_family_count: int = 0
@@ -178,6 +188,21 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} has two towers, whose rounds train the BE alone: set "
                 "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
+            )
+        if self.zoo_model and self.zoo_model not in get_args(ZooName):
+            raise ValueError(
+                f"recipe {self.name} has zoo_model {self.zoo_model!r}; there are "
+                f"{', '.join(get_args(ZooName))}"
+            )
+        if self.zoo_model and (self.trains_ce or self.mlm_steps_per_round or self.has_two_towers):
+            raise ValueError(
+                f"recipe {self.name} trains a network of the zoo, whose rounds have one step: set "
+                "ce_steps_per_round and mlm_steps_per_round to 0, and has_two_towers to false"
+            )
+        if self.zoo_model and (self.backbone_step_count or self.begins_trained):
+            raise ValueError(
+                f"recipe {self.name} trains a network of the zoo over a frozen image backbone, and "
+                "from random weights: leave --init and backbone steps out"
             )
         if self.image_source == "efficientnet_lite0_early" and not self.has_two_towers:
             raise ValueError(
@@ -301,6 +326,7 @@ def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
         recipe,
         round_count=round_count,
         softmax_round_count=scaled(recipe.softmax_round_count),
+        all_hinges_round_count=scaled(recipe.all_hinges_round_count),
         random_negative_round_count=scaled(recipe.random_negative_round_count),
         mined_from_round_count=scaled(recipe.mined_from_round_count),
         mined_refresh_round_count=scaled(recipe.mined_refresh_round_count),

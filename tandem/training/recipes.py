@@ -331,6 +331,37 @@ def picture_dictionary(seed: int = 1) -> Recipe:
     )
 
 
+def zoo(seed: int = 1) -> Recipe:
+    """Trains a network without pretraining, of Rao et al. 2022, over a frozen image backbone.
+
+    `zoo_model` names it. Margin, clip and hinges are those that its papers share; batch and width
+    are for two cores. After a step decay the papers' rates end at a tenth; here they fall linearly.
+    """
+    return replace(
+        compact(seed),
+        name="zoo",
+        zoo_model="vse_pp",
+        width=128,
+        embedding_width=256,
+        pool_family_count=1_000,
+        round_count=600,
+        ce_steps_per_round=0,
+        mlm_steps_per_round=0,
+        softmax_round_count=0,
+        be_batch_size=64,
+        all_hinges_round_count=200,
+        random_negative_round_count=0,
+        margin=0.2,
+        gradient_clip_norm=2.0,
+        head_learning_rate=1e-3,
+        learning_rate=1e-4,
+        weight_decay=0.0,
+        dev_score="mean_recall",
+        dev_every_round_count=100,
+        precision="fp32",
+    )
+
+
 def tiny(seed: int = 1) -> Recipe:
     """Trains a model that learns next to nothing within seconds, for tests of everything else.
 
@@ -411,6 +442,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
         small,
         tiny,
         two_towers,
+        zoo,
     )
 }
 

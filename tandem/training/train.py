@@ -24,6 +24,7 @@ from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, no_progress
 from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
+from tandem.training.zoo_training import train_zoo
 
 _CPU = torch.device("cpu")
 
@@ -64,8 +65,21 @@ def train(  # noqa: PLR0913
     CaptionTooLong where the tokenizer splits a caption too finely; and what `source.read` and
     `starting_model` raise.
     """
-    # Where the run begins: shape, weights and tokenizer.
     init = init or default_checkpoint()
+    if recipe.zoo_model:
+        first, best_recall = train_zoo(
+            recipe,
+            source,
+            folder,
+            progress,
+            init=init,
+            resume=resume,
+            state_every_step_count=state_every_step_count,
+            device=device,
+            processes=processes,
+        )
+        return RunRecalls(first, best_recall)
+    # Where the run begins: shape, weights and tokenizer.
     if recipe.begins_trained or recipe.begins_with_backbone:
         check_init_stays(init, folder)
     recipe = source.shaped(in_its_shape(recipe, init))

@@ -56,7 +56,7 @@ def _lower_towers(model: JointModel, precision: Precision) -> None:
         _halve(trunk.layers, _HALVES[precision])
 
 
-def lowered_part(module: nn.Module, precision: Precision) -> nn.Module:
+def lowered_part(module: Layers, precision: Precision) -> Layers:
     """Returns a copy of a published model's module with its linear layers in `precision`.
 
     Between them everything stays in float32, and so do attention modules that read the weights of

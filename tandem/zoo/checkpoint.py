@@ -1,0 +1,80 @@
+"""Saves and loads a model of the zoo, in a folder like that of any checkpoint.
+
+config.json describes what the model reads, as that of a joint model does, and has one field more:
+`zoo`, which names the network.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from tandem.modeling.checkpoint import (
+    check_weights_fit,
+    load_weights,
+    told_checkpoint_weights,
+    training_notes,
+    write_checkpoint,
+)
+from tandem.modeling.checkpoint_files import CONFIG, CheckpointFiles
+from tandem.modeling.published.files import read_fields
+from tandem.modeling.stored_weights import weight_faults, weights_like
+from tandem.zoo.config import ZooConfig
+from tandem.zoo.zoo_model import ZooModel
+
+
+@dataclass(frozen=True, slots=True)
+class ZooCheckpoint:
+    """Holds a trained model of the zoo with its tokenizer, ready to run, in float32."""
+
+    model: ZooModel
+    files: CheckpointFiles
+    training: dict[str, Any]
+    """The recipe, the scores and the versions that made it."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.files.tokenizer
+
+    @property
+    def weights_sha256(self) -> str:
+        """Digest of the weights file."""
+        return self.files.weights_sha256
+
+
+def is_zoo_checkpoint(folder: Path) -> bool:
+    """Returns whether a folder's config.json names a network of the zoo."""
+    return (folder / CONFIG).is_file() and "zoo" in read_fields(folder / CONFIG)
+
+
+def save_zoo_checkpoint(
+    folder: Path, model: ZooModel, tokenizer: Tokenizer, training: dict[str, Any]
+) -> None:
+    """Writes a checkpoint, as save_checkpoint does."""
+    fields = {**model.config.to_dict(), "zoo": model.zoo.fields()}
+    write_checkpoint(folder, model, fields, tokenizer, training)
+
+
+def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
+    """Returns the checkpoint in evaluation mode.
+
+    Raises ValueError naming the folder, as load_checkpoint does, and for a checkpoint that is none
+    of the zoo.
+    """
+    files = CheckpointFiles.read(folder)
+    if files.zoo is None:
+        raise ValueError(f"{folder} is no model of the zoo; tandem train zoo makes one")
+    try:
+        config = ZooConfig.of_fields(files.config, files.zoo)
+    except ValueError as error:
+        raise ValueError(f"{folder} is no checkpoint of this version: {CONFIG}: {error}") from error
+    # Without memory for a weight that the file does not have.
+    with torch.device("meta"):
+        wanted = weights_like(ZooModel(config).state_dict())
+    check_weights_fit(folder, weight_faults(told_checkpoint_weights(folder), wanted))
+    model = ZooModel(config)
+    load_weights(folder, model)
+    return ZooCheckpoint(model.eval(), files, training_notes(folder))

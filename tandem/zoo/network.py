@@ -1,0 +1,115 @@
+"""Defines what a network of the zoo is: it embeds, or it scores pairs, or both.
+
+Training and evaluation see one interface: read texts, read images, and score all of them against
+each other. What reading gives (Parts) is the network's own business.
+
+Shapes: B batch, T text tokens, R regions, I width of an image token, P pictures, C captions (X
+stands for P, or for 1 where all pictures have the same captions), D embedding width.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+Parts = tuple[Tensor, ...]
+"""What a network made of texts or images; the first axis of each tensor is the batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """Holds what a step's further losses may depend on; texts and images match row by row."""
+
+    token_ids: Tensor
+    """int64 [B, T]."""
+    text_mask: Tensor
+    """int64 [B, T]."""
+    image_mask: Tensor
+    """int64 [B, R]."""
+    groups: Tensor
+    """int64 [B]; rows of one group are never negatives of each other."""
+    share_done: float
+    """Share of the training that is over, 0 to 1."""
+
+
+class ZooNetwork(nn.Module, ABC):
+    """Reads texts and image tokens, and scores them against each other."""
+
+    embeds: ClassVar[bool] = False
+    """Whether a text or a picture alone has an embedding."""
+    scores_pairs: ClassVar[bool] = True
+    """Whether a pair's score is more than the product of two embeddings."""
+
+    @abstractmethod
+    def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
+        """Returns what the network makes of texts."""
+
+    @abstractmethod
+    def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
+        """Returns what the network makes of pictures."""
+
+    @abstractmethod
+    def scores(self, images: Parts, texts: Parts) -> Tensor:
+        """Returns [P, C]; images are [P, ...] and texts [X, C, ...]."""
+
+    def every(self, images: Parts, texts: Parts) -> Tensor:
+        """Returns the scores of all pictures with all captions, float32 [P, C]."""
+        return self.scores(images, tuple(each[None] for each in texts))
+
+    def row_by_row(self, images: Parts, texts: Parts) -> Tensor:
+        """Returns the scores of picture n with caption n, float32 [P]."""
+        return self.scores(images, tuple(each[:, None] for each in texts))[:, 0]
+
+    def logits(self, scores: Tensor) -> Tensor:
+        """Returns match logits, which rank as the scores do."""
+        return scores
+
+    def embedding(self, parts: Parts) -> Tensor:
+        """Returns unit vectors [B, D] of texts or pictures that were read.
+
+        Raises ValueError for a network that scores pairs alone.
+        """
+        raise ValueError(
+            f"{type(self).__name__} scores pairs and embeds nothing; take it as the cross-encoder "
+            "of a model that embeds"
+        )
+
+    def further_loss(self, images: Parts, texts: Parts, lesson: Lesson) -> Tensor | None:
+        """Returns what the network's paper adds to the hinges; None for nothing."""
+        return None
+
+
+class EmbeddingNetwork(ZooNetwork):
+    """Embeds texts and pictures apart; their score is the cosine."""
+
+    embeds = True
+    scores_pairs = False
+
+    @abstractmethod
+    def embed_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Returns unit vectors, float32 [B, D]."""
+
+    @abstractmethod
+    def embed_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Tensor:
+        """Returns unit vectors, float32 [B, D]."""
+
+    def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
+        """Returns the embeddings."""
+        return (self.embed_texts(ids_BT, mask_BT),)
+
+    def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
+        """Returns the embeddings."""
+        return (self.embed_images(tokens_BRI, mask_BR),)
+
+    def embedding(self, parts: Parts) -> Tensor:
+        """Returns what was read: it is the embedding."""
+        return parts[0]
+
+    def scores(self, images: Parts, texts: Parts) -> Tensor:
+        """Returns the cosines, [P, C]."""
+        return (texts[0] @ images[0][..., None])[..., 0]
+
+    def every(self, images: Parts, texts: Parts) -> Tensor:
+        """Returns the cosines of all pictures with all captions, by one product."""
+        return images[0] @ texts[0].T

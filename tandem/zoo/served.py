@@ -1,0 +1,146 @@
+"""Makes the served functions of a model of the zoo, as published models have them.
+
+A network that embeds is a bi-encoder, one that scores pairs a cross-encoder; any two of them, or
+one of them and a published model, serve together.
+
+Shapes: B batch, H W pixels, T text tokens, R image tokens, I width of an image token, D embedding
+width.
+"""
+
+from hashlib import file_digest
+from pathlib import Path
+from typing import Final
+
+from torch import Tensor, nn
+
+from tandem.model_io.preprocessing import TextRules
+from tandem.modeling.checkpoint_files import CONFIG, TOKENIZER, WEIGHTS
+from tandem.modeling.config import JointConfig
+from tandem.modeling.export.export_manifest import own_text_rules
+from tandem.modeling.families.loaded_model import parameter_count
+from tandem.modeling.families.published_model import (
+    BiEncoderParts,
+    CrossEncoderParts,
+    PublishedModel,
+)
+from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tandem.zoo.zoo_model import ZooModel
+
+FAMILY: Final = "zoo"
+
+
+def read_zoo_model(folder: Path) -> PublishedModel:
+    """Returns the functions of a checkpoint of the zoo, ready to be exported.
+
+    Raises ValueError as load_zoo_checkpoint, and for a model that reads a detector's regions.
+    """
+    checkpoint = load_zoo_checkpoint(folder)
+    model, config = checkpoint.model, checkpoint.model.config
+    if config.image_source == "regions":
+        raise ValueError(
+            f"{folder} reads a detector's regions, which a model of the zoo is not served with; "
+            "train it over a grid to serve it"
+        )
+    text = own_text_rules(checkpoint.files)
+    return PublishedModel(
+        family=f"{FAMILY}_{model.zoo.model}",
+        architecture=type(model.network).__name__,
+        licence="",
+        parameter_count=parameter_count(model),
+        files_sha256=_sha256s(folder),
+        tokenizers={TOKENIZER: checkpoint.tokenizer},
+        bi_encoder=_bi_encoder(model, text),
+        cross_encoder=_cross_encoder(model, text),
+    )
+
+
+class EmbedText(nn.Module):
+    """Embeds a text."""
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__()
+        self.network = model.network
+
+    def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
+        """Returns unit vectors, float32 [B, D]."""
+        return self.network.embedding(self.network.read_texts(token_ids_BT, text_mask_BT))
+
+
+class EmbedImage(nn.Module):
+    """Embeds a picture."""
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__()
+        self.backbone, self.network = model.image_backbone, model.network
+
+    def forward(self, pixels_BHW3: Tensor) -> Tensor:
+        """Returns unit vectors, float32 [B, D]."""
+        tokens_BRI = self.backbone(pixels_BHW3)
+        return self.network.embedding(self.network.read_images(tokens_BRI, _all_of(tokens_BRI)))
+
+
+class EmbedImageWithTokens(EmbedImage):
+    """Embeds a picture, and gives the tokens that its pairs are scored by."""
+
+    def forward(self, pixels_BHW3: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Returns unit vectors, float32 [B, D], and tokens, float16 [B, R, I]."""
+        tokens_BRI = self.backbone(pixels_BHW3)
+        read = self.network.read_images(tokens_BRI, _all_of(tokens_BRI))
+        return self.network.embedding(read), tokens_BRI
+
+
+class ScorePair(nn.Module):
+    """Scores a text and the image tokens of a picture."""
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__()
+        self.network = model.network
+
+    def forward(
+        self, token_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRI: Tensor, image_mask_BR: Tensor
+    ) -> Tensor:
+        """Returns the match logit, float32 [B, 1]."""
+        images = self.network.read_images(tokens_BRI, image_mask_BR)
+        texts = self.network.read_texts(token_ids_BT, text_mask_BT)
+        return self.network.logits(self.network.row_by_row(images, texts))[:, None]
+
+
+def _bi_encoder(model: ZooModel, text: TextRules) -> BiEncoderParts | None:
+    if not model.network.embeds:
+        return None
+    scores_pairs = model.network.scores_pairs
+    return BiEncoderParts(
+        embed_text=EmbedText(model).eval(),
+        embed_image=(EmbedImageWithTokens if scores_pairs else EmbedImage)(model).eval(),
+        text=text,
+        image=model.config.image_rules,
+        embedding_dim=model.zoo.width,
+        has_image_tokens=scores_pairs,
+    )
+
+
+def _cross_encoder(model: ZooModel, text: TextRules) -> CrossEncoderParts | None:
+    if not model.network.scores_pairs:
+        return None
+    config: JointConfig = model.config
+    return CrossEncoderParts(
+        score_pair=ScorePair(model).eval(),
+        image_tokens=None if model.network.embeds else model.image_backbone,
+        text=text,
+        image=config.image_rules,
+        image_token_count=config.image_token_count,
+        token_width=config.token_width,
+    )
+
+
+def _all_of(tokens_BRI: Tensor) -> Tensor:
+    """Returns a mask by which every token counts, of whatever batch a trace is run with."""
+    return (tokens_BRI[..., 0] == tokens_BRI[..., 0]).long()
+
+
+def _sha256s(folder: Path) -> dict[str, str]:
+    digests = {}
+    for name in (CONFIG, TOKENIZER, WEIGHTS):
+        with (folder / name).open("rb") as file:
+            digests[name] = file_digest(file, "sha256").hexdigest()
+    return digests

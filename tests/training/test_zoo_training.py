@@ -1,0 +1,90 @@
+"""A network of the zoo learns, resumes, and keeps its best checkpoint."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.recipe import Recipe, on_corpus
+from tandem.training.recipes import zoo
+from tandem.training.record_source import RecordSource
+from tandem.training.train import RunRecalls, train
+from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tests.support.training.emoji_tuning import Stopped, records
+
+TRAIN = records("train", 120)
+
+
+def zoo_recipe(**changes: object) -> Recipe:
+    """Returns a recipe of a moment over raw patches."""
+    recipe = replace(
+        zoo(1),
+        image_source="patches",
+        image_size=32,
+        begins_with_backbone=False,
+        width=16,
+        head_count=2,
+        layer_count=1,
+        embedding_width=16,
+        round_count=10,
+        all_hinges_round_count=5,
+        be_batch_size=8,
+        dev_every_round_count=5,
+        held_out_family_count=8,
+    )
+    return replace(on_corpus(recipe, "emoji"), **changes)  # type: ignore[arg-type]
+
+
+def train_zoo_model(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
+    """Trains on the first emoji, without progress unless it is given."""
+    options.setdefault("progress", lambda *_: None)
+    return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
+
+
+def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """And with the curve of a whole one; the checkpoint names its recipe and recalls."""
+
+    def stop(name: str, step: int, *_: object) -> None:
+        if name == "zoo" and step >= 10:  # progress comes at every tenth step
+            raise Stopped
+
+    done = train_zoo_model(zoo_recipe(), tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train_zoo_model(zoo_recipe(), tmp_path / "cut", progress=stop, state_every_step_count=7)
+    train_zoo_model(zoo_recipe(), tmp_path / "cut", resume=True)
+
+    whole, cut = (load_zoo_checkpoint(tmp_path / name) for name in ("whole", "cut"))
+    theirs = cut.model.state_dict()
+    assert all(torch.equal(each, theirs[name]) for name, each in whole.model.state_dict().items())
+    assert whole.training["recipe"]["zoo_model"] == "vse_pp"
+    assert whole.training["dev_recall_percent"]["be_mean_recall"] == done.best.be_mean_recall
+    lines = (tmp_path / "cut" / FILE_NAME).read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == list(range(1, 11))
+
+
+def test_the_loss_falls(tmp_path: Path) -> None:
+    """By all hinges, over forty steps of eight pairs."""
+    recipe = zoo_recipe(round_count=40, all_hinges_round_count=40, dev_every_round_count=40)
+
+    train_zoo_model(recipe, tmp_path)
+
+    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    losses = [json.loads(line)["be_loss"] for line in lines]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"zoo_model": "vse_minus"}, "zoo_model 'vse_minus'; there are vse_pp"),
+        ({"ce_steps_per_round": 1}, "whose rounds have one step"),
+        ({"begins_trained": True}, "over a frozen image backbone"),
+    ],
+)
+def test_what_a_zoo_cannot_train_is_refused(changes: dict[str, object], named: str) -> None:
+    """Before anything is read."""
+    with pytest.raises(ValueError, match=named):
+        zoo_recipe(**changes)

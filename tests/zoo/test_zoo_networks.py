@@ -1,0 +1,156 @@
+"""What holds for every network of the zoo, whatever its equations."""
+
+from typing import get_args
+
+import pytest
+import torch
+
+from tandem.zoo.config import TextReader, ZooName
+from tandem.zoo.models import NETWORKS
+from tandem.zoo.network import Lesson
+from tests.support.zoo.tiny_zoo import (
+    all_regions,
+    tiny_network,
+    tiny_texts,
+    tiny_tokens,
+)
+
+NAMES = pytest.mark.parametrize("name", get_args(ZooName))
+
+
+def test_every_name_has_a_network() -> None:
+    """And no network is without a name."""
+    assert set(NETWORKS) == set(get_args(ZooName))
+
+
+@NAMES
+@pytest.mark.parametrize("reader", get_args(TextReader))
+@torch.inference_mode()
+def test_a_masked_word_has_no_influence(name: ZooName, reader: TextReader) -> None:
+    """Another id where the mask is 0 changes no score, and one where it is 1 does."""
+    network = tiny_network(name, text_reader=reader)
+    ids, mask = tiny_texts()
+    images = network.read_images(tiny_tokens(), all_regions(tiny_tokens()))
+    scores = network.every(images, network.read_texts(ids, mask))
+
+    masked = torch.where(mask == 0, (ids + 7) % 30, ids)
+    counted = ids.clone()
+    counted[:, 1] = (ids[:, 1] + 7) % 30
+
+    same = network.every(images, network.read_texts(masked, mask))
+    other = network.every(images, network.read_texts(counted, mask))
+    assert torch.allclose(same, scores, atol=1e-6)
+    assert not torch.allclose(other, scores, atol=1e-6)
+
+
+@NAMES
+@torch.inference_mode()
+def test_a_masked_region_has_no_influence(name: ZooName) -> None:
+    """Other features where the mask is 0 change no score, and some where it is 1 do."""
+    network = tiny_network(name)
+    tokens = tiny_tokens()
+    mask = all_regions(tokens)
+    mask[1, 2:] = 0
+    texts = network.read_texts(*tiny_texts())
+    scores = network.every(network.read_images(tokens, mask), texts)
+
+    masked, counted = tokens.clone(), tokens.clone()
+    masked[1, 2:] += 1
+    counted[1, 1] += 1
+
+    same = network.every(network.read_images(masked, mask), texts)
+    other = network.every(network.read_images(counted, mask), texts)
+    assert torch.allclose(same, scores, atol=1e-6)
+    assert not torch.allclose(other[1], scores[1], atol=1e-6)
+    assert torch.allclose(other[0], scores[0], atol=1e-6)
+
+
+@NAMES
+@torch.inference_mode()
+def test_the_order_of_candidates_does_not_matter(name: ZooName) -> None:
+    """A permutation of pictures and of texts permutes their scores."""
+    network = tiny_network(name)
+    (ids, mask), tokens = tiny_texts(4), tiny_tokens(3)
+    every = all_regions(tokens)
+    scores = network.every(network.read_images(tokens, every), network.read_texts(ids, mask))
+
+    pictures, captions = torch.tensor([2, 0, 1]), torch.tensor([3, 1, 0, 2])
+    permuted = network.every(
+        network.read_images(tokens[pictures], every),
+        network.read_texts(ids[captions], mask[captions]),
+    )
+
+    assert scores.shape == (3, 4)
+    assert torch.allclose(permuted, scores[pictures][:, captions], atol=1e-6)
+
+
+@NAMES
+@torch.inference_mode()
+def test_a_row_by_row_score_is_that_of_all_pairs(name: ZooName) -> None:
+    """So what is served for a pair is what the network was trained by."""
+    network = tiny_network(name)
+    tokens = tiny_tokens()
+    images = network.read_images(tokens, all_regions(tokens))
+    texts = network.read_texts(*tiny_texts())
+
+    assert torch.allclose(
+        network.row_by_row(images, texts), network.every(images, texts).diagonal(), atol=1e-6
+    )
+
+
+@NAMES
+@torch.inference_mode()
+def test_what_embeds_gives_unit_vectors(name: ZooName) -> None:
+    """And what does not says so by name."""
+    network = tiny_network(name)
+    tokens = tiny_tokens()
+    images = network.read_images(tokens, all_regions(tokens))
+    texts = network.read_texts(*tiny_texts())
+
+    if not network.embeds:
+        with pytest.raises(ValueError, match="scores pairs and embeds nothing"):
+            network.embedding(images)
+        return
+    for parts in (images, texts):
+        embedding = network.embedding(parts)
+        assert torch.allclose(embedding.norm(dim=-1), torch.ones(3), atol=1e-5)
+
+
+@NAMES
+def test_a_seed_gives_the_same_step(name: ZooName) -> None:
+    """Weights, scores and every gradient in training; another seed gives others."""
+
+    def gradients(seed: int) -> list[torch.Tensor]:
+        network = tiny_network(name, seed).train()
+        torch.manual_seed(seed)
+        ids, mask = tiny_texts()
+        tokens = tiny_tokens()
+        images = network.read_images(tokens, all_regions(tokens))
+        texts = network.read_texts(ids, mask)
+        lesson = Lesson(ids, mask, all_regions(tokens), torch.arange(3), share_done=0.0)
+        loss = network.every(images, texts).square().sum()
+        further = network.further_loss(images, texts, lesson)
+        (loss if further is None else loss + further).backward()
+        return [each.grad for each in network.parameters() if each.grad is not None]
+
+    once, again, other = gradients(0), gradients(0), gradients(1)
+
+    assert all(map(torch.equal, once, again))
+    assert not all(map(torch.equal, once, other))
+    assert all(each.isfinite().all() for each in once)
+
+
+@NAMES
+def test_every_weight_learns(name: ZooName) -> None:
+    """A weight without a gradient would be stored and served for nothing."""
+    network = tiny_network(name).train()
+    ids, mask = tiny_texts()
+    tokens = tiny_tokens()
+    images = network.read_images(tokens, all_regions(tokens))
+    texts = network.read_texts(ids, mask)
+    lesson = Lesson(ids, mask, all_regions(tokens), torch.arange(3), share_done=0.0)
+    loss = network.every(images, texts).square().sum()
+    further = network.further_loss(images, texts, lesson)
+    (loss if further is None else loss + further).backward()
+
+    assert [n for n, p in network.named_parameters() if p.grad is None] == []
