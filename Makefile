@@ -10,6 +10,8 @@ DOCS_LOCK ?= requirements/docs.txt
 TRITON_LOCK ?= requirements/triton.txt
 # The programs of others that the metrics are held to.
 REFERENCE_LOCK ?= requirements/reference.txt
+# What torch asks for, for Triton's image.
+TORCH_LOCK ?= requirements/torch.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
@@ -137,6 +139,7 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
 	uv export --frozen --only-group triton --no-header --quiet --output-file $(TRITON_LOCK)
+	uv export --frozen --only-group torch --no-header --quiet --output-file $(TORCH_LOCK)
 	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
 		--output-file $(REFERENCE_LOCK)
 

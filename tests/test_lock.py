@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 # torch is installed first, in the build that the machine needs (see the Makefile).
 UNLOCKED = {"torch", "tandem-search"}
-LOCKS = ("cpu.txt", "docs.txt", "reference.txt", "triton.txt")
+LOCKS = ("cpu.txt", "docs.txt", "reference.txt", "torch.txt", "triton.txt")
 
 
 def asked_for() -> list[Requirement]:
@@ -66,6 +67,23 @@ def test_the_site_is_built_beside_the_same_versions() -> None:
     assert {name: locked("docs.txt")[name] for name in shared} == {
         name: locked()[name] for name in shared
     }
+
+
+def test_what_torch_asks_for_is_locked_for_its_image() -> None:
+    """All of it and no more, by the versions of the other lock where that has them."""
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["torch"]
+    asked = {
+        requirement.name: requirement
+        for requirement in map(Requirement, importlib.metadata.requires("torch") or [])
+        if not requirement.marker or requirement.marker.evaluate({"platform_system": "none"})
+    }
+
+    assert {str(Requirement(line)) for line in group} == {
+        f"{each.name}{each.specifier}" for each in asked.values()
+    }
+    assert asked.keys() <= locked("torch.txt").keys()
+    for name in locked("torch.txt").keys() & locked().keys():
+        assert locked("torch.txt")[name] == locked()[name]
 
 
 def test_nothing_brings_cuda_by_the_back_door() -> None:

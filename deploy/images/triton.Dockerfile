@@ -11,20 +11,22 @@ FROM ${TRITON_IMAGE}
 ARG TORCH_VERSION=2.13.0+cpu
 # The package index that has it, yours or the one that PyTorch's install page names for CPUs.
 ARG TORCH_INDEX
-# Its wheel's SHA-256, as your index tells it: another wheel then stops the build. Not known here,
-# for it depends on the Python of NVIDIA's image.
-ARG TORCH_SHA256=""
+# The SHA-256 of its wheel for the Python of NVIDIA's image (3.12), as that index tells it. It depends
+# on the index, so it has no default, and another wheel stops the build.
+ARG TORCH_SHA256
 USER 0
+COPY requirements/torch.txt /tmp/torch.txt
 RUN : "${TORCH_INDEX:?give --build-arg TORCH_INDEX=..., a package index that has torch}" \
+        "${TORCH_SHA256:?give --build-arg TORCH_SHA256=..., the SHA-256 of the wheel of torch there}" \
     && python3 -m pip download --no-cache-dir --only-binary :all: --no-deps --dest /tmp/torch \
         --index-url "${TORCH_INDEX}" "torch==${TORCH_VERSION}" \
-    && if [ -n "${TORCH_SHA256}" ]; then \
-        printf '%s  %s\n' "${TORCH_SHA256}" /tmp/torch/torch-*.whl > /tmp/torch/sums \
-        && sha256sum --check /tmp/torch/sums; \
-    fi \
-    && python3 -m pip install --no-cache-dir --only-binary :all: --target /opt/tandem/site-packages \
-        --index-url "${TORCH_INDEX}" /tmp/torch/torch-*.whl \
-    && rm -r /tmp/torch
+    && printf '%s  %s\n' "${TORCH_SHA256}" /tmp/torch/torch-*.whl > /tmp/torch/sums \
+    && sha256sum --check /tmp/torch/sums \
+    && python3 -m pip install --no-cache-dir --no-deps --target /opt/tandem/site-packages \
+        /tmp/torch/torch-*.whl \
+    && python3 -m pip install --no-cache-dir --no-deps --require-hashes --only-binary :all: \
+        --target /opt/tandem/site-packages -r /tmp/torch.txt \
+    && rm -r /tmp/torch /tmp/torch.txt
 # Backends of our own beside the image's `python`: a native `pytorch` would be taken first.
 RUN mkdir -p /opt/tandem/backends \
     && ln -s /opt/tritonserver/backends/python /opt/tandem/backends/python

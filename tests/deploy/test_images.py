@@ -5,6 +5,7 @@ No container engine is needed: the images are not built here.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -170,25 +171,59 @@ def test_no_package_index_is_named(dockerfile: Path) -> None:
     assert "://" not in dockerfile.read_text(encoding="utf-8")
 
 
-def test_the_index_that_torch_comes_from_must_be_given() -> None:
-    """Without it the build stops before pip, and says what to give; Compose hands it on."""
+# pip, which downloads one wheel, and says what else it is asked to do.
+_PIP = """#!/bin/sh
+echo "$@"
+case "$*" in *download*) mkdir FOLDER/torch && printf wheel > FOLDER/torch/torch-2.13.0.whl ;; esac
+"""
+_WHEEL_SHA256 = hashlib.sha256(b"wheel").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("index", "sha256", "stops_by"),
+    [
+        ("an-index", _WHEEL_SHA256, ""),
+        ("", _WHEEL_SHA256, "give --build-arg TORCH_INDEX="),
+        ("an-index", "", "give --build-arg TORCH_SHA256="),
+        ("an-index", hashlib.sha256(b"another wheel").hexdigest(), "did NOT match"),
+    ],
+)
+def test_torch_comes_from_the_index_that_is_given_and_is_the_wheel_that_is_meant(
+    index: str, sha256: str, stops_by: str, tmp_path: Path
+) -> None:
+    """Without either the build stops before pip and says what to give, and installs no other."""
     text = (IMAGES / "triton.Dockerfile").read_text(encoding="utf-8")
     (command,) = re.findall(r"^RUN (: .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
-    command = command.replace("\\\n", "").replace("python3", "echo")
-    outcomes = {}
-    for index in ("", "an-index"):
-        environment = {"PATH": os.defpath, "TORCH_INDEX": index, "TORCH_VERSION": "2.13.0"}
-        outcomes[index] = subprocess.run(
-            ["sh", "-c", command], env=environment, capture_output=True, text=True, check=False
-        )
+    pip = tmp_path / "python3"
+    pip.write_text(_PIP.replace("FOLDER", str(tmp_path)))
+    pip.chmod(0o755)
+    (tmp_path / "torch.txt").touch()
+    given = {"TORCH_INDEX": index, "TORCH_SHA256": sha256, "TORCH_VERSION": "2.13.0"}
+
+    ran = subprocess.run(
+        ["sh", "-c", command.replace("\\\n", "").replace("/tmp/", f"{tmp_path}/")],
+        env={"PATH": f"{tmp_path}:{os.defpath}"} | given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert not re.search(r"^ARG TORCH_(INDEX|SHA256)=", text, re.MULTILINE)
+    assert (ran.returncode == 0) == (stops_by == "")
+    assert stops_by in ran.stderr
+    assert ("--index-url an-index torch==2.13.0" in ran.stdout) == bool(index and sha256)
+    assert ("pip install" in ran.stdout) == (stops_by == "")
+    installs = [line for line in ran.stdout.splitlines() if "pip install" in line]
+    assert all("--no-deps" in line for line in installs)
+    assert all("--require-hashes" in line for line in installs if "-r " in line)
+
+
+def test_compose_hands_on_what_the_build_of_torch_needs() -> None:
+    """And has no default of its own."""
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
 
-    assert re.search(r"^ARG TORCH_INDEX$", text, re.MULTILINE)
-    assert outcomes[""].returncode != 0
-    assert "--build-arg TORCH_INDEX=" in outcomes[""].stderr
-    assert "--index-url an-index torch==2.13.0" in outcomes["an-index"].stdout
     handed_on = compose["services"]["triton"]["build"]["args"]
-    assert handed_on == {"TORCH_INDEX": "${TORCH_INDEX:-}"}
+    assert handed_on == {"TORCH_INDEX": "${TORCH_INDEX:-}", "TORCH_SHA256": "${TORCH_SHA256:-}"}
 
 
 def test_the_lock_of_the_image_has_no_torch_and_no_triton_server() -> None:
