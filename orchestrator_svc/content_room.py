@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -117,16 +117,19 @@ class ContentRoom:
         """Uses MAX_ANSWER_CONTENT_BYTES unless a limit is given."""
         self._limit_bytes = MAX_ANSWER_CONTENT_BYTES if limit_bytes is None else limit_bytes
         self._left_bytes = self._limit_bytes
+        # Answers that read side by side could each take a part, and then none would fit.
+        self._turn = asyncio.Lock()
 
-    @contextmanager
-    def taking(self) -> Iterator[Taking]:
-        """Yields a Taking; what it took is released if the block fails."""
-        taking = Taking(self)
-        try:
-            yield taking
-        except BaseException:
-            self._left_bytes += taking.taken_bytes
-            raise
+    @asynccontextmanager
+    async def taking(self) -> AsyncIterator[Taking]:
+        """Yields a Taking to one answer after the other; releases its bytes if the block fails."""
+        async with self._turn:
+            taking = Taking(self)
+            try:
+                yield taking
+            except BaseException:
+                self._left_bytes += taking.taken_bytes
+                raise
 
     def take(self, byte_count: int) -> None:
         """Takes that many bytes; raises AnswerTooLarge if fewer are left."""

@@ -337,7 +337,7 @@ class Searcher:
         known = search.contents
         wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
         room = self._content_room or ContentRoom()
-        with room.taking() as taking:
+        async with room.taking() as taking:
             for item_id in wanted.keys() & known.keys():
                 taking.take(known[item_id].size_bytes)
             unread = [item_id for item_id in wanted if item_id not in known]
@@ -352,8 +352,9 @@ class Searcher:
         Raises AnswerTooLarge if they exceed one answer.
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
-        with timed_stage("fetch", laps), ContentRoom().taking() as taking:
-            return await self._get(index_id, item_ids, deadline, taking)
+        with timed_stage("fetch", laps):
+            async with ContentRoom().taking() as taking:
+                return await self._get(index_id, item_ids, deadline, taking)
 
     async def _get(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking

@@ -47,7 +47,7 @@ class StoredContents:
         Raises ItemNotFound, and the errors of the shard, the encoder and the content.
         """
         [number] = self._shard_map.group(index_id, [item_id])
-        with ContentRoom().taking() as taking:
+        async with ContentRoom().taking() as taking:
             found = await self._readers[number].get(index_id, [item_id], deadline, taking)
         if item_id not in found:
             raise ItemNotFound(item_id=item_id)
