@@ -37,11 +37,12 @@ def heif_kind(file: bytes) -> str | None:
     return kind
 
 
-def check_heif_size(file: bytes, max_pixel_count: int) -> None:
-    """Raises ImageTooLarge if any picture in the file is larger, or it has too many boxes.
+def check_heif_size(file: bytes, max_pixel_count: int) -> int:
+    """Returns the pixels of the largest picture in the file.
 
-    Raises ImageUnreadable if no size is there. A decoder has limits of its own for what the
-    bitstream says: HeifReader's.
+    Raises ImageTooLarge if it has more than allowed, or the file too many boxes. Raises
+    ImageUnreadable if no size is there. A decoder has limits of its own for what the bitstream
+    says: HeifReader's.
     """
     largest = 0
     for kind, start, end in _boxes(file):
@@ -51,7 +52,8 @@ def check_heif_size(file: bytes, max_pixel_count: int) -> None:
     if not largest:
         raise ImageUnreadable(why="its header has no size")
     if largest > max_pixel_count:
-        raise ImageTooLarge(got=largest, limit=max_pixel_count, unit="pixels")
+        raise ImageTooLarge(got=largest, limit=max_pixel_count, unit="pixels of HEIC or AVIF")
+    return largest
 
 
 def _boxes(file: bytes) -> Iterator[tuple[bytes, int, int]]:

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import signal
 import subprocess
+import threading
 from typing import Final
 
 from PIL import Image, features
@@ -27,10 +28,15 @@ _PASSED_ON: Final = (MODULE_PATH, "PATH", "LD_LIBRARY_PATH")
 class HeifReader:
     """Reads what the extra `heif` installs the decoders of."""
 
-    def __init__(self, max_pixel_count: int, max_seconds: int) -> None:
-        """Raises ValueError if a decoder is not installed. Seconds are of one core."""
+    def __init__(self, max_pixel_count: int, max_seconds: int, max_large_pixel_count: int) -> None:
+        """Reads pictures of `max_pixel_count`, and larger ones one at a time, reduced to it.
+
+        Seconds are of one core. Raises ValueError if a decoder is not installed.
+        """
         self._max_pixel_count = max_pixel_count
+        self._max_large_pixel_count = max_large_pixel_count
         self._max_seconds = max_seconds
+        self._large = threading.Lock()
         if importlib.util.find_spec("pillow_heif") is None or not features.check("avif"):
             raise ValueError(
                 "HEIC and AVIF need decoders that are not installed; "
@@ -38,14 +44,22 @@ class HeifReader:
             )
 
     def read(self, file: bytes, kind: str) -> Image.Image:
-        """Returns the primary picture, upright, RGB or RGBA.
+        """Returns the primary picture, upright, RGB or RGBA, of at most the usual pixels.
 
         Raises ImageTooLarge by the header alone, for a bitstream that is larger than its header
         says, and over the seconds; ImageUnreadable for what cannot be decoded.
         """
-        check_heif_size(file, self._max_pixel_count)
+        pixel_count = check_heif_size(file, self._max_large_pixel_count)
+        if pixel_count <= self._max_pixel_count:
+            return self._decoded(file, kind, self._max_pixel_count)
+        # A decoder holds the whole picture, so several large ones at once would double the memory.
+        with self._large:
+            return self._decoded(file, kind, self._max_large_pixel_count)
+
+    def _decoded(self, file: bytes, kind: str, max_pixel_count: int) -> Image.Image:
         seconds = self._max_seconds + _START_SECONDS
-        arguments = [kind, str(self._max_pixel_count), str(seconds)]
+        limits = (max_pixel_count, seconds, self._max_pixel_count)
+        arguments = [kind, *map(str, limits)]
         try:
             done = subprocess.run(
                 python_command(["-m", _MODULE, *arguments]),
@@ -57,17 +71,19 @@ class HeifReader:
             )
         except subprocess.TimeoutExpired:
             raise self._too_slow() from None
-        self._check_status(done, kind)
+        self._check_status(done, kind, max_pixel_count)
         mode, width, height = HEADER.unpack_from(done.stdout)
         pixels = memoryview(done.stdout)[HEADER.size :]
         return Image.frombytes(mode.decode().strip(), (width, height), pixels)
 
-    def _check_status(self, done: subprocess.CompletedProcess[bytes], kind: str) -> None:
+    def _check_status(
+        self, done: subprocess.CompletedProcess[bytes], kind: str, max_pixel_count: int
+    ) -> None:
         if done.returncode == 0:
             return
         said = done.stderr.decode(errors="replace").strip()
         if done.returncode == LARGE_STATUS:
-            raise ImageTooLarge(got=int(said), limit=self._max_pixel_count, unit="pixels")
+            raise ImageTooLarge(got=int(said), limit=max_pixel_count, unit="pixels")
         if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             raise self._too_slow()
         if done.returncode == REFUSED_STATUS:

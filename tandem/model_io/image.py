@@ -29,6 +29,9 @@ MAX_IMAGE_PIXELS: Final = 25_000_000
 """For every picture that is decoded in full."""
 MAX_JPEG_PIXELS: Final = 210_000_000
 """For a JPEG, which a decoder can reduce line by line; a phone's 200 megapixels are 201.3."""
+MAX_HEIF_PIXELS: Final = 50_000_000
+"""For HEIC and AVIF, which are decoded whole, in a process of their own, and then reduced. 48
+megapixels of a phone are 48.8."""
 MAX_COEFFICIENT_BYTES: Final = 150_000_000
 """For a progressive JPEG, which is held whole before it is reduced: 50 megapixels as phones
 subsample colours, 25 without. As much as a PNG of 25 megapixels with 16 bits takes."""
@@ -105,7 +108,7 @@ def upright_picture(
 
 def heif_reader() -> HeifReader:
     """Returns a reader with this module's limits; raises ValueError without its decoders."""
-    return HeifReader(MAX_IMAGE_PIXELS, MAX_DECODE_SECONDS)
+    return HeifReader(MAX_IMAGE_PIXELS, MAX_DECODE_SECONDS, MAX_HEIF_PIXELS)
 
 
 def picture_size(image_bytes: bytes) -> tuple[int, int]:

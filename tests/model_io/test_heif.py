@@ -86,7 +86,9 @@ def test_a_bomb_is_refused_by_its_header(
     monkeypatch.setattr(heif_reader_module, "python_command", pytest.fail)
     bomb = claiming_heif(picture(kind), 20_000, 20_000)
 
-    with pytest.raises(ImageTooLarge, match="400,000,000 pixels"):
+    with pytest.raises(
+        ImageTooLarge, match="400,000,000 pixels of HEIC or AVIF, the limit is 50,000,000"
+    ):
         decode_image(bomb, RULES, reader)
 
 
@@ -239,9 +241,23 @@ def test_a_size_may_be_anywhere_in_the_properties() -> None:
         check_heif_size(header, 4032 * 3024 - 1)
 
 
+def test_a_picture_over_the_usual_pixels_is_reduced_in_its_process() -> None:
+    """By the fewest whole blocks, one picture at a time; over the larger limit it is refused."""
+    reader = HeifReader(600, 5, 4_096)  # 60 x 40 pixels, in HEIC coded as 64 x 64
+
+    for kind in KINDS:
+        half = reader.read(picture(kind), kind)
+        assert half.size == (30, 20)
+        assert is_near(np.asarray(half), 5, 10, RED)
+        assert is_near(np.asarray(half), 25, 10, BLUE)
+    assert HeifReader(2_400, 5, 2_400).read(picture("AVIF"), "AVIF").size == (60, 40)
+    with pytest.raises(ImageTooLarge, match=r"2,400 pixels .*limit is 2,399"):
+        HeifReader(600, 5, 2_399).read(picture("AVIF"), "AVIF")
+
+
 @pytest.mark.slow
 def test_the_largest_picture_fits_into_the_processs_limits(reader: HeifReader) -> None:
-    """25 megapixels, as AVIF: of HEIC no encoder is at hand."""
-    file = encoded(plain(size=(5_000, 5_000)), "AVIF", speed=10)
+    """48 megapixels of a phone, as AVIF: of HEIC no encoder is at hand."""
+    file = encoded(plain(size=(8_064, 6_048)), "AVIF", speed=10)
 
     assert is_near(decode_image(file, RULES, reader), 56, 56, RED)
