@@ -22,6 +22,7 @@ from tandem.cli import (
     shard,
     token,
     train,
+    train_neighbours,
     up,
 )
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
@@ -56,6 +57,7 @@ app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("compare", cls=Command)(compare.compare)
 app.command("regions", cls=Command)(regions.regions)
 app.command("train", cls=Command)(train.train)
+app.command("train neighbours", cls=Command)(train_neighbours.train_neighbours)
 app.command("demo", cls=Command)(demo.demo)
 app.command("health", cls=Command)(health.health)
 app.command("certificates", cls=Command)(certificates_command.certificates)

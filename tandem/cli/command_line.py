@@ -67,6 +67,15 @@ class CommandLine(TyperGroup):
             sys.exit(1)
         sys.exit(status if isinstance(status, int) else 0)
 
+    def resolve_command(  # type: ignore[override]
+        self, ctx: typer.Context, args: list[str]
+    ) -> Any:  # noqa: ANN401
+        """Returns the command of the first two words, if there is one, else of the first."""
+        both = " ".join(args[:2])
+        if len(args) > 1 and both in self.commands:
+            return both, self.commands[both], args[2:]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
         """Runs a command; Ctrl-C ends it with a message and status 130."""
         try:

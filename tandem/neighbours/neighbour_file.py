@@ -118,12 +118,19 @@ def read_manifest(path: Path) -> NeighbourManifest:
         raise FileInvalid(f"{path} is no whole file of neighbours: {error}") from error
 
 
-def check_fingerprints(path: Path, found: str, wanted: str, whose: str) -> None:
-    """Raises ValueError if a file's lists are of another model than the one named `whose`."""
-    if found != wanted:
+def check_same_base(
+    name: object, found: NeighbourManifest, wanted: NeighbourManifest, whose: str
+) -> None:
+    """Raises ValueError if the lists of `name` are of another model or base than `whose`."""
+    if found.model_fingerprint != wanted.model_fingerprint:
         raise ValueError(
-            f"{path} has lists of the model {found[:12]}, and {whose} is of {wanted[:12]}: build "
-            "the lists again with one model"
+            f"{name} has lists of the model {found.model_fingerprint[:12]}, and {whose} of "
+            f"{wanted.model_fingerprint[:12]}: build both with one model"
+        )
+    if found.base != wanted.base:
+        raise ValueError(
+            f"{name} has lists over {found.base}, and {whose} over {wanted.base}: build both with "
+            "one --rerank-k"
         )
 
 

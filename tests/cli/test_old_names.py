@@ -56,13 +56,13 @@ def test_a_name_is_old_in_its_command_alone() -> None:
 
 
 NAMES = {
-    "--count": {"demo", "evaluate", "ingest", "models calibrate", "train"},
+    "--count": {"demo", "evaluate", "ingest", "models calibrate", "neighbours build", "train"},
     "--model-repository": {
         *("demo", "up", "models add", "models list", "models remove", "models swap"),
         "models verify",
     },
     "--truncation-policy": {"ingest", "search"},
-    "--rerank-k": {"evaluate", "models calibrate", "search"},
+    "--rerank-k": {"evaluate", "models calibrate", "neighbours build", "search"},
 }
 
 

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file, save_file
 from tandem.model_io.json_object import FileInvalid
 from tandem.neighbours.corpus_neighbours import LISTS, with_pools
 from tandem.neighbours.neighbour_file import (
-    check_fingerprints,
+    NeighbourManifest,
+    check_same_base,
     load_neighbours,
     read_manifest,
     save_neighbours,
@@ -98,8 +99,14 @@ def test_another_format_is_named(tmp_path: Path) -> None:
         load_neighbours(path)
 
 
-def test_lists_of_another_model_are_named() -> None:
-    check_fingerprints(Path("dev"), "a" * 64, "a" * 64, "the model")
+def test_lists_of_another_model_or_base_are_named() -> None:
+    near = planted_neighbours(seed=1, image_count=8, depth=4)
+    wanted = NeighbourManifest.of(near)
+    pooled = with_pools(near, {}, np.zeros((8, 2)), np.zeros((16, 2)))
+    check_same_base("dev", wanted, wanted, "train")
 
-    with pytest.raises(ValueError, match=r"dev has lists of the model b+, and the model is of a+"):
-        check_fingerprints(Path("dev"), "b" * 64, "a" * 64, "the model")
+    other = planted_neighbours(seed=2, image_count=8, depth=4, fingerprint="b" * 64)
+    with pytest.raises(ValueError, match=r"dev has lists of the model b{12}, and train of 5{12}"):
+        check_same_base("dev", NeighbourManifest.of(other), wanted, "train")
+    with pytest.raises(ValueError, match=r"dev has lists over BE \+ CE 2, and train over BE"):
+        check_same_base("dev", NeighbourManifest.of(pooled), wanted, "train")

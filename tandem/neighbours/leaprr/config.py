@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Profile = Literal["paper", "code"]
+PillarRank = Literal["top", "bottom", "random"]
+PillarModality = Literal["both", "inter", "intra"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,12 @@ class LeaprrConfig:
 
     pillar_count: int = 64
     """Pillars of each modality."""
+    pillar_rank: PillarRank = "top"
+    """Which entries of a query's lists are pillars: Table 2 compares them."""
+    pillar_modality: PillarModality = "both"
+    """Whether only inter or only intra pillars are read, the others as 0: Table 2 compares them."""
+    alignment_weight: float = 1.0
+    """Weight of the alignment with mapped graphs; Table 3 compares with 0."""
     includes_query_pillar: bool = True
     """Whether a query may be its own pillar. Neither source says; lists of the nearest have it."""
     affinity_neighbours: int = 10
@@ -69,6 +77,45 @@ class LeaprrConfig:
     momentum: float = 0.9
     batch_size: int = 512
     """Texts of a step."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a field out of range."""
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in _NOT_NEGATIVE:
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if not self.momentum < 1:
+            raise ValueError(f"momentum is {self.momentum}; it must be below 1")
+        if self.reconstruction_weight and not self.reconstructs:
+            raise ValueError("reconstruction_weight needs reconstructs, the layer of that loss")
+        width = self.width if self.width is not None else 2 * self.pillar_count
+        if width < 1 or width % self.head_count:
+            raise ValueError(f"{self.head_count} heads do not divide a width of {width}")
+
+
+_AT_LEAST_ONE = (
+    "image_query_neighbours",
+    "text_query_neighbours",
+    "head_count",
+    "pillar_count",
+    "affinity_neighbours",
+    "layer_count",
+    "mlp_ratio",
+    "batch_size",
+)
+_POSITIVE = ("contrastive_temperature", "learning_rate")
+_NOT_NEGATIVE = (
+    "affinity_sharpness",
+    "margin",
+    "reconstruction_weight",
+    "alignment_weight",
+    "momentum",
+)
 
 
 def leaprr_config(profile: Profile) -> LeaprrConfig:

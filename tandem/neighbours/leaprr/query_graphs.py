@@ -98,7 +98,7 @@ def pillar_features(
     Raises ValueError for lists that are shorter than the pillars.
     """
     count = config.pillar_count
-    inter_BL = lists.items_of_query[queries_B, :count]
+    inter_BL = _chosen(lists.items_of_query[queries_B], queries_B, config)
     intra_BL = _intra_pillars(lists, queries_B, config)
     if min(inter_BL.shape[1], intra_BL.shape[1]) < count:
         raise ValueError(
@@ -120,7 +120,12 @@ def pillar_features(
         axis=2,
     )
     items_BKF = np.where((items_BK == _NO_ITEM)[:, :, None], 0, items_BKF)
-    return np.concatenate([query_BF[:, None], items_BKF], axis=1).astype(np.float32)
+    features_BVF = np.concatenate([query_BF[:, None], items_BKF], axis=1).astype(np.float32)
+    if config.pillar_modality == "inter":
+        features_BVF[:, :, count:] = 0
+    if config.pillar_modality == "intra":
+        features_BVF[:, :, :count] = 0
+    return features_BVF
 
 
 def _intra_pillars(lists: SimilarityLists, queries_B: Indices, config: LeaprrConfig) -> Indices:
@@ -131,7 +136,24 @@ def _intra_pillars(lists: SimilarityLists, queries_B: Indices, config: LeaprrCon
         itself_BH = near_BH == queries_B[:, None]
         order_BH = np.argsort(itself_BH, axis=1, kind="stable")
         near_BH = np.take_along_axis(near_BH, order_BH, axis=1)[:, :-1]
-    return near_BH[:, : config.pillar_count]
+    return _chosen(near_BH, queries_B, config)
+
+
+def _chosen(near_BH: Indices, queries_B: Indices, config: LeaprrConfig) -> Indices:
+    """Returns int64 [B, L]: the first entries of lists, the last ones, or some at random.
+
+    Those at random are the same for a query in every batch.
+    """
+    count = config.pillar_count
+    if config.pillar_rank == "top":
+        return near_BH[:, :count]
+    if config.pillar_rank == "bottom":
+        return near_BH[:, max(near_BH.shape[1] - count, 0) :]
+    drawn_BH = np.stack(
+        [np.random.default_rng(query).random(near_BH.shape[1]) for query in queries_B.tolist()]
+    )
+    places_BL = np.sort(np.argsort(drawn_BH, axis=1)[:, :count], axis=1)
+    return np.take_along_axis(near_BH, places_BL, axis=1)
 
 
 def _nearest_of_nodes(

@@ -4,6 +4,7 @@ Shapes: I images, T texts, Q queries, N items, K neighbours, B batch.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from tandem.neighbours.leaprr.network import GraphNetwork
 from tandem.neighbours.leaprr.query_graphs import query_graphs
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.neighbour_lists import Indices, Scores
+
+Networks = Literal["both", "image_queries", "text_queries"]
 
 _BATCH_SIZE = 256
 
@@ -51,14 +54,19 @@ class RefinedOrders:
     """int64 [T, I]."""
 
 
-def refine(model: LeaprrModel, lists: SimilarityLists) -> RefinedOrders:
+def refine(
+    model: LeaprrModel, lists: SimilarityLists, networks: Networks = "both"
+) -> RefinedOrders:
     """Returns the orders of a corpus whose `lists` are the view of images that find texts.
 
     As the code does, refined scores of both directions replace raw similarities and are averaged
     over the whole matrix; an item that neither network scored keeps its raw similarity and may so
     overtake one that they did. As the paper does, each direction reorders its own neighbours and
-    the rest follows in the base order.
+    the rest follows in the base order. With one of the `networks` alone, the other's scores are
+    the raw similarities (Table 3).
     """
+    if networks != "both":
+        return _refined_by_one(model, lists, networks == "text_queries")
     texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
     images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
     if not model.config.averages_whole_matrix:
@@ -72,6 +80,24 @@ def refine(model: LeaprrModel, lists: SimilarityLists) -> RefinedOrders:
     np.put_along_axis(by_texts_TI, images_TK, image_scores_TK, axis=1)
     final_IT = (by_images_IT + by_texts_TI.T) / 2
     return RefinedOrders(retrieve_order(final_IT), retrieve_order(final_IT.T))
+
+
+def _refined_by_one(
+    model: LeaprrModel, lists: SimilarityLists, is_text_query: bool
+) -> RefinedOrders:
+    """Returns both orders by one direction's network."""
+    view = lists.reversed() if is_text_query else lists
+    items_QK, scores_QK = refined_scores(model, view, is_text_query=is_text_query)
+    if model.config.averages_whole_matrix:
+        refined_QN = np.array(view.cross, np.float64)
+        np.put_along_axis(refined_QN, items_QK, scores_QK, axis=1)
+        orders = retrieve_order(refined_QN), retrieve_order(refined_QN.T)
+    else:
+        orders = (
+            _reordered_pool(view.cross, items_QK, scores_QK),
+            retrieve_order(np.asarray(view.cross.T, np.float64)),
+        )
+    return RefinedOrders(*(reversed(orders) if is_text_query else orders))
 
 
 @torch.inference_mode()

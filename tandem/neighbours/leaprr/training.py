@@ -1,41 +1,31 @@
-"""Trains both directions' networks together (Qu et al. 2023, sections 3.5 and 4.1).
+"""Trains both directions' networks together (Qu et al. 2023, section 4.1), epoch by epoch.
 
-A step draws texts; each gives a graph of its own, one of its image, and both mapped to the other
-modality. Shapes: B graphs, V nodes, F features.
+A run can be kept between two epochs and continued later, with the same weights as without a stop.
 """
 
 import copy
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tandem.evaluation.metrics import RECALL_AT, recall_at, recall_sum
 from tandem.evaluation.ranking import first_answer_ranks
+from tandem.neighbours.leaprr.batch_loss import batch_loss
 from tandem.neighbours.leaprr.config import LeaprrConfig
-from tandem.neighbours.leaprr.losses import (
-    alignment_loss,
-    hardest_positive_triplet_loss,
-    neighbour_contrastive_loss,
-    raw_hinge_loss,
-    reconstruction_loss,
-)
-from tandem.neighbours.leaprr.network import GraphNetwork
-from tandem.neighbours.leaprr.query_graphs import QueryGraphs, mapped_graphs, query_graphs
-from tandem.neighbours.leaprr.refinement import (
-    LeaprrModel,
-    RefinedOrders,
-    neighbour_count,
-    refine,
-    threshold_nodes,
-)
+from tandem.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.neighbour_lists import Indices
 
 OnStep = Callable[[int, float], None]
+
+
+class LeaprrDiverged(ValueError):
+    """A loss or a weight is NaN or infinite; no later step can repair it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +39,117 @@ class LeaprrResult:
     """The rSum on dev after each epoch; empty without dev."""
 
 
+class LeaprrRun:
+    """Trains on a corpus, one epoch a call, and keeps the networks of the best one on dev."""
+
+    def __init__(
+        self,
+        lists: SimilarityLists,
+        config: LeaprrConfig,
+        *,
+        epoch_count: int,
+        seed: int,
+        dev: SimilarityLists | None = None,
+    ) -> None:
+        """Makes the networks; both `lists` are the view of images that find texts.
+
+        Raises ValueError for a number of epochs below 1.
+        """
+        if epoch_count < 1:
+            raise ValueError(f"{epoch_count} epochs train nothing; take 1 or more")
+        self._lists, self._dev, self._epoch_count = lists, dev, epoch_count
+        self._model = LeaprrModel.untrained(config, seed)
+        self._best = copy.deepcopy(self._model)
+        self._rng = np.random.default_rng(seed)
+        self._optimiser = torch.optim.SGD(
+            [*self._model.image_queries.parameters(), *self._model.text_queries.parameters()],
+            lr=config.learning_rate,
+            momentum=config.momentum,
+        )
+        self._losses: list[float] = []
+        self._recall_sums: list[float] = []
+        self._done_count = 0
+
+    @property
+    def done_count(self) -> int:
+        """The number of epochs that are done."""
+        return self._done_count
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are done."""
+        return self._done_count >= self._epoch_count
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps of all epochs."""
+        text_count = self._lists.cross.shape[1]
+        return self._epoch_count * math.ceil(text_count / self._model.config.batch_size)
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the last epoch is the best so far."""
+        sums = self._recall_sums
+        return self._dev is None or sums[-1] > max(sums[:-1], default=-math.inf)
+
+    def result(self) -> LeaprrResult:
+        """Returns the best networks so far."""
+        return LeaprrResult(self._best, list(self._losses), list(self._recall_sums))
+
+    def run_epoch(self, on_step: OnStep = lambda _step, _loss: None) -> None:
+        """Trains on every text once, and measures on dev.
+
+        `on_step` is called with each step's number, from 1, and loss. Raises LeaprrDiverged,
+        instead of learning from a loss that is not finite as the published code does; the best
+        networks stay.
+        """
+        config = self._model.config
+        for texts_B in _batches(
+            self._rng.permutation(self._lists.cross.shape[1]), config.batch_size
+        ):
+            for group in self._optimiser.param_groups:
+                group["lr"] = _rate(config, len(self._losses), self.step_count)
+            loss = batch_loss(self._model, self._lists, texts_B, self._rng)
+            if not torch.isfinite(loss):
+                raise LeaprrDiverged(
+                    f"the loss of step {len(self._losses) + 1:,} of {self.step_count:,} is "
+                    f"{loss.item()}; a lower learning_rate may help"
+                )
+            self._optimiser.zero_grad()
+            loss.backward()
+            self._optimiser.step()
+            self._losses.append(loss.item())
+            on_step(len(self._losses), self._losses[-1])
+        self._done_count += 1
+        if self._dev is not None:
+            self._recall_sums.append(dev_recall_sum(_refined(self._model, self._dev), self._dev))
+        if self.is_best:
+            self._best = copy.deepcopy(self._model)
+
+    def state(self) -> dict[str, Any]:
+        """Returns everything that an epoch changes, as tensors and plain values."""
+        return {
+            "done_count": self._done_count,
+            "networks": _weights(self._model),
+            "best_networks": _weights(self._best),
+            "optimiser": self._optimiser.state_dict(),
+            "rng": json.dumps(self._rng.bit_generator.state),
+            "losses": list(self._losses),
+            "dev_recall_sums": list(self._recall_sums),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from a state of a run with the same arguments."""
+        for model, name in [(self._model, "networks"), (self._best, "best_networks")]:
+            model.image_queries.load_state_dict(state[name]["image_queries"])
+            model.text_queries.load_state_dict(state[name]["text_queries"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._rng.bit_generator.state = json.loads(state["rng"])
+        self._losses = list(state["losses"])
+        self._recall_sums = list(state["dev_recall_sums"])
+        self._done_count = state["done_count"]
+
+
 def train_leaprr(
     lists: SimilarityLists,
     config: LeaprrConfig,
@@ -60,68 +161,12 @@ def train_leaprr(
 ) -> LeaprrResult:
     """Trains on a corpus whose `lists` are the view of images that find texts.
 
-    `on_step` is called with each step's number, from 1, and loss. Raises ValueError for a loss that
-    is NaN or infinite, instead of learning from it as the published code does.
+    Raises LeaprrDiverged as LeaprrRun does.
     """
-    model = LeaprrModel.untrained(config, seed)
-    rng = np.random.default_rng(seed)
-    optimiser = torch.optim.SGD(
-        [*model.image_queries.parameters(), *model.text_queries.parameters()],
-        lr=config.learning_rate,
-        momentum=config.momentum,
-    )
-    text_count = lists.cross.shape[1]
-    step_count = epoch_count * math.ceil(text_count / config.batch_size)
-    losses: list[float] = []
-    recall_sums: list[float] = []
-    best = model
-    for _ in range(epoch_count):
-        for texts_B in _batches(rng.permutation(text_count), config.batch_size):
-            for group in optimiser.param_groups:
-                group["lr"] = _rate(config, len(losses), step_count)
-            loss = batch_loss(model, lists, texts_B, rng)
-            if not torch.isfinite(loss):
-                raise ValueError(f"the loss of step {len(losses) + 1} is {loss.item()}")
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
-            on_step(len(losses), losses[-1])
-        if dev is not None:
-            recall_sums.append(dev_recall_sum(refine(model, dev), dev))
-            if recall_sums[-1] == max(recall_sums) and recall_sums.count(recall_sums[-1]) == 1:
-                best = copy.deepcopy(model)
-    return LeaprrResult(model if dev is None else best, losses, recall_sums)
-
-
-def batch_loss(
-    model: LeaprrModel, lists: SimilarityLists, texts_B: Indices, rng: np.random.Generator
-) -> Tensor:
-    """Returns the sum of all losses of the graphs of these texts and of their images."""
-    config, reverse = model.config, lists.reversed()
-    images_B = lists.item_images[texts_B]
-    of_images, of_texts = (
-        query_graphs(
-            view,
-            queries_B,
-            neighbour_count(config, is_text_query),
-            config,
-            threshold_nodes(config, is_text_query),
-        )
-        for view, queries_B, is_text_query in [(lists, images_B, False), (reverse, texts_B, True)]
-    )
-    total = torch.zeros(())
-    for graphs, view, queries_B, network, mapped_network in [
-        (of_images, reverse, texts_B, model.image_queries, model.text_queries),
-        (of_texts, lists, images_B, model.text_queries, model.image_queries),
-    ]:
-        mapped = mapped_graphs(graphs, view, queries_B, config, rng)
-        loss, scores_BV = _graph_loss(network, graphs, config)
-        mapped_loss, mapped_scores_BV = _graph_loss(mapped_network, mapped, config)
-        total = total + loss + alignment_loss(scores_BV, mapped_scores_BV, _scored(graphs, config))
-        if config.trains_mapped_graphs:
-            total = total + mapped_loss
-    return total
+    run = LeaprrRun(lists, config, epoch_count=epoch_count, seed=seed, dev=dev)
+    while not run.is_over:
+        run.run_epoch(on_step)
+    return run.result()
 
 
 def dev_recall_sum(orders: RefinedOrders, lists: SimilarityLists) -> float:
@@ -137,40 +182,21 @@ def dev_recall_sum(orders: RefinedOrders, lists: SimilarityLists) -> float:
     )
 
 
-def _graph_loss(
-    network: GraphNetwork, graphs: QueryGraphs, config: LeaprrConfig
-) -> tuple[Tensor, Tensor]:
-    """Returns the losses of one batch of graphs, without alignment, and scores [B, V]."""
-    features_BVF = torch.from_numpy(graphs.features)
-    valid_BV = torch.from_numpy(graphs.valid)
-    scores_BV, nodes_BVD = network(features_BVF, torch.from_numpy(graphs.affinity), valid_BV)
-    scored_BV, targets_BV = _scored(graphs, config), _targets(graphs, config)
-    loss = neighbour_contrastive_loss(
-        scores_BV, targets_BV, scored_BV, config.contrastive_temperature
-    ) + hardest_positive_triplet_loss(scores_BV, targets_BV, scored_BV, config.margin)
-    if config.has_raw_hinge:
-        loss = loss + raw_hinge_loss(scores_BV, features_BVF[:, :, 0], valid_BV)
-    if config.reconstruction_weight:
-        rebuilt_BVF = network.reconstruction(nodes_BVD)
-        loss = loss + config.reconstruction_weight * reconstruction_loss(
-            features_BVF, rebuilt_BVF, valid_BV
-        )
-    return loss, scores_BV
+def _refined(model: LeaprrModel, dev: SimilarityLists) -> RefinedOrders:
+    """Returns dev's orders; raises LeaprrDiverged for scores that are NaN."""
+    try:
+        return refine(model, dev)
+    except ValueError as error:
+        if "NaN" not in str(error):
+            raise
+        raise LeaprrDiverged(f"the scores of dev: {error}") from error
 
 
-def _scored(graphs: QueryGraphs, config: LeaprrConfig) -> Tensor:
-    """Returns bool [B, V]: the nodes whose scores the losses read."""
-    scored_BV = torch.from_numpy(graphs.valid).clone()
-    scored_BV[:, 0] = config.scores_query
-    return scored_BV
-
-
-def _targets(graphs: QueryGraphs, config: LeaprrConfig) -> Tensor:
-    """Returns bool [B, V]: the answers, and the query where it is scored."""
-    targets_BV = torch.from_numpy(graphs.targets).clone()
-    if config.scores_query:
-        targets_BV[:, 0] = targets_BV.any(1) if config.skips_unanswered else True
-    return targets_BV
+def _weights(model: LeaprrModel) -> dict[str, Any]:
+    return {
+        "image_queries": copy.deepcopy(model.image_queries.state_dict()),
+        "text_queries": copy.deepcopy(model.text_queries.state_dict()),
+    }
 
 
 def _batches(texts: Indices, size: int) -> Iterator[Indices]:

@@ -143,3 +143,30 @@ def test_the_lists_of_the_other_view_are_its_own() -> None:
     assert_array_equal(view.items_of_item, other.items_of_item)
     assert_array_equal(view.queries_of_item, other.queries_of_item)
     assert_array_equal(view.reversed().items_of_query, LISTS.items_of_query)
+
+
+def test_pillars_from_the_top_the_bottom_or_at_random() -> None:
+    """Of image 0's texts 0, 1, 3, 2 and its images 0, 1; a query's random ones never change."""
+    one = replace(CONFIG, pillar_count=1)
+
+    features = {
+        rank: query_graphs(LISTS, np.array([0]), 1, replace(one, pillar_rank=rank)).features[0, 0]
+        for rank in ("top", "bottom", "random")
+    }
+
+    assert_allclose(features["top"], [0.9, 1])
+    assert_allclose(features["bottom"], [0.1, 0.5])
+    for value, known in zip(features["random"], [CROSS[0], IMAGES[0]], strict=True):
+        assert value in known.astype(np.float32)
+    again = query_graphs(LISTS, np.array([1, 0]), 1, replace(one, pillar_rank="random"))
+    assert_allclose(again.features[1, 0], features["random"])
+
+
+def test_pillars_of_one_modality_leave_the_others_0() -> None:
+    whole = query_graphs(LISTS, np.array([0]), 2, CONFIG).features[0]
+
+    inter = query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, pillar_modality="inter"))
+    intra = query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, pillar_modality="intra"))
+
+    assert_allclose(inter.features[0], whole * [1, 1, 0, 0])
+    assert_allclose(intra.features[0], whole * [0, 0, 1, 1])

@@ -1,0 +1,210 @@
+"""Trains into a folder: the best networks, what made them, and a state to resume from."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from tandem import __version__
+from tandem.model_io.json_object import FileInvalid, from_fields, read_object
+from tandem.model_io.whole_file import write_text_whole, write_whole
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.neighbours.corpus_neighbours import CorpusNeighbours
+from tandem.neighbours.leaprr.config import LeaprrConfig, Profile
+from tandem.neighbours.leaprr.refinement import LeaprrModel
+from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
+from tandem.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, OnStep
+from tandem.neighbours.neighbour_file import NeighbourManifest
+
+MODEL_NAME: Final = "leaprr.safetensors"
+MANIFEST_NAME: Final = "training.json"
+STATE_NAME: Final = "run_state.pt"
+
+OnEpoch = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaprrPlan:
+    """Says what a run trains on, and how; two runs of one plan give the same networks."""
+
+    profile: Profile
+    config: LeaprrConfig
+    seed: int
+    epoch_count: int
+    train: NeighbourManifest
+    dev: NeighbourManifest
+
+
+@dataclass(frozen=True, slots=True)
+class LeaprrTraining:
+    """Describes networks: their plan, and how far and how well they were trained."""
+
+    plan: LeaprrPlan
+    done_epoch_count: int
+    dev_recall_sums: tuple[float, ...]
+    """The rSum on dev after each epoch; the best epoch's networks are kept."""
+    seconds: float
+    tandem: str
+    """The release that trained."""
+
+    @property
+    def best_epoch(self) -> int:
+        """The number of the epoch whose networks are kept, from 1."""
+        return self.dev_recall_sums.index(max(self.dev_recall_sums)) + 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are done."""
+        return self.done_epoch_count >= self.plan.epoch_count
+
+
+class LeaprrFolder:
+    """Holds one run's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def check_free(self) -> None:
+        """Raises ValueError if the folder holds another run's files."""
+        if (self.path / STATE_NAME).exists():
+            raise ValueError(
+                f"{self.path} holds an unfinished run: --resume continues it, --overwrite replaces "
+                "it, --folder trains elsewhere"
+            )
+        if (self.path / MODEL_NAME).exists():
+            raise ValueError(
+                f"{self.path} holds trained networks: --overwrite replaces them, --folder trains "
+                "elsewhere"
+            )
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is an unfinished run."""
+        return (self.path / STATE_NAME).is_file()
+
+    def is_over(self, plan: LeaprrPlan) -> bool:
+        """Returns whether the folder holds the finished run of this plan."""
+        if self.has_state or not (self.path / MODEL_NAME).is_file():
+            return False
+        training = self.read()[1]
+        return training.plan == plan and training.is_over
+
+    def kept(self) -> str:
+        """Returns what an interrupted run leaves and how to continue."""
+        if self.has_state:
+            return f"{self.path} keeps the run up to its last epoch; --resume continues from there"
+        return "there was no epoch to resume from yet; run the same command again"
+
+    def clear(self) -> None:
+        """Removes another run's files."""
+        for name in (STATE_NAME, MODEL_NAME, MANIFEST_NAME):
+            (self.path / name).unlink(missing_ok=True)
+
+    def train(
+        self,
+        plan: LeaprrPlan,
+        corpora: tuple[CorpusNeighbours, CorpusNeighbours],
+        *,
+        resume: bool,
+        on_step: OnStep = lambda _step, _loss: None,
+        on_epoch: OnEpoch = lambda _epoch, _recall_sum: None,
+    ) -> LeaprrTraining:
+        """Trains on the first corpus, chooses on the second, and keeps each best epoch.
+
+        `on_epoch` is called with each epoch's number and its rSum on dev. Raises LeaprrDiverged
+        naming the step and what is kept, and ValueError where there is nothing to resume.
+        """
+        lists, dev = (each.similarity_lists() for each in corpora)
+        run = LeaprrRun(lists, plan.config, epoch_count=plan.epoch_count, seed=plan.seed, dev=dev)
+        seconds_before = self._restored(run, plan) if resume else 0.0
+        start_time = time.monotonic()
+        self.path.mkdir(parents=True, exist_ok=True)
+        while not run.is_over:
+            try:
+                run.run_epoch(on_step)
+            except LeaprrDiverged as error:
+                raise LeaprrDiverged(f"{error}. {self._networks_kept()}") from error
+            training = _training(plan, run, seconds_before + time.monotonic() - start_time)
+            if run.is_best:
+                save_leaprr(self.path / MODEL_NAME, run.result().model)
+            self._write(plan, run, training)
+            on_epoch(run.done_count, training.dev_recall_sums[-1])
+        (self.path / STATE_NAME).unlink(missing_ok=True)
+        return self.read()[1]
+
+    def read(self) -> tuple[LeaprrModel, LeaprrTraining]:
+        """Returns the best networks and what made them; raises FileInvalid naming the file."""
+        model = load_leaprr(self.path / MODEL_NAME)
+        manifest = self.path / MANIFEST_NAME
+        try:
+            training = from_fields(LeaprrTraining, read_object(manifest))
+        except FileInvalid:
+            raise
+        except ValueError as error:
+            raise FileInvalid(
+                f"{manifest} describes no training of this version: {error}"
+            ) from error
+        if training.plan.config != model.config:
+            raise FileInvalid(f"{manifest} describes other networks than {MODEL_NAME} next to it")
+        return model, training
+
+    def _restored(self, run: LeaprrRun, plan: LeaprrPlan) -> float:
+        """Loads the state into the run, and returns the seconds that it took so far."""
+        path = self.path / STATE_NAME
+        if not path.is_file():
+            if (self.path / MODEL_NAME).is_file():
+                raise ValueError(
+                    f"the run in {self.path} is over, so there is nothing to resume; --overwrite "
+                    "trains again"
+                )
+            raise ValueError(f"there is no run in {self.path} to resume; drop --resume")
+        try:
+            content = read_pickled_tensors(path)
+            kept = json.loads(content["plan"])
+            asked = json.loads(json.dumps(asdict(plan)))
+            differing = _differing(kept, asked)
+            if not differing:
+                run.restore(content["state"])
+        except (PickleRefused, KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged; delete it to start over") from error
+        if differing:
+            raise ValueError(
+                f"{path} is of another run: {', '.join(differing)} differ; resume with the same "
+                "options, or train with --overwrite"
+            )
+        return float(content["seconds"])
+
+    def _write(self, plan: LeaprrPlan, run: LeaprrRun, training: LeaprrTraining) -> None:
+        content = {
+            "plan": json.dumps(asdict(plan)),
+            "state": run.state(),
+            "seconds": training.seconds,
+        }
+        write_text_whole(self.path / MANIFEST_NAME, json.dumps(asdict(training), indent=1) + "\n")
+        write_whole(self.path / STATE_NAME, lambda path: torch.save(content, path))
+
+    def _networks_kept(self) -> str:
+        if not (self.path / MODEL_NAME).is_file():
+            return f"{self.path} has no networks."
+        return f"{self.path} keeps the best networks of the epochs before."
+
+
+def _training(plan: LeaprrPlan, run: LeaprrRun, seconds: float) -> LeaprrTraining:
+    sums = tuple(run.result().dev_recall_sums)
+    return LeaprrTraining(plan, run.done_count, sums, round(seconds, 1), __version__)
+
+
+def _differing(kept: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """Returns the names of fields that two plans do not share, with those of their parts."""
+    names = []
+    for name in sorted(kept.keys() | asked.keys()):
+        one, other = kept.get(name), asked.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            names += [f"{name} {part}" for part in _differing(one, other)]
+        elif one != other:
+            names.append(name)
+    return names
