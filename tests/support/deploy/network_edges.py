@@ -15,6 +15,7 @@ from tests.support.deploy.workloads import selects, workloads
 _NAME = "app.kubernetes.io/name"
 # Ports that nobody should answer on, beside those that somebody does.
 _OTHER_PORTS = (53, 443, 6443, 8000, 9999)
+_PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _ROW = re.compile(r"^\| (\S+) \| (\S+) \| ([\d, ]+) \| ([A-Z, ]+) \| (\S+) \|", re.MULTILINE)
 
 
@@ -163,8 +164,8 @@ def ports(resources: Sequence[Resource]) -> list[int]:
 def documented(resources: Sequence[Resource]) -> set[Edge]:
     """Returns the edges of the table in docs/deploy.md, as far as the overlay has what they are of.
 
-    A row of a component counts where the component's policy is there; "outside" is every endpoint
-    of no namespace of ours.
+    A row of a component counts where the component's policy is there; "private" is every endpoint
+    that is not ours, at a private address.
     """
     every = endpoints(resources)
     policies = {policy["metadata"]["name"] for policy in of_kind(resources, "NetworkPolicy")}
@@ -183,8 +184,12 @@ def documented(resources: Sequence[Resource]) -> set[Edge]:
 
 
 def _called(name: str, every: Sequence[Endpoint]) -> list[Endpoint]:
-    if name == "outside":
-        return [endpoint for endpoint in every if not endpoint.is_ours]
+    if name == "private":
+        return [
+            endpoint
+            for endpoint in every
+            if not endpoint.is_ours and any(ip_address(endpoint.address) in net for net in _PRIVATE)
+        ]
     found = [
         endpoint
         for endpoint in every
