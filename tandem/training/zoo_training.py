@@ -38,7 +38,6 @@ from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
 from tandem.zoo.config import ZooConfig, ZooName
-from tandem.zoo.losses import hinge_loss
 from tandem.zoo.network import Lesson
 from tandem.zoo.word_readers import TransformerWords
 from tandem.zoo.zoo_model import ZooModel
@@ -232,7 +231,7 @@ def zoo_loss(model: ZooModel, batch: MatchBatch, recipe: Recipe, number: int) ->
         batch.groups,
         share_done=(number - 1) / recipe.round_count,
     )
-    loss = hinge_loss(
+    loss = network.ranking_loss(
         network.every(images, texts).float(),
         batch.groups,
         recipe.margin,

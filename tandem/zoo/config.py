@@ -7,7 +7,21 @@ from typing import Any, Final, Literal, Self, get_args
 from tandem.model_io.json_object import within
 from tandem.modeling.config import JointConfig
 
-ZooName = Literal["vse_pp"]
+ZooName = Literal[
+    "vse_pp",
+    "vse_infinity",
+    "scan_t2i",
+    "scan_i2t",
+    "sgr",
+    "saf",
+    "camp",
+    "camp_gated",
+    "vsrn",
+    "saem",
+    "camera",
+    "dime_i2t",
+    "dime_t2i",
+]
 """The models, by name."""
 
 TextReader = Literal["gru", "transformer"]

@@ -1,14 +1,35 @@
 """Names the networks of the zoo."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
+from tandem.zoo.camera import Camera
+from tandem.zoo.camp import Camp, GatedCamp
 from tandem.zoo.config import ZooConfig, ZooName
+from tandem.zoo.dime import Dime
 from tandem.zoo.network import ZooNetwork
+from tandem.zoo.saem import Saem
+from tandem.zoo.scan import Scan
+from tandem.zoo.sgraf import Sgraf
+from tandem.zoo.vse_infinity import VseInfinity
 from tandem.zoo.vse_pp import VsePlusPlus
+from tandem.zoo.vsrn import Vsrn
 
 NETWORKS: Final[Mapping[ZooName, Callable[[ZooConfig], ZooNetwork]]] = {
     "vse_pp": VsePlusPlus,
+    "vse_infinity": VseInfinity,
+    "scan_t2i": partial(Scan, asking="t2i"),
+    "scan_i2t": partial(Scan, asking="i2t"),
+    "sgr": partial(Sgraf, reading="sgr"),
+    "saf": partial(Sgraf, reading="saf"),
+    "camp": Camp,
+    "camp_gated": GatedCamp,
+    "vsrn": Vsrn,
+    "saem": Saem,
+    "camera": Camera,
+    "dime_i2t": partial(Dime, refining="i2t"),
+    "dime_t2i": partial(Dime, refining="t2i"),
 }
 
 

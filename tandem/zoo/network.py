@@ -13,6 +13,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from tandem.zoo.losses import hinge_loss
+
 Parts = tuple[Tensor, ...]
 """What a network made of texts or images; the first axis of each tensor is the batch."""
 
@@ -60,6 +62,12 @@ class ZooNetwork(nn.Module, ABC):
     def row_by_row(self, images: Parts, texts: Parts) -> Tensor:
         """Returns the scores of picture n with caption n, float32 [P]."""
         return self.scores(images, tuple(each[:, None] for each in texts))[:, 0]
+
+    def ranking_loss(
+        self, scores_BB: Tensor, groups_B: Tensor, margin: float, *, takes_hardest: bool
+    ) -> Tensor:
+        """Returns the loss of all pictures' scores with all captions, own pairs on the diagonal."""
+        return hinge_loss(scores_BB, groups_B, margin, takes_hardest=takes_hardest)
 
     def logits(self, scores: Tensor) -> Tensor:
         """Returns match logits, which rank as the scores do."""

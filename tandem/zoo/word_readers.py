@@ -20,6 +20,9 @@ _FIRST_WORDS = 0.1
 class WordReader(nn.Module, ABC):
     """Gives a state of each word, and one of the whole text."""
 
+    width: int
+    """D: the width of states."""
+
     @abstractmethod
     def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """Returns float32 [B, T, D]; the state of a position that does not count has no meaning."""
@@ -34,6 +37,7 @@ class WordGru(WordReader):
 
     def __init__(self, config: ZooConfig, *, is_bidirectional: bool, dropout: float = 0.0) -> None:
         super().__init__()
+        self.width = config.width
         self.word = nn.Embedding(config.inputs.vocabulary_size, config.word_width)
         nn.init.uniform_(self.word.weight, -_FIRST_WORDS, _FIRST_WORDS)
         self.onward = nn.GRU(config.word_width, config.width, batch_first=True)
@@ -59,15 +63,16 @@ class WordGru(WordReader):
 
 
 class TransformerWords(WordReader):
-    """Reads words by BERT's layers, projected to the model's width."""
+    """Reads words by BERT's layers, projected to the model's width or as they are."""
 
-    def __init__(self, config: ZooConfig) -> None:
+    def __init__(self, config: ZooConfig, *, projects: bool = True) -> None:
         super().__init__()
+        self.width = config.width if projects else config.inputs.width
         self.trunk = TextTrunk(config.inputs)
-        self.project = nn.Linear(config.inputs.width, config.width)
+        self.project = nn.Linear(config.inputs.width, config.width) if projects else nn.Identity()
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the projected states of the last layer."""
+        """Returns the states of the last layer."""
         states_BTD: Tensor = self.project(self.trunk(ids_BT, mask_BT))
         return states_BTD
 
@@ -77,11 +82,15 @@ class TransformerWords(WordReader):
 
 
 def word_reader(
-    config: ZooConfig, *, is_bidirectional: bool = False, dropout: float = 0.0
+    config: ZooConfig,
+    *,
+    is_bidirectional: bool = False,
+    dropout: float = 0.0,
+    projects: bool = True,
 ) -> WordReader:
     """Returns the reader that the model is configured with."""
     if config.text_reader == "transformer":
-        return TransformerWords(config)
+        return TransformerWords(config, projects=projects)
     return WordGru(config, is_bidirectional=is_bidirectional, dropout=dropout)
 
 

@@ -79,7 +79,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"zoo_model": "vse_minus"}, "zoo_model 'vse_minus'; there are vse_pp"),
+        ({"zoo_model": "vse_minus"}, "zoo_model 'vse_minus'; there are vse_pp,"),
         ({"ce_steps_per_round": 1}, "whose rounds have one step"),
         ({"begins_trained": True}, "over a frozen image backbone"),
     ],

@@ -9,8 +9,9 @@ from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.export.published_export import export_published
 from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tandem.zoo.config import ZooName
 from tandem.zoo.served import read_zoo_model
-from tests.support.zoo.tiny_zoo import save_tiny_zoo
+from tests.support.zoo.tiny_zoo import all_regions, save_tiny_zoo, tiny_tokens
 
 
 def test_a_model_that_embeds_is_exported_as_a_bi_encoder(tmp_path: Path) -> None:
@@ -28,6 +29,54 @@ def test_a_model_that_embeds_is_exported_as_a_bi_encoder(tmp_path: Path) -> None
     model = load_zoo_checkpoint(tmp_path / "zoo").model
     with torch.inference_mode():
         assert torch.allclose(text(ids, mask), model.embed_texts(ids, mask), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["scan_t2i", "scan_i2t", "sgr", "saf", "camp", "dime_i2t"])
+def test_what_scores_pairs_reranks_for_what_embeds(tmp_path: Path, name: ZooName) -> None:
+    """Any two serve together; the logits are those of the loaded checkpoint."""
+    save_tiny_zoo(tmp_path / "be", "vse_pp")
+    save_tiny_zoo(tmp_path / "ce", name, seed=1)
+    retriever, reranker = (read_zoo_model(tmp_path / each) for each in ("be", "ce"))
+
+    manifest = export_published(
+        retriever, tmp_path / "repository", Precision.FP32, reranker=reranker
+    )
+
+    assert manifest.family == f"zoo_vse_pp+zoo_{name}"
+    assert manifest.has_pairs
+    with pytest.raises(ValueError, match="which finds nothing by itself"):
+        export_published(reranker, tmp_path / "alone", Precision.FP32)
+    pair = torch.jit.load(str(tmp_path / "repository" / "pair_encoder" / "1" / "model.pt"))
+    ids, mask = torch.tensor([[1, 5, 7, 2, 0]]), torch.tensor([[1, 1, 1, 1, 0]])
+    tokens = tiny_tokens(1)
+    model = load_zoo_checkpoint(tmp_path / "ce").model
+    with torch.inference_mode():
+        logits = pair(ids, mask, tokens, all_regions(tokens))
+        assert torch.allclose(logits[:, 0], model.match_logits(ids, mask, tokens), atol=1e-4)
+
+
+def test_a_model_that_does_both_gives_tokens_with_its_embedding(tmp_path: Path) -> None:
+    """A picture is read once, as CAMERA's views for pairs and their mean for an index."""
+    save_tiny_zoo(tmp_path / "zoo", "camera")
+
+    manifest = export_published(
+        read_zoo_model(tmp_path / "zoo"), tmp_path / "repository", Precision.FP32
+    )
+
+    assert manifest.has_pairs
+    assert manifest.functions.image_tokens == "image_encoder"
+
+
+@pytest.mark.parametrize("name", ["vse_infinity", "vsrn", "saem"])
+def test_every_tower_is_exported(tmp_path: Path, name: ZooName) -> None:
+    """The export itself compares each with the eager modules."""
+    save_tiny_zoo(tmp_path / "zoo", name)
+
+    manifest = export_published(
+        read_zoo_model(tmp_path / "zoo"), tmp_path / "repository", Precision.FP32
+    )
+
+    assert not manifest.has_pairs
 
 
 def test_a_model_of_regions_is_not_served(tmp_path: Path) -> None:
