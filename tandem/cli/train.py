@@ -84,7 +84,8 @@ def train(
         typer.Option(
             help=f"checkpoint to start from: for {FINETUNE} and cross_encoder_after_be, by default "
             "the "
-            "bundled one; with --corpus for any recipe, by default none"
+            "bundled one; joint_matcher needs one; with --corpus for any other recipe, by default "
+            "none"
         ),
     ] = None,
     rounds: Annotated[
@@ -211,7 +212,8 @@ def train(
         for line in reading.lines():
             errors.print(line)
         out.print(f"{target}: dev {done.best}; before: {done.before}")
-        out.print(f"losses and recalls over time: {plot_run(target)}")
+        if not chosen.begins_with_towers:  # it has no rounds to plot
+            out.print(f"losses and recalls over time: {plot_run(target)}")
 
 
 @dataclass(slots=True)

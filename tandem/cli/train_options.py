@@ -106,6 +106,13 @@ class TrainOptions:
         taken = {"pretrained", "image_source"}
         if recipe.begins_with_backbone:
             taken = {"pretrained"}
+        elif recipe.begins_with_towers:
+            taken = set()
+            if self.init is None:
+                raise ValueError(
+                    f"recipe {recipe.name} begins with trained towers: name their checkpoint with "
+                    "--init"
+                )
         elif recipe.begins_trained:
             taken = set()
         elif self.init is not None:
@@ -123,6 +130,11 @@ class TrainOptions:
         source = self.image_source
         if source is None and "image_source" in taken and self.regions:
             source = "regions"
+        if recipe.begins_with_towers and self.rounds is not None:
+            raise ValueError(
+                f"--rounds would be ignored: recipe {recipe.name} trains no towers; give "
+                "--set matcher_step_count=N"
+            )
         recipe = on_corpus(self._shaped(recipe, source), corpus)
         if self.rounds is not None:
             recipe = in_rounds(recipe, self.rounds)

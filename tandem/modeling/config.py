@@ -74,6 +74,9 @@ class JointConfig:
     matcher_has_towers: bool = False
     """Whether the matcher reads words and image tokens by a text trunk and a grid trunk of its own,
     instead of those that embed."""
+    matcher_layer_count: int = 0
+    """Last layers of the text trunk that such a matcher has copies of, with a grid trunk of its
+    own: it shares the layers below and the late blocks (Joint). 0 shares nothing."""
     picture_fit: PictureFit = "letterbox"
     """How a picture becomes a square."""
     vision: Mapping[str, Any] | None = None
@@ -112,6 +115,13 @@ class JointConfig:
             raise ValueError(f"head_width {self.head_width} does not divide by 8")
         if self.matcher_has_towers and not self.matcher_width:
             raise ValueError("matcher_has_towers: without a matcher_width there is no matcher")
+        if self.matcher_layer_count and not self.matcher_has_towers:
+            raise ValueError("matcher_layer_count: only a matcher with towers has layers")
+        if self.matcher_layer_count >= self.layer_count:
+            raise ValueError(
+                f"matcher_layer_count {self.matcher_layer_count}: the text trunk has "
+                f"{self.layer_count} layers, of which one at least is shared; 0 shares none"
+            )
         if self.matcher_width and not self.has_two_towers:
             raise ValueError("matcher_width: only two towers have a matcher")
         if self.has_two_towers and self.image_token_count == 1:
@@ -235,6 +245,7 @@ _RANGES: Final = {
     "head_width": (8, 65_536),
     "head_dropout": (0.0, 0.99),
     "matcher_width": (0, 65_536),
+    "matcher_layer_count": (0, 1_000),
     "vision_token_count": (0, 65_536),
     "vision_token_width": (0, 65_536),
 }
@@ -254,6 +265,7 @@ _LATER_FIELDS = {
     "head_dropout",
     "matcher_width",
     "matcher_has_towers",
+    "matcher_layer_count",
     "picture_fit",
     "vision",
     "vision_token_count",

@@ -19,13 +19,14 @@ _LAYER_HEAD_COUNT = 4
 class GridTrunk(nn.Module):
     """Adapts frozen image tokens: a projection with positions, and one transformer layer.
 
-    Over the early tokens of an EfficientNet-Lite0 it begins with the blocks that follow them.
+    Over the early tokens of an EfficientNet-Lite0 it begins with the blocks that follow them,
+    unless another trunk's blocks are shared.
     """
 
-    def __init__(self, config: JointConfig) -> None:
+    def __init__(self, config: JointConfig, *, shares_late: bool = False) -> None:
         super().__init__()
         width = config.head_width
-        self.late = LateBlocks(config) if config.late_side else None
+        self.late = LateBlocks(config) if config.late_side and not shares_late else None
         token_width = LATE_WIDTH if config.late_side else config.token_width
         token_count = config.late_side**2 or config.image_token_count
         self.token_norm = nn.LayerNorm(token_width)
@@ -48,15 +49,23 @@ class GridTrunk(nn.Module):
         image_tokens: [B, R, W]; image_mask: int64 [B, R], 1 where a token counts. After the late
         blocks there are fewer tokens, and all of them count.
         """
+        tokens_BRW, mask_BR = self.late_tokens(image_tokens, image_mask)
+        return self.adapted(tokens_BRW, mask_BR), mask_BR
+
+    def late_tokens(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what follows the late blocks, or the tokens themselves without any."""
         tokens_BRW = image_tokens.to(self.token_norm.weight.dtype)
-        mask_BR = image_mask
-        if self.late is not None:
-            tokens_BRW = self.late(tokens_BRW)
-            mask_BR = torch.ones_like(tokens_BRW[:, :, 0], dtype=torch.int64)
+        if self.late is None:
+            return tokens_BRW, image_mask
+        tokens_BRW = self.late(tokens_BRW)
+        return tokens_BRW, torch.ones_like(tokens_BRW[:, :, 0], dtype=torch.int64)
+
+    def adapted(self, tokens_BRW: Tensor, mask_BR: Tensor) -> Tensor:
+        """Returns the states of late tokens, float32 [B, R, D]."""
         normed_BRW = self.token_norm(tokens_BRW.to(self.token_norm.weight.dtype))
         grid_BRD = self.project(self.dropout(normed_BRW)) + self.position[: tokens_BRW.shape[1]]
         states_BRD: Tensor = self.norm(self.layer(grid_BRD, mask_BR.bool()[:, None, None, :]))
-        return states_BRD.float(), mask_BR
+        return states_BRD.float()
 
 
 class GridHead(nn.Module):
@@ -69,5 +78,9 @@ class GridHead(nn.Module):
 
     def forward(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns embeddings of unit length [B, E], float32, and what the trunk returns."""
-        states_BRD, mask_BR = self.trunk(image_tokens, image_mask)
+        return self.of_late_tokens(*self.trunk.late_tokens(image_tokens, image_mask))
+
+    def of_late_tokens(self, tokens_BRW: Tensor, mask_BR: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the same of what follows the late blocks."""
+        states_BRD = self.trunk.adapted(tokens_BRW, mask_BR)
         return self.pool(states_BRD, mask_BR), states_BRD, mask_BR

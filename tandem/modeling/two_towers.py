@@ -17,7 +17,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import LateBlocks
 from tandem.modeling.grid_head import GridHead, GridTrunk
 from tandem.modeling.pooling import mean_of_counted
-from tandem.modeling.text_trunk import TextTrunk
+from tandem.modeling.text_trunk import TextTop, TextTrunk
 from tandem.modeling.word_grid_matcher import WordGridMatcher
 
 _FIRST_TEMPERATURE = 0.07
@@ -34,8 +34,12 @@ class TextSide(nn.Module):
     def forward(self, input_ids: Tensor, text_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Returns embeddings of unit length [B, E] and word states [B, T, D], float32."""
         states_BTD = self.tower(input_ids, text_mask)
+        return self.embedding(states_BTD, text_mask), states_BTD
+
+    def embedding(self, states_BTD: Tensor, text_mask: Tensor) -> Tensor:
+        """Returns the embedding of word states, float32 [B, E]."""
         mean_BD = mean_of_counted(states_BTD, text_mask)
-        return F.normalize(self.project(mean_BD).float(), dim=-1), states_BTD
+        return F.normalize(self.project(mean_BD).float(), dim=-1)
 
 
 class MatcherTowers(nn.Module):
@@ -45,6 +49,19 @@ class MatcherTowers(nn.Module):
         super().__init__()
         self.text = TextTrunk(config)
         self.grid = GridTrunk(config)
+
+
+class MatcherTops(nn.Module):
+    """Holds upper parts of the matcher's own, over the lower ones that embed too.
+
+    Those are all layers of the text trunk but the last ones, and the late blocks of the grid.
+    """
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.layer_count = config.matcher_layer_count
+        self.text = TextTop(config)
+        self.grid = GridTrunk(config, shares_late=True)
 
 
 class PairSide(nn.Module):
@@ -59,7 +76,10 @@ class PairSide(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.text, self.image = TextSide(config), GridHead(config)
-        self.towers = MatcherTowers(config) if config.matcher_has_towers else None
+        shares = config.matcher_layer_count > 0
+        has_towers = config.matcher_has_towers
+        self.towers = MatcherTowers(config) if has_towers and not shares else None
+        self.tops = MatcherTops(config) if has_towers and shares else None
         self.matcher = matcher = WordGridMatcher(config) if config.matcher_width else None
         self.register_buffer("matcher_weight", torch.tensor(1.0 if matcher else 0.0))
         self.register_buffer("cosine_weight", torch.tensor(0.0 if matcher else 10.0))
@@ -68,10 +88,19 @@ class PairSide(nn.Module):
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the text's embedding and the match logit, float32 [B, E] and [B, 1]."""
-        text_BE, words_BTD = self.text(input_ids, text_mask)
-        image_BE, grid_BRD, grid_mask_BR = self.image(image_tokens, image_mask)
+        # The parts that both scores share are computed once.
+        shared_layer_count = self.tops.layer_count if self.tops is not None else 0
+        tower, trunk = self.text.tower, self.image.trunk
+        hidden_BTD = tower.below(input_ids, text_mask, shared_layer_count)
+        words_BTD = tower.above(hidden_BTD, text_mask, shared_layer_count)
+        tokens_BRW, grid_mask_BR = trunk.late_tokens(image_tokens, image_mask)
+        image_BE, grid_BRD, _ = self.image.of_late_tokens(tokens_BRW, grid_mask_BR)
+        text_BE = self.text.embedding(words_BTD, text_mask)
         logits_B1 = self.cosine_weight * (text_BE * image_BE).sum(-1, keepdim=True)
         if self.matcher is not None:
+            if self.tops is not None:
+                words_BTD = self.tops.text(hidden_BTD, text_mask)
+                grid_BRD = self.tops.grid.adapted(tokens_BRW, grid_mask_BR)
             if self.towers is not None:
                 words_BTD = self.towers.text(input_ids, text_mask)
                 grid_BRD, grid_mask_BR = self.towers.grid(image_tokens, image_mask)
@@ -131,6 +160,10 @@ class TwoTowers(nn.Module):
         own = self.pair.towers
         return [self.text.tower, *([own.text] if own is not None else [])]
 
+    def text_tops(self) -> list[TextTop]:
+        """Returns the matcher's copies of a text trunk's last layers, if it has some."""
+        return [self.pair.tops.text] if self.pair.tops is not None else []
+
     def late_blocks(self) -> list[LateBlocks]:
         """Returns the late blocks of every grid trunk that has some."""
         own = self.pair.towers
@@ -138,19 +171,29 @@ class TwoTowers(nn.Module):
         return [trunk.late for trunk in trunks if trunk.late is not None]
 
     def matcher_parts(self) -> list[nn.Module]:
-        """Returns what the matcher's stage trains: the matcher and towers of its own."""
-        parts = (self.matcher, self.pair.towers)
+        """Returns what the matcher's stage trains: the matcher and parts of its own."""
+        parts = (self.matcher, self.pair.towers, self.pair.tops)
         return [part for part in parts if part is not None]
 
     def matcher_states(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns what the matcher reads: word states, states of image tokens, and their mask."""
-        own = self.pair.towers
+        own, tops = self.pair.towers, self.pair.tops
         if own is not None:
             return (own.text(input_ids, text_mask), *own.grid(image_tokens, image_mask))
+        if tops is not None:
+            hidden_BTD = self.text.tower.below(input_ids, text_mask, tops.layer_count)
+            tokens_BRW, mask_BR = self.image.trunk.late_tokens(image_tokens, image_mask)
+            grid_BRD = tops.grid.adapted(tokens_BRW, mask_BR)
+            return tops.text(hidden_BTD, text_mask), grid_BRD, mask_BR
         _, grid_BRD, mask_BR = self.image(image_tokens, image_mask)
         return self.text(input_ids, text_mask)[1], grid_BRD, mask_BR
+
+    def start_tops(self) -> None:
+        """Copies what the text tower has learned into the matcher's copies of its last layers."""
+        for top in self.text_tops():
+            top.start(self.text.tower)
 
     @property
     def temperature(self) -> Tensor:

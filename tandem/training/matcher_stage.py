@@ -1,5 +1,7 @@
 """Trains the matcher of two towers after the rounds; the towers that embed no longer learn.
 
+What the matcher shares with them stays as it is too, and costs no gradient.
+
 The matcher never sees the embeddings' similarity, so that it learns what they do not know. At the
 end, the weight of their cosine in a pair's logit is chosen on the dev pictures.
 
@@ -49,6 +51,7 @@ def train_matcher(
     recipe, step_count = run.recipe, run.recipe.matcher_step_count
     model.load_state_dict(load_checkpoint(run.folder).model.state_dict())
     encoder, _ = _parts(model)
+    encoder.start_tops()
     model.requires_grad_(False)
     model.eval()
     for part in encoder.matcher_parts():
@@ -94,6 +97,13 @@ def train_matcher(
     if run.processes.is_first:
         save_checkpoint(run.folder, model, tokenizer, made_by(run, recipe.round_count, recall))
     return recall
+
+
+def keep_unmatched(model: JointModel, tokenizer: Tokenizer, run: Run, recall: DevRecall) -> None:
+    """Writes the checkpoint of towers that are trained already, for their matcher to begin with."""
+    if run.processes.is_first:
+        save_checkpoint(run.folder, model, tokenizer, made_by(run, 0, recall))
+    run.processes.wait()
 
 
 def matching_loss(logits_BB: Tensor, groups_B: Tensor) -> Tensor:

@@ -89,6 +89,7 @@ def tower_groups(
     parts: list[tuple[nn.Module | None, float]] = [
         (encoder.matcher, recipe.matcher_learning_rate),
         *((trunk, recipe.learning_rate) for trunk in encoder.text_trunks()),
+        *((top, recipe.learning_rate) for top in encoder.text_tops()),
         *((late, recipe.late_learning_rate) for late in encoder.late_blocks()),
     ]
     for part, rate in parts:

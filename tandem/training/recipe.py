@@ -70,6 +70,9 @@ class Recipe:
     begins_with_backbone: bool = False
     """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
     detector."""
+    begins_with_towers: bool = False
+    """Take the two towers that embed from a checkpoint of ours, as they are: there are no rounds,
+    and only a matcher over them is trained."""
     image_source: ImageSource = "grid"
     vision: str = ""
     """Folder or hub name of the network of image_source vision_tower."""
@@ -115,6 +118,9 @@ class Recipe:
     """Width of what the matcher of two towers compares; 0 trains none."""
     matcher_has_towers: bool = False
     """Whether the matcher learns with a text encoder and an image side of its own."""
+    matcher_layer_count: int = 0
+    """Layers that such a text encoder has of its own, after those that it shares with the BE, as it
+    does the late blocks of the image side; 0 shares nothing."""
     late_learning_rate: float = 1e-4
     """Of the late blocks of image_source efficientnet_lite0_early."""
     word_drop_share: float = 0.0
@@ -179,7 +185,8 @@ class Recipe:
         check_ranges(self.to_dict())
         if self.precision not in ("bf16", "fp32"):
             raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
-        if (self.image_source == "vision_tower") != bool(self.vision):
+        brings_network = self.begins_trained or self.begins_with_towers
+        if not brings_network and (self.image_source == "vision_tower") != bool(self.vision):
             raise ValueError(
                 f"recipe {self.name} has image_source {self.image_source} and vision "
                 f"{self.vision!r}; name a network with --image-source FOLDER_OR_NAME"
@@ -213,6 +220,16 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} has steps for a matcher and none to train: set has_two_towers "
                 "and matcher_width"
+            )
+        if self.begins_with_towers and not self.matcher_step_count:
+            raise ValueError(
+                f"recipe {self.name} takes trained towers as they are, and trains no matcher: set "
+                "matcher_step_count"
+            )
+        if self.begins_with_towers and self.matcher_has_towers and not self.matcher_layer_count:
+            raise ValueError(
+                f"recipe {self.name} takes trained towers, and a matcher that shares nothing with "
+                "them begins with a published encoder: set matcher_layer_count"
             )
         if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):
             raise ValueError(
@@ -272,7 +289,8 @@ class Recipe:
             "ce": self.ce_family_count,
             "ance": self.ance_batch_size,
         }
-        sizes = [by_use[use] for use in self.uses_in_order(is_mined=True)]
+        uses = () if self.begins_with_towers else self.uses_in_order(is_mined=True)
+        sizes = [by_use[use] for use in uses]
         return max([*sizes, self.matcher_batch_size if self.matcher_step_count else 0])
 
     def to_dict(self) -> dict[str, Any]:

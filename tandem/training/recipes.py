@@ -303,6 +303,24 @@ def photographs(seed: int = 1) -> Recipe:
     )
 
 
+def photographs_joint(seed: int = 1) -> Recipe:
+    """Trains `photographs` as one model (Joint) whose matcher shares most of the towers.
+
+    The matcher has a grid trunk of its own and its own copies of the text encoder's last two
+    layers; the layers below and the late blocks of the picture network are the bi-encoder's, stay
+    as it learned them, and are in memory and computed once for both scores.
+    """
+    return replace(photographs(seed), name="photographs_joint", matcher_layer_count=2)
+
+
+def joint_matcher(seed: int = 1) -> Recipe:
+    """Trains the matcher of `photographs_joint` alone, over the towers of a trained checkpoint.
+
+    `--init` names that: of `photographs`, for instance, to compare both forms over one bi-encoder.
+    """
+    return replace(photographs_joint(seed), name="joint_matcher", begins_with_towers=True)
+
+
 def picture_dictionary(seed: int = 1) -> Recipe:
     """Trains two towers and a matcher on the emoji, whose drawings a style never seen is found by.
 
@@ -434,9 +452,11 @@ RECIPES: Mapping[str, NamedRecipe] = {
         half,
         minilm,
         half_minilm,
+        joint_matcher,
         no_masked_words,
         paper,
         photographs,
+        photographs_joint,
         picture_dictionary,
         random_negatives,
         small,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -52,19 +53,28 @@ def check_unfinished(folder: Path) -> None:
     """Raises RunStateInvalid for a finished run, whose result a resume would overwrite.
 
     A run is finished where no state is left and the curve reaches the last round of the
-    checkpoint's recipe. A run that was killed before its first state is not: it starts over.
+    checkpoint's recipe, or, without rounds, its matcher is measured. A run that was killed before
+    its first state is not: it starts over.
     """
     if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
         return
     try:
-        recipe = read_object(folder / TRAINING).get("recipe", {})
+        made_by = read_object(folder / TRAINING)
     except ValueError:  # cut by a kill
         return
-    if rounds_in_curve(folder) == recipe.get("round_count"):
+    if _is_over(folder, made_by):
         raise RunStateInvalid(
             f"the run in {folder} is over, so there is nothing to resume; choose another --folder, "
             "or use --overwrite instead of --resume to train again"
         )
+
+
+def _is_over(folder: Path, made_by: Mapping[str, Any]) -> bool:
+    """Returns whether the last stage's checkpoint is written."""
+    recipe = made_by.get("recipe", {})
+    if recipe.get("begins_with_towers"):  # which has no rounds
+        return made_by.get("dev_recall_percent", {}).get("ce_r1") is not None
+    return rounds_in_curve(folder) == recipe.get("round_count")
 
 
 def check_free(folder: Path) -> None:

@@ -24,7 +24,8 @@ from tandem.training.recipe import Recipe
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe with the shape and the digest of the weights that it begins from, if any.
 
-    `init` is the checkpoint of a recipe that begins trained or with a trained image backbone.
+    `init` is the checkpoint of a recipe that begins trained, with trained towers or with a trained
+    image backbone.
     Raises PublishedCheckpointInvalid for an unknown published encoder, and ValueError for a folder
     that is no checkpoint.
     """
@@ -39,6 +40,8 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
             vocabulary_size=files.config.vocabulary_size,
             image_source=files.config.image_source,
         )
+    if recipe.begins_with_towers:
+        return _over_towers(recipe, CheckpointFiles.read(init))
     if recipe.begins_with_backbone:
         files = CheckpointFiles.read(init)
         recipe = replace(
@@ -95,6 +98,9 @@ def starting_model(
     if recipe.begins_trained:
         checkpoint = load_checkpoint(init)
         return checkpoint.model.train(), checkpoint.tokenizer
+    if recipe.begins_with_towers:
+        checkpoint = load_checkpoint(init)
+        return _with_other_matcher(checkpoint.model, recipe), checkpoint.tokenizer
     if recipe.pretrained:
         published = _published(recipe)
         tokenizer, config = published.tokenizer, published.config
@@ -143,8 +149,55 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
             "head_dropout": recipe.head_dropout,
             "matcher_width": recipe.matcher_width,
             "matcher_has_towers": recipe.matcher_has_towers,
+            "matcher_layer_count": recipe.matcher_layer_count,
         }
     return replace(config, **changes)
+
+
+def _over_towers(recipe: Recipe, files: CheckpointFiles) -> Recipe:
+    """Returns the recipe in the shape of the towers; raises ValueError for another model."""
+    config = files.config
+    if not config.has_two_towers:
+        raise ValueError(
+            f"recipe {recipe.name} begins with two towers, and the checkpoint given by --init is "
+            "another model; give one of photographs or two_towers"
+        )
+    return replace(
+        recipe,
+        init_weights_sha256=files.weights_sha256,
+        pretrained="",
+        width=config.width,
+        layer_count=config.layer_count,
+        head_count=config.head_count,
+        vocabulary_size=config.vocabulary_size,
+        image_source=config.image_source,
+        image_size=config.image_size,
+        picture_fit=config.picture_fit,
+        embedding_width=config.embedding_dim,
+        head_width=config.head_width,
+    )
+
+
+def _with_other_matcher(trained: JointModel, recipe: Recipe) -> JointModel:
+    """Returns the towers that embed, with the recipe's matcher of random weights."""
+    model = JointModel(
+        replace(
+            trained.config,
+            dropout=recipe.dropout,
+            head_dropout=recipe.head_dropout,
+            matcher_width=recipe.matcher_width,
+            matcher_has_towers=recipe.matcher_has_towers,
+            matcher_layer_count=recipe.matcher_layer_count,
+        )
+    )
+    taken, given = trained.joint_encoder, model.joint_encoder
+    assert isinstance(taken, TwoTowers), "the recipe's shape is that of two towers"
+    assert isinstance(given, TwoTowers), "the recipe's shape is that of two towers"
+    model.image_backbone.load_state_dict(trained.image_backbone.state_dict())
+    given.text.load_state_dict(taken.text.state_dict())
+    given.image.load_state_dict(taken.image.state_dict())
+    given.log_scale.data.copy_(taken.log_scale)
+    return model
 
 
 def _untrained(config: JointConfig, init: Path | None, vision: str) -> JointModel:

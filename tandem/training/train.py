@@ -17,7 +17,7 @@ from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.first_recall import FirstRecall, first_recall
-from tandem.training.matcher_stage import MATCHER_STAGE, train_matcher
+from tandem.training.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipe import Recipe
 from tandem.training.rounds import train_rounds
@@ -51,13 +51,13 @@ def train(  # noqa: PLR0913
 ) -> RunRecalls:
     """Trains by the recipe on the source, and keeps the best checkpoint by dev score.
 
-    A recipe that begins trained, or with a trained image backbone, begins with `init`, by default
-    the bundled checkpoint. `folder` receives the checkpoint, the loss curve (loss_curve.py) and,
-    until the run ends, its state every `state_every_step_count` steps of a stage. With `resume` a
-    stopped run continues from its state and ends with the weights of an uninterrupted run; without
-    a state it starts over, even where a finished run lies (check_unfinished). The same recipe on
-    the same machine's CPU gives the same weights. Of several processes, only the first writes files
-    and reports progress.
+    A recipe that begins trained, with trained towers or with a trained image backbone begins with
+    `init`, by default the bundled checkpoint. `folder` receives the checkpoint, the loss curve
+    (loss_curve.py) and, until the run ends, its state every `state_every_step_count` steps of a
+    stage. With `resume` a stopped run continues from its state and ends with the weights of an
+    uninterrupted run; without a state it starts over, even where a finished run lies
+    (check_unfinished). The same recipe on the same machine's CPU gives the same weights. Of several
+    processes, only the first writes files and reports progress.
 
     Raises ValueError for a recipe that trains nothing, for an image source that `source` does not
     have, and where `folder` holds the checkpoint that the run begins with; RunStateInvalid for the
@@ -80,7 +80,7 @@ def train(  # noqa: PLR0913
         )
         return RunRecalls(first, best_recall)
     # Where the run begins: shape, weights and tokenizer.
-    if recipe.begins_trained or recipe.begins_with_backbone:
+    if recipe.begins_trained or recipe.begins_with_backbone or recipe.begins_with_towers:
         check_init_stays(init, folder)
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
@@ -126,12 +126,16 @@ def train(  # noqa: PLR0913
     # From here on the backbone is frozen, and BE and CE learn in rounds.
     images = data.train.tokens(model.image_backbone, run, "image tokens")
     pool = PairPool(data.pairs, images, tokenizer, model.config.max_text_tokens, recipe.view_count)
-    if not (run.found("encoder") or run.found(MATCHER_STAGE)):
+    if not (run.found("encoder") or run.found(MATCHER_STAGE) or recipe.begins_with_towers):
         # A resumed run begins further on, and its model may not have the weights of its state yet.
         run.progress("encoder", 0, recipe.round_count, f"dev {rounds_begin_with}")
     best = None
     if not run.found(MATCHER_STAGE):
-        best = train_rounds(model, pool, dev, tokenizer, run)
+        if recipe.begins_with_towers:
+            best = rounds_begin_with.recall
+            keep_unmatched(model, tokenizer, run, best)
+        else:
+            best = train_rounds(model, pool, dev, tokenizer, run)
     if recipe.matcher_step_count:  # two towers: their matcher learns last
         best = train_matcher(model, pool, dev, tokenizer, run)
     assert best is not None, "a matcher's state is found only where there are steps for it"

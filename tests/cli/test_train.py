@@ -283,6 +283,47 @@ def test_two_towers_are_trained_over_a_network_of_others(
         ],
     )
     assert measured.exit_code == 0, measured.output
+    if kept:
+        _train_another_matcher(tmp_path, corpus)
+
+
+def _train_another_matcher(folder: Path, corpus: Path) -> None:
+    """Trains a matcher that shares the towers' lower parts; no picture is encoded again."""
+    [tokens] = (folder / "out" / "features").glob("vision_tower-*/tokens.f16")
+    size = tokens.stat().st_size
+    arguments = ["joint_matcher", "--corpus", str(corpus), "--language", "en"]
+    for setting in ("matcher_layer_count=1", "matcher_step_count=2", "view_count=2"):
+        arguments += ["--set", setting]
+    for setting in ("held_out_family_count=10", "matcher_batch_size=6"):
+        arguments += ["--set", setting]
+
+    status, printed, error = run(
+        *(*arguments, "--init", str(folder / "out" / "photographs"), "--drop-long-captions"),
+        *("--precision", "fp32", "--folder", str(folder / "out")),
+    )
+
+    assert (status, error) == (0, "")
+    assert "CE R@1" in printed
+    assert "losses and recalls" not in printed
+    trained = load_checkpoint(folder / "out" / "joint_matcher").model
+    assert trained.config.matcher_layer_count == 1
+    assert tokens.stat().st_size == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "begins with trained towers: name their checkpoint with --init"),
+        (["--init", "out", "--rounds", "3"], "--rounds would be ignored: recipe joint_matcher"),
+        (["--init", "out", "--from", "bert"], "--from would be ignored"),
+    ],
+)
+def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], why: str) -> None:
+    """Before anything is read."""
+    status, _, error = run("joint_matcher", "--corpus", "photos", *arguments)
+
+    assert status != 0
+    assert why in error
 
 
 def test_any_recipe_goes_on_from_a_checkpoint(tmp_path: Path) -> None:

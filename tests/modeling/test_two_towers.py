@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,15 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 CLS_ID = 2
 
 
-def tower_config(matcher_width: int = 8, *, matcher_has_towers: bool = False) -> JointConfig:
+FORMS: tuple[dict[str, Any], ...] = (
+    {},
+    {"matcher_has_towers": True},
+    {"matcher_has_towers": True, "matcher_layer_count": 1},
+)
+"""What the matcher reads: the towers that embed, its own, or its own tops over shared parts."""
+
+
+def tower_config(matcher_width: int = 8, **form: Any) -> JointConfig:
     """Returns the shape of a model of a moment."""
     return JointConfig(
         vocabulary_size=tiny_tokenizer().get_vocab_size(),
@@ -33,16 +42,15 @@ def tower_config(matcher_width: int = 8, *, matcher_has_towers: bool = False) ->
         embedding_width=12,
         head_width=16,
         matcher_width=matcher_width,
-        matcher_has_towers=matcher_has_towers,
+        **form,
     )
 
 
-def made_towers(matcher_width: int = 8, *, matcher_has_towers: bool = False) -> JointModel:
+def made_towers(matcher_width: int = 8, **form: Any) -> JointModel:
     """Returns a model of random weights, in evaluation mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        config = tower_config(matcher_width, matcher_has_towers=matcher_has_towers)
-        return JointModel(config).eval()
+        return JointModel(tower_config(matcher_width, **form)).eval()
 
 
 def made_pairs(count: int = 5) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -72,10 +80,10 @@ def test_one_side_alone_is_embedded_and_a_pair_is_scored() -> None:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("has_towers", [False, True])
-def test_padding_changes_nothing(has_towers: bool) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_padding_changes_nothing(form: dict[str, Any]) -> None:
     """Neither of words nor of image tokens; a word that counts does."""
-    model = made_towers(matcher_has_towers=has_towers)
+    model = made_towers(**form)
     ids, mask, tokens, image_mask = made_pairs()
     other, others = ids.clone(), tokens.clone()
     other[2:, 4:] = 39
@@ -96,9 +104,10 @@ def test_padding_changes_nothing(has_towers: bool) -> None:
 
 
 @torch.inference_mode()
-def test_the_matcher_scores_all_pairs_as_it_scores_one() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_the_matcher_scores_all_pairs_as_it_scores_one(form: dict[str, Any]) -> None:
     """Training shares the captions between pictures, serving has one of each."""
-    encoder = made_towers().joint_encoder
+    encoder = made_towers(**form).joint_encoder
     assert isinstance(encoder, TwoTowers)
     assert encoder.matcher is not None
     ids, mask, tokens, image_mask = made_pairs(4)
@@ -112,6 +121,8 @@ def test_the_matcher_scores_all_pairs_as_it_scores_one() -> None:
         pictures = torch.arange(4).roll(shift)
         alone = encoder.matcher(words, tuple(each[pictures] for each in grid))
         torch.testing.assert_close(every[pictures, torch.arange(4)], alone)
+    served = encoder(ids, mask, tokens, image_mask)[1][:, 0]
+    torch.testing.assert_close(served, every.diagonal())  # the cosine weighs nothing yet
 
 
 @torch.inference_mode()
@@ -132,13 +143,13 @@ def test_a_pairs_logit_is_the_matchers_and_the_weighted_cosine() -> None:
     assert torch.equal(plain.match_logits(*pairs).argsort(), cosines.argsort())
 
 
-@pytest.mark.parametrize("has_towers", [False, True])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.INT8])
 def test_a_checkpoint_is_exported_and_equal(
-    tmp_path: Path, precision: Precision, has_towers: bool
+    tmp_path: Path, precision: Precision, form: dict[str, Any]
 ) -> None:
-    """The exporter compares every kind of input; the text tower's weights are stored once."""
-    model = made_towers(matcher_has_towers=has_towers)
+    """The exporter compares every kind of input; what is shared is stored and loaded once."""
+    model = made_towers(**form)
     save_checkpoint(tmp_path / "towers", model, tiny_tokenizer(), {})
 
     manifest = export_model(tmp_path / "towers", tmp_path / "repository", precision)
@@ -150,6 +161,60 @@ def test_a_checkpoint_is_exported_and_equal(
         held = sum(p.numel() for p in loaded.model.joint_encoder.parameters())
         [file] = (tmp_path / "repository" / "joint_encoder").rglob("model.pt")
         assert file.stat().st_size < 4 * held + 400_000
+        served = {each.data_ptr(): each.numel() for each in torch.jit.load(file).parameters()}
+        assert sum(served.values()) <= held  # the temperature is not served
+
+
+@torch.inference_mode()
+def test_a_joint_matcher_shares_the_lower_layers_and_learns_above_them() -> None:
+    """Its tops begin as the text tower's last layers; it has no word of its own."""
+    model = made_towers(matcher_has_towers=True, matcher_layer_count=1)
+    encoder = model.joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    ids, mask, tokens, image_mask = made_pairs()
+    own = {name for name, _ in encoder.named_parameters() if name.startswith("pair.tops.")}
+    layers = {name.split(".")[4] for name in own if name.startswith("pair.tops.text.layers.")}
+    assert layers == {"0"}
+    assert not any("word" in name or "late" in name for name in own)
+
+    before = encoder.matcher_states(ids, mask, tokens, image_mask)[0]
+    encoder.start_tops()
+    started, grid, _ = encoder.matcher_states(ids, mask, tokens, image_mask)
+
+    states = encoder.text(ids, mask)[1]
+    torch.testing.assert_close(started, states)
+    assert not torch.allclose(before, states)
+    assert not torch.allclose(grid, encoder.image(tokens, image_mask)[1])
+    embedded, scored = model.embed_texts(ids, mask), model.match_logits(ids, mask, tokens)
+    encoder.text.tower.layers[1].feed_forward[0].weight.mul_(2.0)
+    assert not torch.allclose(model.embed_texts(ids, mask), embedded)
+    torch.testing.assert_close(model.match_logits(ids, mask, tokens), scored)  # has its own
+    encoder.text.tower.word.weight.mul_(2.0)
+    assert not torch.allclose(model.match_logits(ids, mask, tokens), scored)  # shares these
+
+
+@torch.inference_mode()
+def test_a_joint_matcher_shares_the_late_blocks() -> None:
+    """They change both scores, and the checkpoint holds them once."""
+    config = replace(
+        tower_config(matcher_has_towers=True, matcher_layer_count=1),
+        image_size=64,
+        image_source="efficientnet_lite0_early",
+    )
+    torch.manual_seed(4)
+    model = JointModel(config).eval()
+    encoder = model.joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    ids, mask, _, _ = made_pairs()
+    tokens = torch.randn(5, 16, 112).half()
+
+    [late] = encoder.late_blocks()
+    embedded, scored = model.embed_images(tokens, CLS_ID), model.match_logits(ids, mask, tokens)
+    late.head[0].weight.mul_(-3.0)
+
+    assert not torch.allclose(model.embed_images(tokens, CLS_ID), embedded)
+    assert not torch.allclose(model.match_logits(ids, mask, tokens), scored)
+    assert sum("late.head.0.weight" in name for name in model.state_dict()) == 1
 
 
 def test_a_published_text_encoder_starts_the_text_tower(tmp_path: Path) -> None:
@@ -196,6 +261,11 @@ def test_early_tokens_and_late_blocks_are_the_whole_network() -> None:
         ({"has_two_encoders": True}, "a model is one of them"),
         ({"has_two_towers": False}, "only two towers have a matcher"),
         ({"matcher_width": 0, "matcher_has_towers": True}, "there is no matcher"),
+        ({"matcher_layer_count": 1}, "only a matcher with towers has layers"),
+        (
+            {"matcher_has_towers": True, "matcher_layer_count": 2},
+            "the text trunk has 2 layers, of which one at least is shared",
+        ),
         ({"image_size": 16}, "two image tokens at least"),
         ({"picture_fit": "stretch"}, "no picture_fit 'stretch'; there are letterbox, squash, crop"),
     ],

@@ -113,8 +113,9 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError,
         match="no recipe 'huge'; there are ance, bi_encoder, compact, cross_encoder, "
-        "cross_encoder_after_be, default, frozen_heads, half, half_minilm, minilm, "
-        "no_masked_words, paper, photographs, picture_dictionary, random_negatives, "
+        "cross_encoder_after_be, default, frozen_heads, half, half_minilm, joint_matcher, minilm, "
+        "no_masked_words, paper, photographs, photographs_joint, picture_dictionary, "
+        "random_negatives, "
         "small, ",
     ):
         recipe_named("huge", seed=1)

@@ -15,6 +15,7 @@ from tandem.training.optimisation import recipe_groups, tower_groups
 from tandem.training.recipe import Recipe, on_corpus
 from tandem.training.recipes import photographs, tiny, two_towers
 from tandem.training.record_source import RecordSource, divided
+from tandem.training.run import check_unfinished
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.scene_source import SceneSource
 from tandem.training.train import RunRecalls, train
@@ -52,10 +53,19 @@ def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("has_towers", [False, True])
-def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path, has_towers: bool) -> None:
+@pytest.mark.parametrize(
+    ("form", "own"),
+    [
+        ({}, ""),
+        ({"matcher_has_towers": True}, ".towers."),
+        ({"matcher_has_towers": True, "matcher_layer_count": 1, "layer_count": 2}, ".tops."),
+    ],
+)
+def test_the_towers_learn_first_and_then_the_matcher(
+    tmp_path: Path, form: dict[str, object], own: str
+) -> None:
     """The matcher's stage changes no tower that embeds, and chooses the cosine's weight."""
-    changes = {"matcher_has_towers": has_towers, "word_drop_share": 0.2, "dropout": 0.1}
+    changes = {**form, "word_drop_share": 0.2, "dropout": 0.1}
     train_towers(tower_recipe(**changes, matcher_step_count=0), tmp_path / "be")
 
     done = train_towers(tower_recipe(**changes), tmp_path / "both")
@@ -63,10 +73,10 @@ def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path, has_towers:
     before, after = (load_checkpoint(tmp_path / name) for name in ("be", "both"))
     weights, others = before.model.state_dict(), after.model.state_dict()
     changed = {name for name in weights if not torch.equal(weights[name], others[name])}
-    learns = (".matcher.", ".towers.", "cosine_weight")
+    learns = (".matcher.", own or ".matcher.", "cosine_weight")
     assert all(any(part in name for part in learns) for name in changed)
     assert any(".matcher." in name for name in changed)
-    assert any(".towers." in name for name in changed) is has_towers
+    assert not own or any(own in name for name in changed)
     assert done.best.be_r1 is not None
     assert done.best.ce_r1 is not None
     assert done.before.recall.ce_r1 is None
@@ -136,6 +146,70 @@ def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> 
     assert {id(p) for p in learning} == rates.keys()
     frozen, _ = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
     assert {group["lr"] for group in frozen} == {0.5}
+
+
+def joint_recipe(**changes: object) -> Recipe:
+    """Returns a recipe whose matcher has its own last layer over trained towers."""
+    return tower_recipe(
+        begins_with_towers=True,
+        matcher_has_towers=True,
+        matcher_layer_count=1,
+        matcher_step_count=10,
+        **changes,
+    )
+
+
+def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None:
+    """They stay to the bit, whatever matcher they had; a stopped run ends with the same weights."""
+    train_towers(tower_recipe(layer_count=2), tmp_path / "be")
+
+    def stop(name: str, step: int, *_: object) -> None:
+        if name == "matcher" and step == 10:
+            raise Stopped
+
+    stages: list[str] = []
+    done = train_towers(
+        joint_recipe(),
+        tmp_path / "whole",
+        init=tmp_path / "be",
+        progress=lambda stage, *_: stages.append(stage),
+    )
+    with pytest.raises(Stopped):
+        train_towers(
+            joint_recipe(),
+            tmp_path / "cut",
+            init=tmp_path / "be",
+            progress=stop,
+            state_every_step_count=4,
+        )
+    check_unfinished(tmp_path / "cut")
+    train_towers(joint_recipe(), tmp_path / "cut", init=tmp_path / "be", resume=True)
+
+    begun, whole, cut = (load_checkpoint(tmp_path / name) for name in ("be", "whole", "cut"))
+    weights, ends = begun.model.state_dict(), whole.model.state_dict()
+    embeds = [name for name in weights if ".matcher" not in name and "cosine_weight" not in name]
+    assert len(embeds) > 30
+    assert all(torch.equal(weights[name], ends[name]) for name in embeds)
+    assert all(torch.equal(each, cut.model.state_dict()[name]) for name, each in ends.items())
+    assert "encoder" not in stages
+    assert done.best.be_r1 is not None
+    assert done.best.ce_r1 is not None
+    assert whole.training["recipe"]["init_weights_sha256"] == begun.weights_sha256
+    assert whole.training["recipe"]["embedding_width"] == 12
+    with pytest.raises(RunStateInvalid, match="is over, so there is nothing to resume"):
+        check_unfinished(tmp_path / "whole")
+
+
+def test_what_is_no_two_towers_has_no_matcher(tmp_path: Path) -> None:
+    """The message says what to give; recipes that could train nothing are refused at once."""
+    train(tiny(1), SceneSource(), tmp_path / "joint", lambda *_: None)
+
+    with pytest.raises(ValueError, match="begins with two towers, and the checkpoint given by --"):
+        train_towers(joint_recipe(), tmp_path / "out", init=tmp_path / "joint")
+    with pytest.raises(ValueError, match="takes trained towers as they are, and trains no matcher"):
+        tower_recipe(begins_with_towers=True, matcher_step_count=0)
+    with pytest.raises(ValueError, match="begins with a published encoder: set matcher_layer_c"):
+        tower_recipe(begins_with_towers=True, matcher_has_towers=True)
 
 
 def test_pictures_are_held_out_by_family() -> None:
