@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ import typer
 from rich import box
 from rich.table import Table
 
-from tandem import __version__
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
@@ -27,6 +25,8 @@ from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
+from tandem.evaluation.gallery_digest import gallery_digest
+from tandem.evaluation.machine import machine_about
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import Report, joined
 from tandem.evaluation.report_markdown import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
 
 _READING = "read the gallery"
+_DIGESTING = "digest the gallery"
 _BEST = "best expected R@1"
 _ANY_MATCH = "all that shares the caption word by word"
 
@@ -123,6 +124,13 @@ def evaluate(
             "the file that tandem regions writes"
         ),
     ] = None,
+    allow_trained: Annotated[
+        bool,
+        typer.Option(
+            "--allow-trained",
+            help="with --checkpoint: also measure on pictures that it was trained on",
+        ),
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
@@ -135,6 +143,10 @@ def evaluate(
     if checkpoint is None and (retriever or precision or fusion):
         raise typer.BadParameter(
             "--retriever, --precision and --fusion-k need --checkpoint; a server has its own"
+        )
+    if checkpoint is None and allow_trained:
+        raise typer.BadParameter(
+            "--allow-trained needs --checkpoint; a server does not know what its model has seen"
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --count")
@@ -151,7 +163,9 @@ def evaluate(
         from tandem.cli.offline_measure import OfflineMeasure
 
         chosen = precision or Precision.FP32
-        measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
+        measure = OfflineMeasure(
+            checkpoint, retriever, chosen, fusion, regions, asks_of=(corpus, split, seed)
+        )
     else:
         found = None
         if regions is not None:
@@ -183,9 +197,12 @@ def evaluate(
             skipped,
             partial(work.show, _READING),
         )
+        work.show(_DIGESTING, 0, unit="galleries")
+        asked = gallery_digest(galleries, reads_pictures=regions is None)
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
+        "corpus digest": asked.sha256[:16],
         "split": split,
         "seed": seed,
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
@@ -197,9 +214,9 @@ def evaluate(
         _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.record_lines()) or "none",
         "passed over": "; ".join(skipped.file_lines()) or "none",
+        **measure.origin(asked, allows_trained=allow_trained),
         "command": " ".join(["tandem", *sys.argv[1:]]),
-        "tandem": __version__,
-        "machine": f"{platform.machine()}, {platform.system()}",
+        **machine_about(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
     if cut:

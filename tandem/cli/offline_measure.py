@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tandem.cli.console import errors
 from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
+from tandem.evaluation.checkpoint_origin import origin_about, trained_names
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.model_io.precision import Precision
@@ -22,6 +24,8 @@ from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_che
 
 _Loaded = Checkpoint | ZooCheckpoint
 
+_TRAINED: Final = "asking pictures that were trained on"
+
 
 class OfflineMeasure:
     """A checkpoint, and optionally a second one that retrieves for it."""
@@ -33,8 +37,12 @@ class OfflineMeasure:
         precision: Precision,
         fusion_pool_size: int | None,
         regions: Path | None = None,
+        *,
+        asks_of: tuple[str, str, int] = ("", "", 0),
     ) -> None:
         """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
+
+        `asks_of`: corpus, split and seed of the gallery, to recognise scenes that were trained on.
 
         Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, or that has
         no cross-encoder for the other options.
@@ -42,11 +50,10 @@ class OfflineMeasure:
         self._images = RegionFile(regions) if regions else None
         self._precision = precision
         self._fusion_pool_size = fusion_pool_size
-        self._checkpoint = _load(folder, precision)
-        self._retriever = _load(retriever_folder, precision) if retriever_folder else None
-        finds = retriever_folder or folder
-        _check_embeds(finds, self._retriever or self._checkpoint)
-        self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint)}
+        self._asks_of = asks_of
+        self._checkpoint, origin = _load(folder, precision)
+        self._retriever: _Loaded | None = None
+        self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint), **origin}
         self._can_rerank = self._checkpoint.model.config.has_cross_encoder
         if not self._can_rerank:
             if retriever_folder or fusion_pool_size:
@@ -55,8 +62,11 @@ class OfflineMeasure:
                 )
             errors.print(NO_CROSS_ENCODER)
             self._about["cross-encoder"] = "none"
-        if retriever_folder and self._retriever:
+        if retriever_folder:
+            self._retriever, origin = _load(retriever_folder, precision)
             self._about["retriever"] = _told(retriever_folder, self._retriever)
+            self._about |= {f"retriever {name}": value for name, value in origin.items()}
+        _check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
 
     @property
     def check(self) -> RecordCheck:
@@ -73,6 +83,27 @@ class OfflineMeasure:
         else:
             check = RegionCheck(self._images, texts, needs_caption=False)
         return partial(_check_both, _texts(self._retriever), check) if self._retriever else check
+
+    def origin(self, asked: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+        """Returns how many of the asking pictures were trained on, for the report.
+
+        Raises ValueError if any were, unless `allows_trained`: their recall would say nothing
+        about other pictures.
+        """
+        names: dict[str, None] = {}
+        is_recorded = True
+        for each in (self._checkpoint, *([self._retriever] if self._retriever else [])):
+            trained = trained_names(each.trained_pictures, each.training, asked, *self._asks_of)
+            is_recorded = is_recorded and trained is not None
+            names |= dict.fromkeys(trained or ())
+        if names and not allows_trained:
+            raise ValueError(
+                f"{len(names):,} of {len(asked.pictures):,} pictures were trained on, "
+                f"{next(iter(names))} first; evaluate on another split, or give --allow-trained"
+            )
+        count = f"{len(names):,} of {len(asked.pictures):,}"
+        has_files = bool(asked.pictures)
+        return {_TRAINED: count if is_recorded and has_files else "not recorded"}
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
@@ -104,17 +135,16 @@ def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: R
     check(record)
 
 
-def _load(folder: Path, precision: Precision) -> _Loaded:
+def _load(folder: Path, precision: Precision) -> tuple[_Loaded, dict[str, str]]:
+    """Returns the checkpoint in that precision, and the description of it before."""
     if is_zoo_checkpoint(folder):
-        return _load_zoo(folder, precision)
+        zoo = load_zoo_checkpoint(folder)
+        origin = origin_about(zoo.model, zoo.model.config, zoo.training)
+        zoo.model.network = lowered_part(zoo.model.network, precision)
+        return zoo, origin
     loaded = load_checkpoint(folder)
-    return replace(loaded, model=lowered(loaded.model, precision))
-
-
-def _load_zoo(folder: Path, precision: Precision) -> ZooCheckpoint:
-    loaded = load_zoo_checkpoint(folder)
-    loaded.model.network = lowered_part(loaded.model.network, precision)
-    return loaded
+    origin = origin_about(loaded.model, loaded.model.config, loaded.training)
+    return replace(loaded, model=lowered(loaded.model, precision)), origin
 
 
 def _check_embeds(folder: Path, checkpoint: _Loaded) -> None:

@@ -20,6 +20,7 @@ from tandem.contract.content import Modality
 from tandem.corpus.records import Record
 from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
 from tandem.model_io.readable_records import (
@@ -64,6 +65,10 @@ class ServedMeasure:
         assert self._regions is not None, "it is the check of regions"
         check_captions_sendable(record)
         self._regions.content(record)
+
+    def origin(self, asked: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+        """Returns nothing: a server does not know what its model was trained on."""
+        return {}
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]

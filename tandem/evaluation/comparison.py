@@ -86,6 +86,13 @@ def _check_same_queries(name: str, report: Report, first: Report) -> None:
                 f"{name} was measured with {field} {report.about.get(field)}, "
                 f"the first with {first.about.get(field)}: their recalls are of different queries"
             )
+    # Reports of earlier releases have no digest.
+    digests = {each.about.get("corpus digest") for each in (report, first)} - {None}
+    if len(digests) > 1:
+        raise ValueError(
+            f"{name} and the first have other pictures or captions under the same names: their "
+            "corpus digests differ"
+        )
     for direction, languages in first.languages.items():
         if len(report.languages.get(direction, ())) != len(languages):
             raise ValueError(f"{name} answers another number of {direction} queries than the first")

@@ -30,6 +30,8 @@ class AnswerRanks:
     """Duration of the search as the client saw it."""
     reranked_depth: int = field(default=0, compare=False)
     """Candidates that the cross-encoder scored."""
+    model_fingerprint: str = field(default="", compare=False)
+    """The model that answered."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ async def served_report(  # noqa: PLR0913
     rankings: list[Ranking] = []
     languages: dict[str, Sequence[str]] = {}
     seconds: dict[str, dict[str, float]] = {}
+    models: set[str] = set()
     for name, target in DIRECTIONS.items():
         every = gallery.languages(target)
         asked = gallery.asked(target, query_count)
@@ -93,6 +96,7 @@ async def served_report(  # noqa: PLR0913
             if adaptive_depth is not None:
                 adaptive_depth.read_count += sum(each.reranked_depth for each in ranks)
                 adaptive_depth.asked_count += k * len(ranks)
+            models |= {each.model_fingerprint for each in ranks}
             seconds[name][f"search_{k}"] = time.monotonic() - start_time
             median_seconds = statistics.median(each.seconds for each in ranks)
             if k == 0:
@@ -103,6 +107,7 @@ async def served_report(  # noqa: PLR0913
                 reranked.append(_ranking(name, order_by, k, final, median_seconds, pictures))
         retrieved = [each.retrieve_ranks for each in ranks]
         rankings += [_ranking(name, BE, 0, retrieved, be_seconds, pictures), *reranked]
+    about = {**about, "model": ", ".join(sorted(models))}
     return Report(about, languages, tuple(rankings), seconds)
 
 
@@ -166,6 +171,7 @@ def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> Answ
         (*sorted(item.final_rank for item in answers), *outside),
         seconds,
         result.rerank.reranked_depth,
+        result.model_fingerprint,
     )
 
 

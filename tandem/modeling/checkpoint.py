@@ -28,6 +28,8 @@ from tandem.modeling.stored_weights import (
     weight_faults,
     weights_like,
 )
+from tandem.modeling.trained_pictures import FILE_NAME as TRAINED_PICTURES
+from tandem.modeling.trained_pictures import TrainedPictures
 
 
 class WeightsNotFinite(ValueError):
@@ -42,6 +44,8 @@ class Checkpoint:
     files: CheckpointFiles
     training: dict[str, Any]
     """The recipe, the scores and the versions that made it."""
+    trained_pictures: TrainedPictures | None = None
+    """The pictures that it was trained on; None if they are not recorded."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -55,7 +59,12 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, model: JointModel, tokenizer: Tokenizer, training: dict[str, Any]
+    folder: Path,
+    model: JointModel,
+    tokenizer: Tokenizer,
+    training: dict[str, Any],
+    *,
+    trained_pictures: TrainedPictures | None = None,
 ) -> None:
     """Writes a checkpoint, each file atomically, with weights in float16 to halve their size.
 
@@ -63,7 +72,14 @@ def save_checkpoint(
     weights. Raises WeightsNotFinite, having written nothing, for a weight that is NaN or infinite,
     or becomes so in float16.
     """
-    write_checkpoint(folder, model, model.config.to_dict(), tokenizer, training)
+    write_checkpoint(
+        folder,
+        model,
+        model.config.to_dict(),
+        tokenizer,
+        training,
+        trained_pictures=trained_pictures,
+    )
 
 
 def write_checkpoint(
@@ -72,6 +88,8 @@ def write_checkpoint(
     config: dict[str, Any],
     tokenizer: Tokenizer,
     training: dict[str, Any],
+    *,
+    trained_pictures: TrainedPictures | None = None,
 ) -> None:
     """Writes a checkpoint of any model, with `config` as its config.json; as save_checkpoint."""
     weights = {
@@ -93,6 +111,10 @@ def write_checkpoint(
     # With its own file mode: safetensors makes it private, and services run as another user.
     write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
     write_text_whole(folder / TRAINING, _json(training))
+    if trained_pictures is None:
+        (folder / TRAINED_PICTURES).unlink(missing_ok=True)  # another model's
+    else:
+        write_whole(folder / TRAINED_PICTURES, trained_pictures.write)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -118,7 +140,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         faults = weight_faults(stored, weights_like(model.state_dict()))
     check_weights_fit(folder, faults)
     load_weights(folder, model)
-    return Checkpoint(model.eval(), files, training_notes(folder))
+    pictures = TrainedPictures.read(folder)
+    return Checkpoint(model.eval(), files, training_notes(folder), pictures)
 
 
 def told_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:

@@ -1,6 +1,7 @@
 """Combines two checkpoints into one: the BE of the first, the CE of the second (Sep+Coop)."""
 
 from dataclasses import asdict, replace
+from functools import reduce
 from pathlib import Path
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import WEIGHTS
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.trained_pictures import TrainedPictures
 
 
 def combine(bi_encoder: Path, cross_encoder: Path, folder: Path) -> Checkpoint:
@@ -39,7 +41,14 @@ def combine(bi_encoder: Path, cross_encoder: Path, folder: Path) -> Checkpoint:
         role: {"weights_sha256": each.weights_sha256, **each.training}
         for role, each in (("bi_encoder", one), ("cross_encoder", other))
     }
-    save_checkpoint(folder, model, one.tokenizer, {"combined_of": made_of})
+    pictures = [each.trained_pictures for each in (one, other) if each.trained_pictures is not None]
+    save_checkpoint(
+        folder,
+        model,
+        one.tokenizer,
+        {"combined_of": made_of},
+        trained_pictures=reduce(TrainedPictures.joined, pictures) if pictures else None,
+    )
     return load_checkpoint(folder)
 
 

@@ -95,7 +95,13 @@ def train_matcher(
         recall = dev_recall(model, dev, special_tokens(tokenizer).cls_id, recipe, scores_pairs=True)
     run.progress(MATCHER_STAGE, step_count, step_count, f"dev {recall}, cosine x {weight:.3g}")
     if run.processes.is_first:
-        save_checkpoint(run.folder, model, tokenizer, made_by(run, recipe.round_count, recall))
+        save_checkpoint(
+            run.folder,
+            model,
+            tokenizer,
+            made_by(run, recipe.round_count, recall),
+            trained_pictures=run.trained_pictures,
+        )
     return recall
 
 

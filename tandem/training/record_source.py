@@ -19,6 +19,7 @@ from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.pair_pool import check_family_count
 from tandem.training.data.pooled_images import RegionImages
@@ -148,11 +149,16 @@ class RecordSource:
         def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
             return PairLesson(model, pairs, pictures.pixels, tokenizer, run)
 
+        picture_sha256s: list[bytes] = []
+        corpus_sha256 = records_sha256(
+            records,
+            dev_records,
+            reads_pictures=not region_file,
+            on_picture=picture_sha256s.append,
+        )
         return TrainingData(
             recipe=replace(
-                recipe,
-                pool_family_count=len(pairs.families),
-                corpus_sha256=records_sha256(records, dev_records, reads_pictures=not region_file),
+                recipe, pool_family_count=len(pairs.families), corpus_sha256=corpus_sha256
             ),
             pairs=pairs,
             train=pictures_of(records, recipe.view_count),
@@ -160,6 +166,10 @@ class RecordSource:
             dev_captions=dev_captions,
             lesson=lesson,
             skipped_counts=self._skipped.all_counts if self._skipped else {},
+            # The training pictures come first; those of dev only pick the checkpoint.
+            trained_pictures=(
+                None if region_file else TrainedPictures.of(picture_sha256s[: len(records)])
+            ),
         )
 
     def _train(self) -> list[Record]:

@@ -116,7 +116,13 @@ def train_rounds(
                     if run.processes.is_first:
                         about = made_by(run, round_number, recall)
                         with place.named():
-                            save_checkpoint(run.folder, model, tokenizer, about)
+                            save_checkpoint(
+                                run.folder,
+                                model,
+                                tokenizer,
+                                about,
+                                trained_pictures=run.trained_pictures,
+                            )
 
             # Record the round in the curve before the state: a resumed run needs both.
             means = {use: mean(values) for use, values in losses.items()}

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tandem.model_io.json_object import read_object
 from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.compute import Compute
 from tandem.training.data.mined_negatives import MinedNegatives
 from tandem.training.dev_recall import DevRecall
@@ -113,7 +114,7 @@ def no_progress(*_: object) -> None:
 class Run:
     """Holds the recipe, the folder, the device, the processes and the state that was found."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         recipe: Recipe,
         folder: Path,
@@ -124,11 +125,12 @@ class Run:
         device: torch.device,
         processes: Processes,
         skipped_counts: Mapping[str, int] | None = None,
+        trained_pictures: TrainedPictures | None = None,
     ) -> None:
         """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
 
         `state_every`: steps between states on disk. `resume`: load the state. `skipped_counts`:
-        skipped records by fault.
+        skipped records by fault. `trained_pictures`: pictures to record in the checkpoint.
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
@@ -153,6 +155,7 @@ class Run:
                 )
         self.recipe, self.folder = recipe, folder
         self.skipped_counts = dict(skipped_counts or {})
+        self.trained_pictures = trained_pictures
         self.compute, self.processes = Compute(device, recipe.precision), processes
         self.progress: Progress = progress if processes.is_first else no_progress
         self.state_file = RunStateFile(folder, recipe)

@@ -12,6 +12,7 @@ from torch import nn
 
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.pair_pool import PairSource
 from tandem.training.data.pooled_images import PooledImages
@@ -44,6 +45,8 @@ class TrainingData:
     Raises ValueError where the backbone cannot learn."""
     skipped_counts: Mapping[str, int]
     """Records that were skipped, by fault."""
+    trained_pictures: TrainedPictures | None = None
+    """Digests of the training pictures' files; None where no files are read."""
 
 
 class TrainingSource(Protocol):

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
@@ -22,7 +23,7 @@ from tandem.training.processes import ALONE, Processes
 from tandem.training.recipe import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, no_progress
-from tandem.training.source import TrainingSource
+from tandem.training.source import TrainingData, TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.zoo_training import train_zoo
 
@@ -102,6 +103,7 @@ def train(  # noqa: PLR0913
         device=device,
         processes=processes,
         skipped_counts=data.skipped_counts,
+        trained_pictures=_trained_pictures(data, init if recipe.begins_trained else None),
     )
     model.to(device)
     model.image_backbone.eval().requires_grad_(False)
@@ -141,3 +143,9 @@ def train(  # noqa: PLR0913
     assert best is not None, "a matcher's state is found only where there are steps for it"
     run.end(f"{run.seconds():,.0f} s")
     return RunRecalls(before, best)
+
+
+def _trained_pictures(data: TrainingData, init: Path | None) -> TrainedPictures | None:
+    """Returns the pictures of this run and of the checkpoint that it begins with."""
+    earlier = TrainedPictures.read(init) if init else None
+    return data.trained_pictures.joined(earlier) if data.trained_pictures else earlier

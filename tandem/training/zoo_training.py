@@ -78,6 +78,7 @@ def train_zoo(  # noqa: PLR0913
         device=device,
         processes=processes,
         skipped_counts=data.skipped_counts,
+        trained_pictures=data.trained_pictures,
     )
     model.to(device)
     texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
@@ -206,7 +207,11 @@ def _train_rounds(
                     if run.processes.is_first:
                         with place.named():
                             save_zoo_checkpoint(
-                                run.folder, model, tokenizer, made_by(run, number, recall)
+                                run.folder,
+                                model,
+                                tokenizer,
+                                made_by(run, number, recall),
+                                trained_pictures=run.trained_pictures,
                             )
             losses = {"be": loss.item()}
             if curve:

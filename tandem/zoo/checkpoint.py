@@ -21,6 +21,7 @@ from tandem.modeling.checkpoint import (
 from tandem.modeling.checkpoint_files import CONFIG, CheckpointFiles
 from tandem.modeling.published.files import read_fields
 from tandem.modeling.stored_weights import weight_faults, weights_like
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.zoo_model import ZooModel
 
@@ -33,6 +34,8 @@ class ZooCheckpoint:
     files: CheckpointFiles
     training: dict[str, Any]
     """The recipe, the scores and the versions that made it."""
+    trained_pictures: TrainedPictures | None = None
+    """The pictures that it was trained on; None if they are not recorded."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -51,11 +54,16 @@ def is_zoo_checkpoint(folder: Path) -> bool:
 
 
 def save_zoo_checkpoint(
-    folder: Path, model: ZooModel, tokenizer: Tokenizer, training: dict[str, Any]
+    folder: Path,
+    model: ZooModel,
+    tokenizer: Tokenizer,
+    training: dict[str, Any],
+    *,
+    trained_pictures: TrainedPictures | None = None,
 ) -> None:
     """Writes a checkpoint, as save_checkpoint does."""
     fields = {**model.config.to_dict(), "zoo": model.zoo.fields()}
-    write_checkpoint(folder, model, fields, tokenizer, training)
+    write_checkpoint(folder, model, fields, tokenizer, training, trained_pictures=trained_pictures)
 
 
 def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
@@ -77,4 +85,5 @@ def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
     check_weights_fit(folder, weight_faults(told_checkpoint_weights(folder), wanted))
     model = ZooModel(config)
     load_weights(folder, model)
-    return ZooCheckpoint(model.eval(), files, training_notes(folder))
+    pictures = TrainedPictures.read(folder)
+    return ZooCheckpoint(model.eval(), files, training_notes(folder), pictures)

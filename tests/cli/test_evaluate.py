@@ -4,6 +4,7 @@ import io
 import json
 import os
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
+from tandem.modeling.trained_pictures import TrainedPictures
+from tandem.training.recipes import tiny
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
@@ -174,6 +177,61 @@ def test_any_match_may_answer(checkpoint: Path, tmp_path: Path) -> None:
     paths = [f"{name}={tmp_path / name / 'report.json'}" for name in ("own", "any")]
     compared = CliRunner().invoke(app, ["compare", *paths])
     assert "measured with answers" in str(compared.exception)
+
+
+def test_a_picture_that_was_trained_on_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """By its bytes, whatever its name; by --allow-trained it is counted. Others are measured."""
+    pets, trained = tmp_path / "pets", tmp_path / "trained"
+    pets.mkdir()
+    for letter, colour in zip("abcd", ("red", "green", "blue", "white"), strict=True):
+        Image.new("RGB", (40, 40), colour).save(pets / f"{letter}.png")
+        (pets / f"{letter}.txt").write_text(f"two dogs {letter}")
+    untouched = load_checkpoint(checkpoint)
+    seen = [sha256((pets / "b.png").read_bytes()).digest(), b"another picture of 32 bytes or so"]
+    save_checkpoint(
+        trained,
+        untouched.model,
+        untouched.tokenizer,
+        {},
+        trained_pictures=TrainedPictures.of(seen),
+    )
+    asked = [f"folder:{pets}", "--split", "all", "--count", "4"]
+    folder = tmp_path / "report"
+
+    refused, says = run(*asked, "--checkpoint", str(trained))
+    allowed, output = run(
+        *asked, "--checkpoint", str(trained), "--allow-trained", "--report", str(folder)
+    )
+    of_another, _ = run(*asked, "--checkpoint", str(checkpoint))
+    beside, also_says = run(*asked, "--checkpoint", str(checkpoint), "--retriever", str(trained))
+    for name in ("b.png", "b.txt"):
+        (pets / name).unlink()
+    rest, of_rest = run(
+        *asked[:-1], "3", "--checkpoint", str(trained), "--report", str(folder / "r")
+    )
+
+    assert (refused, allowed, of_another, beside, rest) == (1, 0, 0, 1, 0), output + of_rest
+    for text in (says, also_says):
+        assert "1 of 4 pictures were trained on, b" in text
+        assert "--allow-trained" in text
+    seen_of = "asking pictures that were trained on"
+    assert Report.read(folder).about[seen_of] == "1 of 4"
+    assert Report.read(folder / "r").about[seen_of] == "0 of 3"
+
+
+def test_scenes_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """They have no files: the training split of the recipe's seed, as far as its pool goes."""
+    untouched = load_checkpoint(checkpoint)
+    made_by = {"recipe": tiny(7).to_dict()}
+    save_checkpoint(tmp_path, untouched.model, untouched.tokenizer, made_by)
+    asked = ["--split", "train", "--checkpoint", str(tmp_path), "--on-error", "skip"]
+
+    of_its_seed, says = run(*asked, "--seed", "7")
+    of_another, output = run(*asked, "--seed", "2")
+
+    assert of_its_seed == 1
+    assert "pictures were trained on" in says
+    assert of_another == 0, output
 
 
 def test_distractors_come_from_several_corpora(checkpoint: Path, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Describes a checkpoint in a report: what it is, what it began with, and what it has seen."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from torch import nn
+
+from tandem.corpus.scenes.records import FAMILY_SIZE
+from tandem.evaluation.gallery_digest import GalleryDigest
+from tandem.modeling.config import JointConfig
+from tandem.modeling.trained_pictures import TrainedPictures
+
+_UNRECORDED: Final = "not recorded"
+_BACKBONE: Final = "image_backbone."
+
+
+def origin_about(
+    model: nn.Module, config: JointConfig, training: Mapping[str, Any]
+) -> dict[str, str]:
+    """Returns parameters, image features, training corpus and what training began with."""
+    total = sum(each.numel() for each in model.parameters())
+    of_backbone = [
+        each.numel() for name, each in model.named_parameters() if name.startswith(_BACKBONE)
+    ]
+    parts = list(_recipes(training).items())
+    vision = next((str(each["vision"]) for _, each in parts if each.get("vision")), "")
+    return {
+        "parameters": f"{total:,}, of which {sum(of_backbone):,} are the image backbone's",
+        "features": f"{config.image_source} {vision}".strip()
+        + ("" if config.image_source == "regions" else f", {config.image_size} pixels"),
+        "trained on": _joined([(role, _corpus(each)) for role, each in parts]),
+        "began with": _joined([(role, _beginning(each)) for role, each in parts]),
+    }
+
+
+def trained_names(
+    known: TrainedPictures | None,
+    training: Mapping[str, Any],
+    asked: GalleryDigest,
+    corpus: str,
+    split: str,
+    seed: int,
+) -> list[str] | None:
+    """Returns the records whose pictures ask and were trained on; None if that is not recorded.
+
+    Scenes are drawn and have no files: those of the training split with the recipe's own seed were
+    trained on, as far as its pool goes.
+    """
+    names, of_scenes = list(asked.pictures), []
+    recipes = _recipes(training).values()
+    if corpus == "scenes":
+        pools = [
+            each.get("pool_family_count", 0) * FAMILY_SIZE
+            for each in recipes
+            if each.get("corpus", "scenes") == corpus
+            and each.get("seed") == seed
+            and split == "train"
+        ]
+        of_scenes = names[: max(pools, default=0)]
+    elif known is None:
+        return None if not recipes or _reads_files(recipes) else []
+    which = known.which(asked.pictures.values()) if known else [False] * len(names)
+    of_files = [name for name, is_trained in zip(names, which, strict=True) if is_trained]
+    return list(dict.fromkeys([*of_scenes, *of_files]))
+
+
+def _reads_files(recipes: Any) -> bool:  # noqa: ANN401
+    return any(each.get("corpus", "scenes") != "scenes" for each in recipes)
+
+
+def _recipes(training: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Returns the recipes that made a checkpoint, by role; one alone has no role."""
+    if recipe := training.get("recipe"):
+        return {"": recipe}
+    parts = training.get("combined_of", {})
+    return {role: part["recipe"] for role, part in parts.items() if part.get("recipe")}
+
+
+def _corpus(recipe: Mapping[str, Any]) -> str:
+    digest = str(recipe.get("corpus_sha256") or "")[:12]
+    count = f"{recipe['pool_family_count']:,} families" if "pool_family_count" in recipe else ""
+    return ", ".join(filter(None, (str(recipe.get("corpus", "scenes")), digest, count)))
+
+
+def _beginning(recipe: Mapping[str, Any]) -> str:
+    """Returns the published encoder or checkpoint that training began with."""
+    if recipe.get("begins_trained") or recipe.get("begins_with_backbone"):
+        what = "a checkpoint" if recipe.get("begins_trained") else "a checkpoint's image backbone"
+        return f"{what}, weights {str(recipe.get('init_weights_sha256', ''))[:12]}"
+    if pretrained := recipe.get("pretrained"):
+        return f"{pretrained}, weights {str(recipe.get('pretrained_weights_sha256', ''))[:12]}"
+    return "random weights"
+
+
+def _joined(parts: list[tuple[str, str]]) -> str:
+    return "; ".join(f"{role}: {text}" if role else text for role, text in parts) or _UNRECORDED

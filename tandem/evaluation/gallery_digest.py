@@ -1,0 +1,38 @@
+"""Computes what identifies the records that an evaluation searches."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tandem.evaluation.gallery import Gallery
+from tandem.model_io.readable_records import picture_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryDigest:
+    """Identifies the galleries of one evaluation."""
+
+    sha256: str
+    """Of ids and captions of all records in their order, and of the pictures that ask."""
+    pictures: Mapping[str, bytes]
+    """SHA-256 of each asking picture's file, by record id; empty if regions replace pictures."""
+
+
+def gallery_digest(galleries: Iterable[Gallery], *, reads_pictures: bool = True) -> GalleryDigest:
+    """Returns the digest of galleries, for which each asking picture is read.
+
+    Raises RecordUnreadable for a picture that is not available.
+    """
+    digest = sha256()
+    pictures: dict[str, bytes] = {}
+    for gallery in galleries:
+        for number, (record, captions) in enumerate(gallery.chosen):
+            said = [(each.language, each.text) for each in captions]
+            # As JSON, so that different captions cannot concatenate to the same text.
+            digest.update(json.dumps([record.record_id, said]).encode() + b"\n")
+            if reads_pictures and gallery.asks(number):
+                pictures[record.record_id] = sha256(picture_bytes(record)).digest()
+                digest.update(pictures[record.record_id])
+        digest.update(b"\n")
+    return GalleryDigest(digest.hexdigest(), pictures)

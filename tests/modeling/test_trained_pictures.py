@@ -1,0 +1,70 @@
+"""The pictures that a checkpoint was trained on, as its folder records them."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.trained_pictures import FILE_NAME, TrainedPictures
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+
+def digests(*names: str) -> list[bytes]:
+    """Returns digests of made-up pictures."""
+    return [sha256(name.encode()).digest() for name in names]
+
+
+def test_a_picture_is_known_by_its_bytes() -> None:
+    """Each once, eight bytes of it; another is not known."""
+    pictures = TrainedPictures.of(digests("a", "b", "a"))
+
+    assert len(pictures) == 2
+    assert pictures.digests.nbytes == 16
+    assert pictures.which(digests("b", "c", "a")) == [True, False, True]
+    assert TrainedPictures.of([]).which(digests("a")) == [False]
+
+
+def test_a_folder_keeps_them(tmp_path: Path) -> None:
+    """And joined with those of a checkpoint that training began with."""
+    both = TrainedPictures.of(digests("a")).joined(TrainedPictures.of(digests("a", "b")))
+    both.write(tmp_path / FILE_NAME)
+
+    read = TrainedPictures.read(tmp_path)
+
+    assert read is not None
+    assert read.which(digests("a", "b", "c")) == [True, True, False]
+    assert both.joined(None) is both
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"nothing of the kind"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+
+    with pytest.raises(ValueError, match=rf"{FILE_NAME} is damaged"):
+        TrainedPictures.read(tmp_path)
+
+
+@pytest.mark.parametrize("array", [np.zeros(3), np.zeros((2, 2), np.uint64)])
+def test_a_file_of_other_numbers_is_named(tmp_path: Path, array: np.ndarray) -> None:
+    np.save(tmp_path / FILE_NAME, array)
+
+    with pytest.raises(ValueError, match=rf"{FILE_NAME} is damaged"):
+        TrainedPictures.read(tmp_path)
+
+
+def test_a_checkpoint_has_its_own_or_none(tmp_path: Path) -> None:
+    """Another model's are removed where it replaces that model."""
+    save_tiny_checkpoint(tmp_path, seed=1)
+    loaded = load_checkpoint(tmp_path)
+    assert loaded.trained_pictures is None
+    pictures = TrainedPictures.of(digests("a"))
+
+    save_checkpoint(tmp_path, loaded.model, loaded.tokenizer, {}, trained_pictures=pictures)
+    again = load_checkpoint(tmp_path).trained_pictures
+    save_checkpoint(tmp_path, loaded.model, loaded.tokenizer, {})
+
+    assert again is not None
+    assert again.which(digests("a", "b")) == [True, False]
+    assert load_checkpoint(tmp_path).trained_pictures is None
