@@ -131,6 +131,17 @@ def evaluate(
             help="with --checkpoint: also measure on pictures that it was trained on",
         ),
     ] = False,
+    neighbours: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="with --checkpoint: also reorder by a folder of tandem train neighbours, or by a "
+            "method without labels, such as krnn; may repeat"
+        ),
+    ] = None,
+    neighbours_dev: Annotated[
+        Path | None,
+        typer.Option(help="with --neighbours: lists of dev, on which settings are chosen"),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
@@ -148,6 +159,10 @@ def evaluate(
         raise typer.BadParameter(
             "--allow-trained needs --checkpoint; a server does not know what its model has seen"
         )
+    if checkpoint is None and neighbours:
+        raise typer.BadParameter("--neighbours needs --checkpoint")
+    if neighbours and distractors:
+        raise typer.BadParameter("--neighbours reads all queries, and --distractors ask nothing")
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --count")
     if checkpoint is not None and adaptive_depth:
@@ -166,6 +181,8 @@ def evaluate(
         measure = OfflineMeasure(
             checkpoint, retriever, chosen, fusion, regions, asks_of=(corpus, split, seed)
         )
+        if neighbours:
+            measure.reorder_by_neighbours(neighbours, neighbours_dev, pool_sizes)
     else:
         found = None
         if regions is not None:

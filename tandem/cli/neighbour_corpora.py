@@ -24,7 +24,7 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
-from tandem.neighbours.gallery_neighbours import gallery_digest, gallery_neighbours
+from tandem.neighbours.gallery_neighbours import corpus_digest, gallery_neighbours
 
 
 class NeighbourBuild:
@@ -48,23 +48,34 @@ class NeighbourBuild:
         self._on_error, self._skipped = on_error, skipped
 
     def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
-        """Returns the records that the model can read as one gallery.
+        """Returns the records whose chosen captions the model can read, as one gallery.
 
         Raises ValueError where none is left, and for records without a shared language.
         """
         model = self._loaded.model.config
         texts = TextPreprocessor(self._loaded.tokenizer, model.max_text_tokens)
         check = ModelCheck(model.image_rules.size, texts, fit=model.image_rules.fit)
-        spoken = (
+        spoken = [
             each
             for each in records
             if language is None or any(said.language == language for said in each.captions)
-        )
-        readable = list(readable_records(spoken, check, self._on_error, self._skipped))
+        ]
+        if not spoken:
+            raise ValueError(f"no record has a caption{f' in {language!r}' if language else ''}")
+        languages = [language] if language else languages_of(spoken)
+        gallery = make_gallery(spoken, languages, captions)
+        readable = {
+            number
+            for number, (record, chosen) in enumerate(gallery.chosen)
+            if any(
+                readable_records(
+                    [replace(record, captions=chosen)], check, self._on_error, self._skipped
+                )
+            )
+        }
         if not readable:
             raise ValueError(f"no record is left; {'; '.join(self._skipped.lines())}")
-        languages = [language] if language else languages_of(readable)
-        return make_gallery(readable, languages, captions)
+        return gallery.only(readable)
 
     def neighbours(self, gallery: Gallery, corpus: str, split: str, seed: int) -> CorpusNeighbours:
         """Returns the neighbours of each item; raises ValueError for fewer than k items."""
@@ -75,7 +86,7 @@ class NeighbourBuild:
             corpus,
             split,
             seed,
-            gallery_digest(gallery),
+            corpus_digest(gallery),
         )
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         with LongWork(often_short=True) as work:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tandem.cli.console import errors
+from tandem.cli.neighbour_measure import NeighbourMeasure
 from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
 from tandem.evaluation.checkpoint_origin import origin_about, trained_names
@@ -18,6 +19,7 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered, lowered_part
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
@@ -47,6 +49,7 @@ class OfflineMeasure:
         Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, or that has
         no cross-encoder for the other options.
         """
+        self._neighbours: NeighbourMeasure | None = None
         self._images = RegionFile(regions) if regions else None
         self._precision = precision
         self._fusion_pool_size = fusion_pool_size
@@ -67,6 +70,23 @@ class OfflineMeasure:
             self._about["retriever"] = _told(retriever_folder, self._retriever)
             self._about |= {f"retriever {name}": value for name, value in origin.items()}
         _check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
+
+    def reorder_by_neighbours(
+        self, names: Sequence[str], dev: Path | None, pool_sizes: Sequence[int]
+    ) -> None:
+        """Adds orders by neighbours: folders of LeaPRR, or methods chosen on the lists of `dev`.
+
+        Raises ValueError as NeighbourMeasure.of does.
+        """
+        finder = self._retriever or self._checkpoint
+        fingerprint = (
+            finder.weights_sha256
+            if isinstance(finder, ZooCheckpoint)
+            else export_manifest(finder.files, self._precision, {}).fingerprint
+        )
+        sizes = pool_sizes if self._can_rerank else []
+        self._neighbours = NeighbourMeasure.of(names, dev, fingerprint, sizes)
+        self._about |= {f"neighbours {name}": v for name, v in self._neighbours.about.items()}
 
     @property
     def check(self) -> RecordCheck:
@@ -123,6 +143,7 @@ class OfflineMeasure:
                 images=self._images,
                 fusion_pool_size=self._fusion_pool_size,
                 on_query=show,
+                **({"reorder": self._neighbours.reorder(gallery)} if self._neighbours else {}),
             )
 
 

@@ -56,7 +56,9 @@ def train_neighbours(
     if profile not in get_args(Profile):
         raise ValueError(f"the profile is {profile!r}; it must be {' or '.join(PROFILES)}")
     config = with_settings(leaprr_config(profile), settings or ())  # type: ignore[arg-type]
-    corpora = load_neighbours(lists), load_neighbours(dev)
+    of_train, of_dev = load_neighbours(lists), load_neighbours(dev)
+    # Networks that learn over the bi-encoder are measured over it.
+    corpora = of_train, of_dev if of_train.pool_size else of_dev.without_pools()
     manifests = [NeighbourManifest.of(each) for each in corpora]
     check_same_base(dev, manifests[1], manifests[0], str(lists))
     if manifests[0].corpus_sha256 == manifests[1].corpus_sha256:

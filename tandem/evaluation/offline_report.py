@@ -1,7 +1,7 @@
 """Measures a checkpoint, or two, in this process and makes a report."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tandem.contract.content import Modality
@@ -21,7 +21,22 @@ FUSION_WEIGHTS = (0.1, 0.5, 0.9)
 OnQuery = Callable[[str, int], None]
 
 
-def offline_report(
+@dataclass(frozen=True, slots=True)
+class NamedOrder:
+    """Holds one more order of a direction, made from the encoded gallery and its pools."""
+
+    direction: str
+    order_by: str
+    k: int
+    """Items that the cross-encoder scored per query; 0 for none."""
+    order: Order
+
+
+Reorder = Callable[[OfflineGallery, Mapping[str, ScoredPools]], Iterable[NamedOrder]]
+"""Gives more orders from what retrieved and from each direction's scored pools."""
+
+
+def offline_report(  # noqa: PLR0913
     checkpoint: ScoredCheckpoint,
     gallery: Gallery,
     pool_sizes: Sequence[int],
@@ -31,18 +46,21 @@ def offline_report(
     fusion_pool_size: int | None = None,
     images: RecordTokens | None = None,
     on_query: OnQuery = lambda *_: None,
+    reorder: Reorder = lambda *_: (),
 ) -> Report:
     """Returns the report of a checkpoint, with pools by `retriever` if it is given (Sep+Coop).
 
     Every pool size but 0, in ascending order, is a ranking after the bi-encoder's, as is every
     fusion and weight over pools of `fusion_pool_size`. `images` replaces the pictures' own image
-    tokens.
+    tokens. `reorder` adds orders, such as those by neighbours, whose own time is not measured.
     """
     matcher = OfflineGallery(checkpoint, gallery, images, embeds=retriever is None)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
     depths = sorted(k for k in pool_sizes if k)
     largest = max([0, fusion_pool_size or 0, *depths])
     rankings: list[Ranking] = []
+    directions: dict[str, _ScoredDirection] = {}
+    scored_pools: dict[str, ScoredPools] = {}
     seconds: dict[str, dict[str, float]] = {}
     ties: dict[str, int] = {}
     for name, target in DIRECTIONS.items():
@@ -51,12 +69,17 @@ def offline_report(
             on_query(name, done)
 
         pools = matcher.score(target, largest, on_progress, finder)
-        scored = _ScoredDirection(name, pools, gallery, target)
+        scored = directions[name] = _ScoredDirection(name, pools, gallery, target)
+        scored_pools[name] = pools
         rankings += scored.rankings(depths)
         if fusion_pool_size:
             rankings += scored.fused_rankings(fusion_pool_size)
         seconds[name] = asdict(pools.seconds) | {"all_pair_count": pools.similarity.size}
         ties[name] = pools.tied_count
+    for more in reorder(finder, scored_pools):
+        ranking = directions[more.direction].ranking(more.order_by, more.k, more.order)
+        rankings.append(replace(ranking, query_seconds=None))
+    rankings.sort(key=lambda each: list(DIRECTIONS).index(each.direction))
     languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
     if largest:
         # A pair has one logit, which serves both directions if both sides are queries.
@@ -92,17 +115,18 @@ class _ScoredDirection:
 
     def rankings(self, pool_sizes: Sequence[int]) -> Iterator[Ranking]:
         """Yields the bi-encoder's ranking and the cross-encoder's for each pool size."""
-        yield self._ranking(BE, 0, self._pools.retrieved)
+        yield self.ranking(BE, 0, self._pools.retrieved)
         for k in pool_sizes:
-            yield self._ranking(f"{BE} + CE {k}", k, self._pools.reranked(k))
+            yield self.ranking(f"{BE} + CE {k}", k, self._pools.reranked(k))
 
     def fused_rankings(self, k: int) -> Iterator[Ranking]:
         """Yields every fusion method and weight over pools of `k`."""
         for name, fuse in FUSIONS.items():
             for weight in FUSION_WEIGHTS:
-                yield self._ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))
+                yield self.ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))
 
-    def _ranking(self, order_by: str, k: int, order: Order) -> Ranking:
+    def ranking(self, order_by: str, k: int, order: Order) -> Ranking:
+        """Returns the ranks of an order, with the time of a query."""
         ranks = all_answer_ranks(order, self._answers)
         seconds = self._be_seconds
         if k:

@@ -140,9 +140,14 @@ class Report:
             yield order_by, mean_recall(recalls), recall_sum(recalls)
 
     def p_value(self, ranking: Ranking) -> float:
-        """Returns the p-value of its difference in R@1 from BE on the same queries."""
-        be = self.ranking(ranking.direction, BE)
-        return paired_p_value(ranking.hit_counts, be.hit_counts)
+        """Returns the p-value of its difference in R@1 from its base on the same queries."""
+        base = self.ranking(ranking.direction, self.base_of(ranking.order_by))
+        return paired_p_value(ranking.hit_counts, base.hit_counts)
+
+    def base_of(self, order_by: str) -> str:
+        """Returns the order that another one reorders: BE, or that before its last plus sign."""
+        base, _, _ = order_by.rpartition(" + ")
+        return base if base in self.orders() else BE
 
     def of_language(self, ranking: Ranking, language: str) -> Ranking:
         """Returns the ranking of the queries in that language."""

@@ -38,8 +38,8 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         "\n".join(f"- {name}: {value}" for name, value in report.about.items() if name != "title"),
         "## Recall",
         "In percent, with 95 % Wilson intervals. p: p-value of the difference in R@1 from BE on "
-        "the "
-        "same queries (exact McNemar test).",
+        "the same queries (exact McNemar test); of an order by neighbours from the order that it "
+        "reorders.",
         _table(
             ("direction", "order by", "R@1", "R@5", "R@10", *ORDER_METRICS, "p"),
             (_recall_row(report, each) for each in report.rankings),

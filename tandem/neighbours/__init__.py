@@ -8,5 +8,7 @@ of embeddings or similarities:
 - database_augmentation.py: ADBA, ADBAwD and alpha-DBA, before or together with the queries
 - neighbour_graph.py, diffusion.py, spectral.py: DFS and FSR over a mutual-neighbour graph
 - reciprocal_neighbours.py: KRNN in both directions
+- corpus_neighbours.py, gallery_neighbours.py, neighbour_file.py: a corpus's lists, and their file
+- label_free.py: these methods by name, tuned on dev; neighbour_orders.py: orders of a gallery
 - leaprr/: the learned method itself; only it imports torch
 """

@@ -24,6 +24,15 @@ BE_BASE: Final = "BE"
 LISTS: Final = ("texts_of_image", "images_of_text", "images_of_image", "texts_of_text")
 
 
+def base_name(pool_size: int) -> str:
+    """Returns the name of a base whose cross-encoder scored pools of this size; 0 for none.
+
+    >>> base_name(20), base_name(0)
+    ('BE + CE 20', 'BE')
+    """
+    return f"{BE_BASE} + CE {pool_size}" if pool_size else BE_BASE
+
+
 @dataclass(frozen=True, slots=True)
 class NeighbourSource:
     """Says what the neighbours were computed from."""
@@ -64,7 +73,7 @@ class CorpusNeighbours:
     @property
     def base(self) -> str:
         """The name of the base order: BE, or BE + CE with the size of its pools."""
-        return f"{BE_BASE} + CE {self.pool_size}" if self.pool_size else BE_BASE
+        return base_name(self.pool_size)
 
     @property
     def pool_size(self) -> int:

@@ -1,6 +1,6 @@
 """Computes the neighbours of a gallery that a checkpoint has encoded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 
@@ -10,6 +10,7 @@ from tandem.contract.content import Modality
 from tandem.contract.regions import RegionContent
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import OfflineGallery, ScoredPools
+from tandem.evaluation.ranking import Order
 from tandem.neighbours.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
@@ -21,7 +22,7 @@ from tandem.neighbours.neighbour_lists import Indices
 OnQuery = Callable[[str, int], None]
 
 
-def gallery_digest(gallery: Gallery) -> str:
+def corpus_digest(gallery: Gallery) -> str:
     """Returns a SHA-256 of all ids, captions and pictures, in their order."""
     digest = sha256()
     for record, captions in gallery.chosen:
@@ -52,12 +53,29 @@ def gallery_neighbours(
     embeddings (Sep+Coop). Raises ValueError for fewer than `depth` pictures or captions, for a pool
     larger than `depth`, and for distractors, of which the cross-encoder scores nothing.
     """
-    if gallery.asking_count != len(gallery.chosen):
-        raise ValueError("neighbours are of a gallery without distractors")
     if pool_size > depth:
         raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
     embedded = retriever or encoded
-    near = corpus_neighbours(
+    near = embedded_neighbours(embedded, gallery, source, depth)
+    if not pool_size:
+        return near
+    pools = {
+        name: encoded.score(target, pool_size, partial(on_query, name), embedded)
+        for name, target in DIRECTIONS.items()
+    }
+    return over_pools(near, gallery, pools, pool_size)
+
+
+def embedded_neighbours(
+    embedded: OfflineGallery, gallery: Gallery, source: NeighbourSource, depth: int
+) -> CorpusNeighbours:
+    """Returns the `depth` nearest of each picture and caption by the bi-encoder.
+
+    Raises ValueError for fewer than `depth` of either, and for distractors.
+    """
+    if gallery.asking_count != len(gallery.chosen):
+        raise ValueError("neighbours are of a gallery without distractors")
+    return corpus_neighbours(
         source,
         gallery.item_ids[Modality.IMAGE],
         gallery.item_ids[Modality.TEXT],
@@ -66,12 +84,16 @@ def gallery_neighbours(
         [number for number, (_, captions) in enumerate(gallery.chosen) for _ in captions],
         depth,
     )
-    if not pool_size:
-        return near
-    pools = {
-        name: encoded.score(target, pool_size, partial(on_query, name), embedded)
-        for name, target in DIRECTIONS.items()
-    }
+
+
+def over_pools(
+    near: CorpusNeighbours, gallery: Gallery, pools: Mapping[str, ScoredPools], pool_size: int
+) -> CorpusNeighbours:
+    """Returns the same over a cross-encoder, whose scored `pools` are given by direction.
+
+    Their first `pool_size` items count.
+    """
+    depth = near.lists["texts_of_image"].shape[1]
     image_pools, text_pools = pools["image→text"], pools["text→image"]
     images, texts = (
         np.asarray(gallery.tie_order(each)) for each in (Modality.IMAGE, Modality.TEXT)
@@ -82,9 +104,14 @@ def gallery_neighbours(
             "texts_of_image": _list_by_id(image_pools, images, texts, depth),
             "images_of_text": _list_by_id(text_pools, texts, images, depth),
         },
-        image_pools.logits[images],
-        text_pools.logits[texts],
+        image_pools.logits[images, :pool_size],
+        text_pools.logits[texts, :pool_size],
     )
+
+
+def order_by_record(order_QN: Order, queries_by_id: Indices, items_by_id: Indices) -> Order:
+    """Returns an order of ids' numbers with queries and items numbered as the gallery's are."""
+    return items_by_id[order_QN][np.argsort(queries_by_id)]
 
 
 def _list_by_id(pools: ScoredPools, queries_Q: Indices, items_N: Indices, depth: int) -> Indices:

@@ -83,7 +83,7 @@ def test_what_cannot_be_built_is_named(checkpoint: Path, tmp_path: Path) -> None
     for arguments, message in [
         (("--k", "9"), "lists of 9 neighbours need as many images, and the corpus has 8"),
         (("--k", "2", "--rerank-k", "4"), "a pool of 4 exceeds lists of 2"),
-        (("--k", "2", "--language", "xx"), "no record is left"),
+        (("--k", "2", "--language", "xx"), "no record has a caption in 'xx'"),
     ]:
         status, printed = run(str(tmp_path / "none"), *common, *arguments)
         assert status == 1

@@ -1,0 +1,98 @@
+"""Adds orders by neighbours to the measurement of a checkpoint. It imports torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.evaluation.gallery import Gallery
+from tandem.evaluation.offline_report import Reorder
+from tandem.neighbours.corpus_neighbours import (
+    BE_BASE,
+    CorpusNeighbours,
+    NeighbourSource,
+    base_name,
+)
+from tandem.neighbours.label_free import EXPANSIONS, METHODS, Setting, tuned
+from tandem.neighbours.leaprr.training_folder import LeaprrFolder
+from tandem.neighbours.neighbour_file import load_neighbours
+from tandem.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourMeasure:
+    """Holds the methods that reorder each gallery."""
+
+    methods: Sequence[LeaprrMethod | LabelFreeMethod]
+    pool_sizes: Sequence[int]
+    fingerprint: str
+    about: dict[str, str]
+    """The methods and their settings, for the report."""
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], dev: Path | None, fingerprint: str, pool_sizes: Sequence[int]
+    ) -> "NeighbourMeasure":
+        """Reads networks of folders, and chooses settings of methods without labels on dev.
+
+        Raises ValueError for networks or dev lists of another model, or of a base that is not
+        measured, and FileInvalid.
+        """
+        known = [BE_BASE, *(base_name(size) for size in pool_sizes if size)]
+        near_dev = None if dev is None else load_neighbours(dev)
+        if near_dev is not None:
+            _check_model(str(dev), near_dev.source.model_fingerprint, fingerprint)
+        methods: list[LeaprrMethod | LabelFreeMethod] = []
+        about = {}
+        for name in names:
+            if name not in METHODS:
+                method = _learned(Path(name), fingerprint, known)
+                methods.append(method)
+                about[method.name] = f"{name}, learned over {method.base}"
+                continue
+            if near_dev is None:
+                raise ValueError(
+                    f"the settings of {name} are chosen on dev: give its lists, by tandem "
+                    "neighbours build, with --neighbours-dev"
+                )
+            settings = _tuned(name, near_dev, known)
+            methods.append(LabelFreeMethod(name, settings))
+            about[name] = "; ".join(f"{base}: {each.text}" for base, each in settings.items())
+        return cls(methods, [size for size in pool_sizes if size], fingerprint, about)
+
+    def reorder(self, gallery: Gallery) -> Reorder:
+        """Returns what gives a gallery's orders."""
+        source = NeighbourSource(self.fingerprint, "", "", 0, "")
+        return NeighbourOrders(gallery, source, self.pool_sizes, self.methods)
+
+
+def _tuned(name: str, dev: CorpusNeighbours, known: Sequence[str]) -> dict[str, Setting]:
+    """Returns the settings for BE, and for the base of dev if that is measured too."""
+    settings = {BE_BASE: tuned(name, dev.without_pools())}
+    if dev.base in known and dev.pool_size and name not in EXPANSIONS:
+        settings[dev.base] = tuned(name, dev)
+    return settings
+
+
+def _learned(folder: Path, fingerprint: str, known: Sequence[str]) -> LeaprrMethod:
+    if not folder.is_dir():
+        raise ValueError(
+            f"no method {str(folder)!r}, and no such folder of networks; methods without labels "
+            f"are {', '.join(METHODS)}"
+        )
+    model, training = LeaprrFolder(folder).read()
+    lists = training.plan.train
+    _check_model(str(folder), lists.model_fingerprint, fingerprint)
+    if lists.base not in known:
+        raise ValueError(
+            f"{folder} learned over {lists.base}, and measured are {', '.join(known)}: give the "
+            "--rerank-k of its lists"
+        )
+    return LeaprrMethod(f"LeaPRR {folder.name}", lists.base, model)
+
+
+def _check_model(name: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ValueError(
+            f"{name} is of lists of the model {found[:12]}, and measured is {wanted[:12]}: build "
+            "the lists, and train, with the measured checkpoint and precision"
+        )

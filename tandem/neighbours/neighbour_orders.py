@@ -1,0 +1,105 @@
+"""Orders an encoded gallery by neighbours: by LeaPRR, or by a method without labels.
+
+Each order reads the whole gallery, queries included.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tandem.contract.content import Modality
+from tandem.evaluation.gallery import Gallery
+from tandem.evaluation.offline import OfflineGallery, ScoredPools
+from tandem.evaluation.offline_report import NamedOrder
+from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource
+from tandem.neighbours.gallery_neighbours import (
+    embedded_neighbours,
+    order_by_record,
+    over_pools,
+)
+from tandem.neighbours.label_free import Setting, search_sides
+from tandem.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
+
+LIST_DEPTH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LeaprrMethod:
+    """Reranks by trained networks."""
+
+    name: str
+    """For the report, such as "LeaPRR seed 1"."""
+    base: str
+    """The base whose lists the networks learned from."""
+    model: LeaprrModel
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFreeMethod:
+    """Reranks without labels, by the settings chosen on dev."""
+
+    name: str
+    settings: Mapping[str, Setting]
+    """By base."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourOrders:
+    """Gives the orders by neighbours of one gallery, for offline_report."""
+
+    gallery: Gallery
+    source: NeighbourSource
+    pool_sizes: Sequence[int]
+    """Sizes of the cross-encoder's pools that are bases too, next to BE alone."""
+    methods: Sequence[LeaprrMethod | LabelFreeMethod]
+
+    def __call__(
+        self, embedded: OfflineGallery, pools: Mapping[str, ScoredPools]
+    ) -> Iterator[NamedOrder]:
+        """Yields both directions' orders of each method over each base that it applies to."""
+        for near in bases(embedded, self.gallery, self.source, pools, self.pool_sizes):
+            for method in self.methods:
+                orders = self._orders(method, near)
+                if orders is None:
+                    continue
+                images, texts = (
+                    np.asarray(self.gallery.tie_order(each))
+                    for each in (Modality.IMAGE, Modality.TEXT)
+                )
+                name = f"{near.base} + {method.name}"
+                texts_found = order_by_record(orders.texts_of_image, images, texts)
+                images_found = order_by_record(orders.images_of_text, texts, images)
+                yield NamedOrder("text→image", name, near.pool_size, images_found)
+                yield NamedOrder("image→text", name, near.pool_size, texts_found)
+
+    def _orders(
+        self, method: LeaprrMethod | LabelFreeMethod, near: CorpusNeighbours
+    ) -> RefinedOrders | None:
+        """Returns the orders of ids' numbers; None if the method is not for this base."""
+        if isinstance(method, LeaprrMethod):
+            if method.base != near.base:
+                return None
+            return refine(method.model, near.similarity_lists())
+        if near.base not in method.settings:
+            return None
+        by_image, by_text = search_sides(near)
+        order_of = method.settings[near.base].order_of
+        return RefinedOrders(order_of(by_image), order_of(by_text))
+
+
+def bases(
+    embedded: OfflineGallery,
+    gallery: Gallery,
+    source: NeighbourSource,
+    pools: Mapping[str, ScoredPools],
+    pool_sizes: Sequence[int],
+) -> Iterator[CorpusNeighbours]:
+    """Yields the gallery's neighbours by the bi-encoder, and over pools of each size."""
+    smallest = min(len(gallery.records), len(gallery.pairs))
+    depth = min(smallest, max(LIST_DEPTH, *pool_sizes, 0))
+    near = embedded_neighbours(embedded, gallery, source, depth)
+    yield near
+    for pool_size in pool_sizes:
+        yield over_pools(near, gallery, pools, min(pool_size, smallest))

@@ -1,0 +1,83 @@
+"""`tandem evaluate --neighbours`: orders by neighbours next to those that they reorder."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.corpus.scenes.records import scene_records
+from tandem.evaluation.metrics import paired_p_value
+from tandem.evaluation.report import Report
+from tandem.neighbours.neighbour_file import save_neighbours
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.neighbours.planted_corpus import planted_neighbours
+
+SIZES = ["width=8", "head_count=2", "pillar_count=4", "affinity_neighbours=4", "batch_size=12"]
+
+
+@pytest.fixture(scope="module", name="checkpoint")
+def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model that knows the words of the scenes below."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
+    save_tiny_checkpoint(
+        folder, seed=4, texts=tuple(said.text for each in records for said in each.captions)
+    )
+    return folder
+
+
+def _run(*words: str | Path) -> tuple[int, str]:
+    """Returns the exit status, and what was printed with the error."""
+    result = CliRunner().invoke(app, [str(each) for each in words])
+    return result.exit_code, result.output + str(result.exception or "")
+
+
+def _evaluated(checkpoint: Path, *options: str | Path) -> tuple[int, str]:
+    return _run("evaluate", "--count", "8", "--checkpoint", checkpoint, *options)
+
+
+def test_neighbours_are_rows_after_what_they_reorder(checkpoint: Path, tmp_path: Path) -> None:
+    """A method without labels over BE and BE + CE, and networks that learned over BE."""
+    dev, train = tmp_path / "dev", tmp_path / "train"
+    build = ("neighbours", "build", "--checkpoint", checkpoint, "--k", "8", "--language", "en")
+    for status, printed in [
+        _run(*build, dev, "--split=test", "--count=8", "--rerank-k=2"),
+        _run(*build, train, "--split=train", "--seed=2", "--count=12"),
+    ]:
+        assert status == 0, printed
+    settings = [f"--set={each}" for each in SIZES]
+    folder = ("--folder", tmp_path / "leaprr", "--epochs=1")
+    status, printed = _run("train", "neighbours", train, "--dev", dev, *folder, *settings)
+    assert status == 0, printed
+
+    methods = ("--neighbours", "krnn", "--neighbours", tmp_path / "leaprr", "--neighbours-dev", dev)
+    report_options = ("--rerank-k", "2", "--report", tmp_path / "report")
+    status, printed = _evaluated(checkpoint, *methods, *report_options)
+
+    assert status == 0, printed
+    report = Report.read(tmp_path / "report")
+    over_be = ["BE + krnn", "BE + LeaPRR leaprr"]
+    assert report.orders() == ["BE", "BE + CE 2", *over_be, "BE + CE 2 + krnn"]
+    assert [each.direction for each in report.rankings] == ["text→image"] * 5 + ["image→text"] * 5
+    assert report.about["neighbours krnn"] == "BE: k 5; BE + CE 2: k 5"
+    assert report.base_of("BE + CE 2 + krnn") == "BE + CE 2"
+    reordered = report.ranking("image→text", "BE + CE 2 + krnn")
+    base = report.ranking("image→text", "BE + CE 2")
+    assert reordered.k == base.k
+    assert report.p_value(reordered) == paired_p_value(reordered.hit_counts, base.hit_counts)
+
+
+def test_what_does_not_fit_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    dev = tmp_path / "dev.neighbours"
+    save_neighbours(dev, planted_neighbours(seed=1, image_count=8, depth=4))
+
+    for options, message in [
+        (["--neighbours", "krnn"], "chosen on dev"),
+        (["--neighbours", "krn"], "no method 'krn', and no such folder"),
+        (["--neighbours", "krnn", "--neighbours-dev", str(dev)], "lists of the model 5555"),
+    ]:
+        status, printed = _evaluated(checkpoint, *options)
+        assert (status, message in printed) == (1, True), printed
+    status, printed = _run("evaluate", "--neighbours", "krnn")
+    assert (status, "--neighbours needs --checkpoint" in printed) == (2, True), printed
