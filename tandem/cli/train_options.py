@@ -92,7 +92,7 @@ class TrainOptions:
     def _on_scenes(self, recipe: Recipe) -> Recipe:
         taken = {"pretrained", "image_source"}
         if recipe.begins_with_backbone:
-            taken = {"pretrained", "init"}
+            taken = {"pretrained", "init", *(["image_source"] if recipe.zoo_model else [])}
         if recipe.begins_trained:
             taken = {"init", "rounds"}
         self._refuse_all_but(
@@ -105,7 +105,7 @@ class TrainOptions:
     def _on_corpus(self, recipe: Recipe, corpus: str) -> Recipe:
         taken = {"pretrained", "image_source"}
         if recipe.begins_with_backbone:
-            taken = {"pretrained"}
+            taken = {"pretrained", *(["image_source"] if recipe.zoo_model else [])}
         elif recipe.begins_with_towers:
             taken = set()
             if self.init is None:
@@ -148,6 +148,8 @@ class TrainOptions:
             changes |= {"image_source": image_source, "vision": ""}
         elif image_source is not None:
             changes |= {"image_source": "vision_tower", "vision": image_source}
+        if recipe.zoo_model and image_source is not None:
+            changes["begins_with_backbone"] = False
         return replace(recipe, **{name: v for name, v in changes.items() if v is not None})
 
     def _refuse_all_but(self, taken: Collection[str], why: str) -> None:

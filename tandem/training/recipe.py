@@ -211,6 +211,11 @@ class Recipe:
                 f"recipe {self.name} trains a network of the zoo over a frozen image backbone, and "
                 "from random weights: leave --init and backbone steps out"
             )
+        if self.zoo_model and self.image_source == "grid" and not self.begins_with_backbone:
+            raise ValueError(
+                f"recipe {self.name} has a network of the zoo over a grid of random weights, which "
+                "would not learn: set begins_with_backbone, or take another image source"
+            )
         if self.image_source == "efficientnet_lite0_early" and not self.has_two_towers:
             raise ValueError(
                 f"recipe {self.name} has image_source efficientnet_lite0_early, which two towers "

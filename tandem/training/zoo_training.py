@@ -38,7 +38,7 @@ from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
 from tandem.zoo.config import ZooConfig, ZooName
-from tandem.zoo.network import Lesson
+from tandem.zoo.network import Lesson, ZooNetwork
 from tandem.zoo.word_readers import TransformerWords
 from tandem.zoo.zoo_model import ZooModel
 
@@ -84,7 +84,7 @@ def train_zoo(  # noqa: PLR0913
     texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
     images = data.dev.tokens(model.image_backbone, run, "dev tokens")
     dev = run.compute.put(DevSet(texts, *images.of(range(len(data.dev_captions)))))
-    before = zoo_recall(model, dev)
+    before = zoo_recall(model.network, dev)
     pool = PairPool(
         data.pairs,
         data.train.tokens(model.image_backbone, run, "image tokens"),
@@ -127,17 +127,16 @@ def starting_zoo_model(
     )
     model.image_backbone = towers.image_backbone.eval().requires_grad_(False)
     assert isinstance(towers.joint_encoder, TwoTowers), "the recipe has two towers"
-    for words in _transformers(model):
+    for words in _transformers(model.network):
         words.trunk.load_state_dict(towers.joint_encoder.text.tower.state_dict())
         words.trunk.requires_grad_(not recipe.has_frozen_text)
     return model, tokenizer
 
 
 @torch.inference_mode()
-def zoo_recall(model: ZooModel, dev: DevSet) -> DevRecall:
+def zoo_recall(network: ZooNetwork, dev: DevSet) -> DevRecall:
     """Returns the dev recalls of the network's embeddings, of its pair scores, or of both."""
-    model.eval()
-    network = model.network
+    network.eval()
     texts = network.read_texts(dev.texts.ids, dev.texts.mask)
     rows, pictures = [], []
     for tokens, mask in zip(
@@ -167,7 +166,7 @@ def _train_rounds(
     model: ZooModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
     recipe, network = run.recipe, model.network
-    groups = _groups(model, recipe)
+    groups = zoo_groups(network, recipe)
     learning = [each for each in network.parameters() if each.requires_grad]
     optimiser = recipe_optimiser(groups, recipe.head_learning_rate, recipe)
     schedule = warm_up_then_decay(
@@ -190,7 +189,7 @@ def _train_rounds(
             optimiser.zero_grad(set_to_none=True)
             batch = run.compute.put(pool.match_batch(rng, recipe.be_batch_size))
             with run.compute.autocast():
-                loss = zoo_loss(model, batch, recipe, number)
+                loss = zoo_loss(network, batch, recipe, number)
             loss.backward()
             run.processes.average_gradients(learning)
             with place.named():
@@ -200,7 +199,7 @@ def _train_rounds(
             schedule.step()
             recall: DevRecall | None = None
             if recipe.measures_after(number):
-                recall = zoo_recall(model, dev)
+                recall = zoo_recall(model.network, dev)
                 run.progress(ZOO_STAGE, number, recipe.round_count, f"dev {recall}")
                 if best is None or recall.score > best.score:
                     best = recall
@@ -223,9 +222,8 @@ def _train_rounds(
     return best
 
 
-def zoo_loss(model: ZooModel, batch: MatchBatch, recipe: Recipe, number: int) -> Tensor:
+def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: Recipe, number: int) -> Tensor:
     """Returns the loss of a round: the hinges of all pairs, and what the network's paper adds."""
-    network = model.network
     images = network.read_images(batch.tokens, batch.image_mask)
     texts = network.read_texts(batch.texts.ids, batch.texts.mask)
     takes_hardest = recipe.hinges == "hardest" and number > recipe.all_hinges_round_count
@@ -246,11 +244,11 @@ def zoo_loss(model: ZooModel, batch: MatchBatch, recipe: Recipe, number: int) ->
     return loss if further is None else loss + further
 
 
-def _groups(model: ZooModel, recipe: Recipe) -> list[dict[str, object]]:
+def zoo_groups(network: ZooNetwork, recipe: Recipe) -> list[dict[str, object]]:
     """Returns AdamW's groups: a published text encoder learns at a rate of its own."""
-    published = {id(p) for words in _transformers(model) for p in words.trunk.parameters()}
+    published = {id(p) for words in _transformers(network) for p in words.trunk.parameters()}
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for each in model.network.parameters():
+    for each in network.parameters():
         if each.requires_grad:
             groups.setdefault((id(each) in published, each.ndim >= 2), []).append(each)
     return [
@@ -263,8 +261,8 @@ def _groups(model: ZooModel, recipe: Recipe) -> list[dict[str, object]]:
     ]
 
 
-def _transformers(model: ZooModel) -> list[TransformerWords]:
-    return [each for each in model.network.modules() if isinstance(each, TransformerWords)]
+def _transformers(network: ZooNetwork) -> list[TransformerWords]:
+    return [each for each in network.modules() if isinstance(each, TransformerWords)]
 
 
 def _recall(scores_NN: Tensor, k: int) -> float:

@@ -4,15 +4,20 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from tandem.modeling.region_tokens import write_regions
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipe import Recipe, on_corpus
 from tandem.training.recipes import zoo
 from tandem.training.record_source import RecordSource
+from tandem.training.starting_model import in_its_shape
 from tandem.training.train import RunRecalls, train
+from tandem.training.zoo_training import starting_zoo_model
 from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tests.support.modeling.published_folders import published_bert
 from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN = records("train", 120)
@@ -81,6 +86,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     [
         ({"zoo_model": "vse_minus"}, "zoo_model 'vse_minus'; there are vse_pp,"),
         ({"ce_steps_per_round": 1}, "whose rounds have one step"),
+        ({"image_source": "grid"}, "over a grid of random weights"),
         ({"begins_trained": True}, "over a frozen image backbone"),
     ],
 )
@@ -88,3 +94,48 @@ def test_what_a_zoo_cannot_train_is_refused(changes: dict[str, object], named: s
     """Before anything is read."""
     with pytest.raises(ValueError, match=named):
         zoo_recipe(**changes)
+
+
+def test_a_published_text_encoder_can_be_frozen(tmp_path: Path) -> None:
+    """Its layers begin as published and stay so; the network over them learns."""
+    published_bert(tmp_path / "published", layer_count=1)
+    recipe = zoo_recipe(
+        zoo_model="saem",
+        zoo_text_reader="transformer",
+        has_frozen_text=True,
+        pretrained=str(tmp_path / "published"),
+        round_count=2,
+    )
+    begun, _ = starting_zoo_model(in_its_shape(recipe, tmp_path), RecordSource(TRAIN, ()), tmp_path)
+
+    train_zoo_model(recipe, tmp_path / "frozen")
+    train_zoo_model(replace(recipe, has_frozen_text=False), tmp_path / "tuned")
+
+    first = begun.network.state_dict()
+    frozen, tuned = (
+        load_zoo_checkpoint(tmp_path / name).model.network.state_dict()
+        for name in ("frozen", "tuned")
+    )
+    trunk = [name for name in first if ".trunk." in name]
+    assert len(trunk) > 10
+    assert all(torch.equal(frozen[name], first[name].half().float()) for name in trunk)
+    assert any(not torch.equal(tuned[name], first[name].half().float()) for name in trunk)
+    moved = [name for name in first if not torch.equal(frozen[name], first[name].half().float())]
+    assert any(name.startswith("windows") for name in moved)
+
+
+def test_it_learns_from_a_detectors_regions(tmp_path: Path) -> None:
+    """Features and boxes come from the file, and its digest is in the recipe."""
+    generator = np.random.default_rng(1)
+    made = {each.record_id: generator.random((3, 2_054)).astype(np.float16) for each in TRAIN}
+    write_regions(tmp_path / "regions.safetensors", made, region_count=4)
+    recipe = zoo_recipe(zoo_model="camera", image_source="regions", round_count=2)
+    source = RecordSource(TRAIN, (), regions=tmp_path / "regions.safetensors")
+
+    done = train(recipe, source, tmp_path / "camera", lambda *_: None)
+
+    checkpoint = load_zoo_checkpoint(tmp_path / "camera")
+    assert checkpoint.model.config.image_source == "regions"
+    assert checkpoint.training["recipe"]["regions_sha256"]
+    assert done.best.be_mean_recall is not None
+    assert done.best.ce_mean_recall is not None

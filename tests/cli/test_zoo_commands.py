@@ -1,0 +1,68 @@
+"""`tandem train zoo`, `models add` and `evaluate` of models of the zoo, as typed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.cli.train_options import TrainOptions
+from tandem.model_io.manifest import read_manifest
+from tests.support.zoo.tiny_zoo import save_tiny_zoo
+
+
+def _options(**given: object) -> TrainOptions:
+    none = dict.fromkeys(TrainOptions.__dataclass_fields__)
+    return TrainOptions(**(none | given))
+
+
+@pytest.mark.parametrize("corpus", [None, "list:pets"])
+def test_another_image_source_takes_the_backbones_place(corpus: str | None) -> None:
+    """By default regions are the cells of the bundled grid; a file of regions needs --regions."""
+    bundled = _options(corpus=corpus).chosen("zoo", 1)
+    patches = _options(corpus=corpus, image_source="patches").chosen("zoo", 1)
+
+    assert (bundled.image_source, bundled.begins_with_backbone) == ("grid", True)
+    assert (patches.image_source, patches.begins_with_backbone) == ("patches", False)
+
+
+def test_regions_take_the_backbones_place(tmp_path: Path) -> None:
+    """With --corpus and --regions alone."""
+    regions = _options(corpus="list:pets", regions=tmp_path).chosen("zoo", 1)
+
+    assert (regions.image_source, regions.begins_with_backbone) == ("regions", False)
+
+
+def test_two_models_are_added_as_one(tmp_path: Path) -> None:
+    """One embeds and the other scores pairs; alone, that one finds nothing."""
+    save_tiny_zoo(tmp_path / "be", "vse_pp")
+    save_tiny_zoo(tmp_path / "ce", "saf")
+    into = ["--model-repository", str(tmp_path / "repository"), "--precision", "fp32"]
+
+    both = CliRunner().invoke(
+        app,
+        ["models", "add", str(tmp_path / "be"), "--cross-encoder", str(tmp_path / "ce"), *into],
+    )
+    alone = CliRunner().invoke(app, ["models", "add", str(tmp_path / "ce"), *into])
+
+    assert both.exit_code == 0, both.output
+    assert read_manifest(tmp_path / "repository").family == "zoo_vse_pp+zoo_saf"
+    assert isinstance(alone.exception, ValueError)
+    assert "which finds nothing by itself" in str(alone.exception)
+
+
+def test_what_scores_pairs_is_evaluated_behind_a_retriever(tmp_path: Path) -> None:
+    """Without one the command says what is missing; with one it reports both orders."""
+    save_tiny_zoo(tmp_path / "be", "vse_pp", max_text_tokens=256)
+    save_tiny_zoo(tmp_path / "ce", "scan_i2t", max_text_tokens=256)
+    asked = ["evaluate", "scenes", "--count", "8", "--rerank-k", "4", "--checkpoint"]
+
+    alone = CliRunner().invoke(app, [*asked, str(tmp_path / "ce")])
+    both = CliRunner().invoke(
+        app, [*asked, str(tmp_path / "ce"), "--retriever", str(tmp_path / "be")]
+    )
+
+    assert isinstance(alone.exception, ValueError)
+    assert "scores pairs and embeds nothing" in str(alone.exception)
+    assert both.exit_code == 0, both.output
+    assert "BE + CE 4" in both.output
