@@ -19,6 +19,8 @@ TORCH          ?= torch==2.13.0+cpu
 TORCH_FALLBACK ?= torch==2.13.0
 
 BIN    := .venv/bin
+# The SDK, what the demo shows, and everything else.
+DISTRIBUTIONS := distributions/client distributions/demo .
 SBOM   := uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
@@ -132,10 +134,10 @@ settings-doc: .venv/.ok ## Regenerates docs/settings.md from the declared settin
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
 lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PATH
 	uv lock --upgrade
-	uv export --frozen --extra demo --group dev --prune torch --no-emit-project --no-header \
+	uv export --frozen --extra local --group dev --prune torch --no-emit-local --no-header \
 		--quiet --output-file $(LOCK)
 	uv export --frozen --extra serve --extra index --extra cli --no-dev --prune torch \
-		--no-emit-project --no-header --quiet --output-file $(SERVE_LOCK)
+		--no-emit-local --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
 	uv export --frozen --only-group triton --no-header --quiet --output-file $(TRITON_LOCK)
@@ -151,13 +153,13 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)
 	touch $@
 
-.venv/.ok: $(LOCK) $(TRITON_LOCK) pyproject.toml
+.venv/.ok: $(LOCK) $(TRITON_LOCK) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install "$(TORCH)" || { \
 		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK), which may be larger"; \
 		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
 	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
-	$(BIN)/pip install --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 	$(BIN)/pip check
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/triton -r $(TRITON_LOCK)
 	touch $@

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
+
+from typing_extensions import Self
 
 _RETRY_DELAY_KEY = "retry_delay_seconds"
 

@@ -15,7 +15,7 @@ from tandem.model_io.triton_install import WHEEL
 ROOT = Path(__file__).parents[1]
 
 # torch is installed first, in the build that the machine needs (see the Makefile).
-UNLOCKED = {"torch", "tandem-search"}
+UNLOCKED = {"torch", "tandem-search", "tandem-search-client", "tandem-search-demo"}
 LOCKS = ("cpu.txt", "docs.txt", "reference.txt", "torch.txt", "triton.txt")
 
 

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
 from tandem.contract.regions import RegionContent
+from tandem.demo_files import demo_folder
 
 SHOWN_COUNT = 5
 
@@ -140,4 +141,4 @@ def _picture(image_bytes: bytes) -> Image.Image:
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
     # Pillow's own font lacks most accents, and a machine may have no fonts.
-    return ImageFont.truetype(Path(__file__).with_name("fonts") / "DejaVuSans.ttf", size)
+    return ImageFont.truetype(demo_folder("cli/fonts", "the font") / "DejaVuSans.ttf", size)

@@ -27,7 +27,7 @@ def main() -> None:
             raise
         sys.exit(
             f"tandem: {error.name} is not installed, and the command needs it: "
-            "pip install 'tandem-search[demo]'"
+            "pip install 'tandem-search[local]'"
         )
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED_STATUS)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import grpc
+from typing_extensions import Self
 
 from tandem.client.requests import CHANNEL_OPTIONS
 from tandem.contract.address import Address

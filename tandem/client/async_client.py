@@ -1,12 +1,14 @@
 """The SDK for asyncio programs, with the same calls as Client."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
@@ -191,6 +193,8 @@ class AsyncClient:
 
 
 def _is_being_cancelled() -> bool:
-    """Returns whether somebody cancelled the task that runs."""
+    """Returns whether somebody cancelled the task that runs; before Python 3.11 always true."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    if sys.version_info < (3, 11) or task is None:
+        return True
+    return task.cancelling() > 0

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request

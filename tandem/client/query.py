@@ -6,7 +6,9 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import TypedDict
+
+from typing_extensions import Unpack
 
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.contract.attribute_wire import filter_to_proto

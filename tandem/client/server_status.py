@@ -35,7 +35,7 @@ class ServerStatus:
             return error
         try:
             await asyncio.wait_for(self._arrived.wait(), _WAIT_SECONDS)
-        except TimeoutError:
+        except asyncio.TimeoutError:  # another class until Python 3.11
             return error
         return self._error or error
 

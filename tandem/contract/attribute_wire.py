@@ -6,7 +6,9 @@ Pure Python, because the SDK uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NewType, assert_never
+from typing import NewType
+
+from typing_extensions import assert_never
 
 from tandem.contract.attributes import (
     MAX_ATTRIBUTE_COUNT,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias, assert_never, cast
+from typing import NoReturn, TypeAlias, cast
+
+from typing_extensions import assert_never
 
 from tandem.contract.attributes import (
     Attributes,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tandem.corpus.records import Caption, Record
+from tandem.demo_files import demo_folder
 
 ConceptSplit = Literal["train", "val", "test"]
 Split = Literal["train", "val", "val_style", "test", "test_style"]
@@ -63,8 +64,8 @@ class Drawings:
 
 @cache
 def open_drawings() -> Drawings:
-    """Returns the drawings of this package; the first call reads them."""
-    return Drawings(Path(__file__).with_name("drawings"))
+    """Returns the drawings of the demo; the first call reads them. Raises DemoFilesMissing."""
+    return Drawings(demo_folder("corpus/drawings", "the demo's drawings (scenes, emoji)"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def check_machine(checkpoint: Path) -> None:
     if missing:
         raise StartRefused(
             f"not installed, and needed here: {', '.join(missing)}; install with: "
-            "pip install 'tandem-search[demo]'"
+            "pip install 'tandem-search[local]'"
         )
     try:
         TritonServer.check_installed()

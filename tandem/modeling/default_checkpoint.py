@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+from tandem.demo_files import demo_folder
+
 
 def default_checkpoint() -> Path:
-    """Returns the folder of the default model, trained by `tandem train default`."""
-    return Path(__file__).with_name("checkpoints") / "default"
+    """Returns the folder of the demo model, trained by `tandem train default`.
+
+    Raises DemoFilesMissing where only the services are installed.
+    """
+    return demo_folder("modeling/checkpoints/default", "the demo model")

@@ -61,7 +61,7 @@ class GridTrunk(nn.Module):
         return tokens_BRW, torch.ones_like(tokens_BRW[:, :, 0], dtype=torch.int64)
 
     def adapted(self, tokens_BRW: Tensor, mask_BR: Tensor) -> Tensor:
-        """Returns the states of late tokens, float32 [B, R, D]."""
+        """Returns the states from the late tokens, float32 [B, R, D]."""
         normed_BRW = self.token_norm(tokens_BRW.to(self.token_norm.weight.dtype))
         grid_BRD = self.project(self.dropout(normed_BRW)) + self.position[: tokens_BRW.shape[1]]
         states_BRD: Tensor = self.norm(self.layer(grid_BRD, mask_BR.bool()[:, None, None, :]))

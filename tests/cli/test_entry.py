@@ -69,7 +69,7 @@ def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert ended.stderr == (
         "tandem: typer is not installed, and the command needs it: "
-        "pip install 'tandem-search[demo]'\n"
+        "pip install 'tandem-search[local]'\n"
     )
 
 
@@ -86,7 +86,7 @@ def test_what_one_command_lacks_is_named_too(tmp_path: Path) -> None:
 
     assert ended.returncode == 1
     assert "torch is not installed" in ended.stderr
-    assert "pip install 'tandem-search[demo]'" in ended.stderr
+    assert "pip install 'tandem-search[local]'" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 
