@@ -1,5 +1,6 @@
 """Implements `tandem compare`: compares reports of several systems or seeds."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,17 +21,24 @@ def compare(
 ) -> None:
     """Compares R@1 of systems on the same queries, each against the first.
 
-    Several reports of one system are its seeds; their mean and standard deviation are shown. p is
+    Several reports of one system are its seeds; their mean and sample deviation are shown, and the
+    95 % interval of the mean over such seeds (Student's t). p is
     the p-value of an exact McNemar test against the first system (a query that several seeds answer
     counts once).
     """
     reports: dict[str, list[Report]] = {}
     for name, of_seeds in map(_system, systems):
         reports.setdefault(name, []).extend(of_seeds)
+    print_comparison(reports)
+
+
+def print_comparison(reports: Mapping[str, Sequence[Report]]) -> None:
+    """Prints each system's R@1 over its seeds, and its difference from the first."""
+    has_seeds = any(len(of_one) > 1 for of_one in reports.values())
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("direction", "order by", "system"):
         table.add_column(heading)
-    for heading in ("R@1", "difference", "p"):
+    for heading in ("R@1", *(["95 % interval"] if has_seeds else []), "difference", "p"):
         table.add_column(heading, justify="right")
     for each in compare_reports(reports):
         is_first = each.system == next(iter(reports))
@@ -39,6 +47,7 @@ def compare(
             each.order_by,
             each.system,
             str(each.recall_at_1),
+            *([each.recall_at_1.interval_text] if has_seeds else []),
             "" if is_first else f"{each.difference:+.1f}",
             "" if is_first else f"{each.p_value:.2g}",
         )

@@ -12,6 +12,7 @@ from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_corpus, open_divided
 from tandem.cli.seeds import MAX_SEED
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
+from tandem.cli.train_seeds import SeedRuns, evaluate_arguments, shared_options, train_seeds
 from tandem.cli.training_bar import TrainingBar
 from tandem.corpus.records import Record
 from tandem.model_io.precision import Precision, native_precision
@@ -32,12 +33,30 @@ if TYPE_CHECKING:
 
 
 def train(
+    context: typer.Context,
     recipe: Annotated[
         str,
         typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
     ],
     folder: Annotated[Path, typer.Option(help="folder for the checkpoint")] = Path("checkpoints"),
     seed: Annotated[int, typer.Option(help="random seed", min=0, max=MAX_SEED)] = 1,
+    seed_count: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            help="train this many seeds from --seed on, evaluate each, and print mean, deviation "
+            "and interval; the same command continues after a stop",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="with --seeds: another recipe, trained and measured alike and compared"),
+    ] = None,
+    test: Annotated[
+        str,
+        typer.Option(help="with --seeds: arguments of tandem evaluate, which the corpus precedes"),
+    ] = "--split test",
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:n; by default cuda if available, else cpu")
     ] = None,
@@ -129,6 +148,15 @@ def train(
     ] = None,
 ) -> None:
     """Trains a model by a recipe and keeps the best checkpoint by dev recall."""
+    if seed_count is not None:
+        if resume or overwrite:
+            raise ValueError("--seeds continues by itself: leave out --resume and --overwrite")
+        recipes = tuple(dict.fromkeys(filter(None, (recipe, against))))
+        seeds, tested = range(seed, seed + seed_count), evaluate_arguments(corpus, test)
+        train_seeds(SeedRuns(recipes, seeds, folder, shared_options(context), tested))
+        return
+    if against is not None:
+        raise ValueError("--against compares recipes over several seeds: give --seeds as well")
     # Imported here: torch and matplotlib take seconds, which no other command should wait for.
     from tandem.training.compute import device_named
     from tandem.training.curve_plot import plot_run

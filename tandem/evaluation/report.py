@@ -4,6 +4,7 @@ It has the rank of every query, so that two reports of the same queries can be c
 """
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from tandem.evaluation.metrics import (
     recall_at,
     recall_sum,
 )
+from tandem.evaluation.student_t import t_quantile
 
 FORMAT_VERSION = 1
 BE = "BE"
@@ -277,6 +279,24 @@ class Spread:
     def deviation(self) -> float | None:
         """The sample standard deviation; None for a single value."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean by Student's t; None for a single value.
+
+        It is of other seeds of the same training, and needs at least three to say much: for two
+        it is 13 times as wide as the values are apart.
+        """
+        if self.deviation is None:
+            return None
+        count = len(self.values)
+        half = t_quantile(count - 1) * self.deviation / math.sqrt(count)
+        return self.mean - half, self.mean + half
+
+    @property
+    def interval_text(self) -> str:
+        """The interval with one digit; nothing for a single value."""
+        return "" if self.interval is None else "{:.1f} to {:.1f}".format(*self.interval)
 
     def __str__(self) -> str:
         spread = "" if self.deviation is None else f" ± {self.deviation:.1f}"

@@ -17,6 +17,7 @@ from tandem.evaluation.metrics import (
     paired_p_value,
     recall_at,
 )
+from tandem.evaluation.student_t import t_quantile
 
 ITEM_COUNT = 40
 CASES: Sequence[tuple[str, int]] = [("one answer", 1), ("five captions", 5), ("any match", 25)]
@@ -118,3 +119,10 @@ def test_the_paired_test_is_scipys() -> None:
     assert paired_p_value(seeds_a, seeds_b) == pytest.approx(of_seeds, rel=1e-9)
     assert of_one < 1
     assert of_seeds < 1
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 10, 99])
+def test_quantiles_of_t_are_scipys(freedom: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-7)

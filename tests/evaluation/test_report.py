@@ -388,6 +388,15 @@ def test_seeds_have_a_mean_and_a_deviation() -> None:
     assert str(Spread((4.0,))) == "4.0"
 
 
+def test_an_interval_is_of_the_mean_over_seeds() -> None:
+    """Of 1, 2 and 3: 2 and 4.303 times 1 over the root of 3 either way; of one there is none."""
+    low, high = Spread((1.0, 2.0, 3.0)).interval or (0.0, 0.0)
+
+    assert (low, high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
+    assert Spread((1.0, 2.0, 3.0)).interval_text == "-0.5 to 4.5"
+    assert (Spread((4.0,)).interval, Spread((4.0,)).interval_text) == (None, "")
+
+
 def test_a_plot_has_a_line_a_direction(tmp_path: Path) -> None:
     """With both directions it has more ink than with one."""
     both, one = tmp_path / "both.png", tmp_path / "one.png"
