@@ -109,6 +109,28 @@ def test_an_export_gives_what_the_two_give(
     assert differ(served["logits"], answers(be)["logits"])  # positive control
 
 
+@pytest.mark.slow
+def test_an_archive_gives_what_the_two_give(
+    folders: tuple[Path, Path], combined: Path, tmp_path: Path
+) -> None:
+    """model.pt2 has both branches; the exporter compares it by every kind of input, too."""
+    be, ce = (load_checkpoint(folder).model for folder in folders)
+    export_model(combined, tmp_path / "repository", Precision.FP32, with_pt2=True)
+    program = torch.export.load(str(tmp_path / "repository/joint_encoder/1/model.pt2"))
+    ids, mask, tokens = pairs()
+    every = torch.ones(ROW_COUNT, 49, dtype=torch.int64)
+    nothing, absent = torch.zeros_like(tokens[:, :1]), torch.zeros_like(every[:, :1])
+
+    with torch.inference_mode():
+        texts = program.module()(ids, mask, nothing, absent)[0]
+        logits = program.module()(ids, mask, tokens, every)[1][:, 0]
+
+    torch.testing.assert_close(texts, answers(be)["texts"], atol=1e-5, rtol=0.0)
+    torch.testing.assert_close(logits, answers(ce)["logits"], atol=1e-5, rtol=0.0)
+    assert differ(logits, answers(be)["logits"])  # positive control
+    assert verify_repository(tmp_path / "repository").models["joint_encoder"].pt2_sha256
+
+
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.BF16, Precision.INT8])
 def test_fewer_bits_go_to_both_encoders(combined: Path, precision: Precision) -> None:
     """Or one of them would cost as much as before."""

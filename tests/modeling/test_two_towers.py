@@ -13,6 +13,7 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0, LateBlocks
 from tandem.modeling.export.export import export_model
+from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.two_towers import TwoTowers
@@ -215,6 +216,17 @@ def test_a_joint_matcher_shares_the_late_blocks() -> None:
     assert not torch.allclose(model.embed_images(tokens, CLS_ID), embedded)
     assert not torch.allclose(model.match_logits(ids, mask, tokens), scored)
     assert sum("late.head.0.weight" in name for name in model.state_dict()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_both_formats_of_an_export_are_equal(tmp_path: Path) -> None:
+    """The exporter compares each with the eager model, by every kind of input."""
+    save_checkpoint(tmp_path / "towers", made_towers(), tiny_tokenizer(), {})
+
+    export_model(tmp_path / "towers", tmp_path / "repository", Precision.FP32, with_pt2=True)
+
+    assert verify_repository(tmp_path / "repository").models["joint_encoder"].pt2_sha256
 
 
 def test_a_published_text_encoder_starts_the_text_tower(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tandem.model_io.config_pbtxt import max_batch_size
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import PAIR_ROLES, Role
+from tandem.modeling.export.conditional_encoders import conditional, without_symbolic_sums
 from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.samples import example_inputs, served_inputs
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
@@ -114,18 +115,9 @@ def write_exported(modules: Modules, manifest: Manifest, files: Mapping[str, Pat
 
 
 def write_pt2(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -> None:
-    """Exports each module by torch.export and writes its archive, with batch and lengths free.
-
-    Raises ValueError for a model that has no such form.
-    """
+    """Exports each module by torch.export and writes its archive, with batch and lengths free."""
     for name, path in files.items():
-        module = modules[name]
-        if isinstance(module, SeparateEncoders | TwoTowers):
-            raise ValueError(
-                f"{name}: two encoders selected by the lengths of their inputs have no .pt2; "
-                "export it without"
-            )
-        torch.export.save(_graph(module, manifest, name), str(path))
+        torch.export.save(_graph(conditional(modules[name]), manifest, name), str(path))
 
 
 def _traced_towers(route: TowerRoute, pairs: tuple[Tensor, ...]) -> TowerRoute:
@@ -158,7 +150,8 @@ def _graph(module: nn.Module, manifest: Manifest, name: str) -> torch.export.Exp
         {0: batch} | ({1: torch.export.Dim.DYNAMIC} if role in PAIR_ROLES else {})
         for role in manifest.models[name].inputs
     )
-    return torch.export.export(module, example, dynamic_shapes=free, strict=False)
+    program = torch.export.export(module, example, dynamic_shapes=free, strict=False)
+    return without_symbolic_sums(program)
 
 
 @torch.inference_mode()

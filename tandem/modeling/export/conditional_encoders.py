@@ -1,0 +1,117 @@
+"""Selects among encoders by the lengths of their inputs, in a form that torch.export records.
+
+A trace of SeparateEncoders or TowerRoute records one branch, and TorchScript's `if` is none of
+torch.export's: `torch.cond` is, also where the lengths decide.
+
+Shapes: B batch, T text tokens, R image tokens, D token width, E embedding width.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+
+from tandem.modeling.separate_encoders import SeparateEncoders
+from tandem.modeling.two_towers import TowerRoute, TwoTowers
+
+
+class ConditionalEncoders(nn.Module):
+    """Gives one branch's answer for a pair, another's for a side alone."""
+
+    def __init__(self, pair: nn.Module, alone: nn.Module) -> None:
+        super().__init__()
+        self.pair, self.alone = pair, alone
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns embedding and match logit of each row, as SeparateEncoders.forward."""
+        is_pair = (input_ids.shape[1] > 1) & (image_tokens.shape[1] > 1)
+        inputs = (input_ids, text_mask, image_tokens, image_mask)
+        chosen: tuple[Tensor, Tensor] = torch.cond(is_pair, self.pair, self.alone, inputs)
+        return chosen
+
+
+def conditional(module: nn.Module) -> nn.Module:
+    """Returns the module itself, or an equal one that torch.export can record."""
+    if isinstance(module, SeparateEncoders):
+        return ConditionalEncoders(module.cross_encoder, module.bi_encoder)
+    if isinstance(module, TwoTowers):
+        route = module.route()
+        return ConditionalEncoders(route.pair, _OneSide(route))
+    return module
+
+
+class _OneSide(nn.Module):
+    """Embeds an image by its tower, or else a text; the logit is 0."""
+
+    def __init__(self, route: TowerRoute) -> None:
+        super().__init__()
+        self.image, self.text = _ImageAlone(route.image), _TextAlone(route.text)
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        inputs = (input_ids, text_mask, image_tokens, image_mask)
+        chosen: tuple[Tensor, Tensor] = torch.cond(
+            image_tokens.shape[1] > 1, self.image, self.text, inputs
+        )
+        return chosen
+
+
+class _ImageAlone(nn.Module):
+    def __init__(self, image: nn.Module) -> None:
+        super().__init__()
+        self.image = image
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        image_BE = self.image(image_tokens, image_mask)[0]
+        return image_BE, torch.zeros_like(image_BE[:, :1])
+
+
+class _TextAlone(nn.Module):
+    def __init__(self, text: nn.Module) -> None:
+        super().__init__()
+        self.text = text
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        text_BE = self.text(input_ids, text_mask)[0]
+        return text_BE, torch.zeros_like(text_BE[:, :1])
+
+
+def without_symbolic_sums(program: ExportedProgram) -> ExportedProgram:
+    """Returns the program with each sum of lengths as additions, in its branches too.
+
+    torch writes the number of text and image tokens in a branch as `sym_sum`, which its own
+    archive cannot hold (2.13).
+    """
+    for module in program.graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in list(module.graph.nodes):
+                if node.op == "call_function" and node.target is torch.sym_sum:
+                    _add_up(module.graph, node)
+            module.recompile()
+    return program
+
+
+def _add_up(graph: Graph, node: Node) -> None:
+    terms: Any = node.args[0]
+    total = terms[0]
+    with graph.inserting_before(node):
+        for term in terms[1:]:
+            added = graph.call_function(operator.add, (total, term))
+            added.meta["val"] = _value(total) + _value(term)
+            total = added
+    node.replace_all_uses_with(total)
+    graph.erase_node(node)
+
+
+def _value(term: Node | int) -> Any:  # noqa: ANN401  a number, or torch's symbol for one
+    return term.meta["val"] if isinstance(term, Node) else term
