@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.support.process_costs import memory_kb, process_tree, tree_cpu_seconds
 from benchmarks.support.random_blip import write_blip
 from benchmarks.support.random_siglip import write_siglip
 from tandem.client import Client
@@ -33,7 +34,8 @@ from tandem.modeling.export.samples import example_inputs
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 
-_WRITERS = {"siglip": write_siglip, "blip": write_blip}
+WRITERS = {"siglip": write_siglip, "blip": write_blip}
+"""How each model is written, by its name."""
 _INDEX = "photographs"
 _TIMEOUT_SECONDS = 600.0
 _WARM_UP_COUNT = 4
@@ -44,7 +46,7 @@ _COMPUTED_COUNT = 5
 def main() -> None:
     """Measures one precision."""
     parser = argparse.ArgumentParser(description="costs of a published model")
-    parser.add_argument("--model", choices=_WRITERS, default="siglip")
+    parser.add_argument("--model", choices=WRITERS, default="siglip")
     parser.add_argument("--tokens", type=TokenSource, default=TokenSource.STORED)
     parser.add_argument("--rerank-k", type=int, default=20)
     parser.add_argument("--precision", type=Precision, default=Precision.FP32)
@@ -55,7 +57,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
         folder, repository = Path(name) / "published", Path(name) / "model_repository"
-        _WRITERS[arguments.model](folder, arguments.seed)
+        WRITERS[arguments.model](folder, arguments.seed)
         figures, manifest = _exported(folder, repository, arguments)
         if not arguments.export_only:
             figures |= _served(Path(name), repository, arguments)
@@ -145,15 +147,15 @@ def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dic
         triton = next(each.pid for each in stack.endpoints() if each.name == "triton")
         with Client(stack.address, timeout_seconds=_TIMEOUT_SECONDS) as client:
             _ingest(client, pictures[:_WARM_UP_COUNT])
-            start_time, cpu_seconds = time.monotonic(), _cpu_seconds(triton)
+            start_time, cpu_seconds = time.monotonic(), tree_cpu_seconds(triton)
             _ingest(client, pictures[_WARM_UP_COUNT:])
             seconds = time.monotonic() - start_time
-            ingest_cpu_seconds = _cpu_seconds(triton) - cpu_seconds
+            ingest_cpu_seconds = tree_cpu_seconds(triton) - cpu_seconds
             _searches(client, 1, arguments.rerank_k, random)
-            cpu_seconds = _cpu_seconds(triton)
+            cpu_seconds = tree_cpu_seconds(triton)
             latencies_ms = sorted(_searches(client, arguments.searches, arguments.rerank_k, random))
-            search_cpu_seconds = _cpu_seconds(triton) - cpu_seconds
-        memory_mb = sum(_own_kb(each) for each in _tree(triton)) / 1e3
+            search_cpu_seconds = tree_cpu_seconds(triton) - cpu_seconds
+        memory_mb = memory_kb(process_tree(triton)) / 1e3
     picture_count = len(pictures) - _WARM_UP_COUNT
     stored = sum(p.stat().st_blocks * 512 for p in (place / "data").rglob("*") if p.is_file())
     return {
@@ -196,35 +198,6 @@ def _photograph(random: np.random.Generator) -> bytes:
     file = io.BytesIO()
     coarse.resize((640, 480), Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
     return file.getvalue()
-
-
-def _tree(pid: int) -> set[int]:
-    """Returns a process and all below it."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended meanwhile
-            continue
-    found = {pid}
-    while added := {each for each, parent in parents.items() if parent in found} - found:
-        found |= added
-    return found
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Returns the CPU time of a process and all below it, which depends little on other load."""
-    ticks = 0
-    for each in _tree(pid):
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _own_kb(pid: int) -> int:
-    """Returns a process's memory; what several share counts once in their sum."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 if __name__ == "__main__":
