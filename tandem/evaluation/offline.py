@@ -23,10 +23,12 @@ from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
 from tandem.evaluation.scored_model import ScoredCheckpoint
+from tandem.evaluation.tower_pairs import TowerPairs
 from tandem.model_io.buckets import pad_texts
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.image_tokens import PixelTokens, RecordTokens
+from tandem.modeling.two_towers import TwoTowers
 
 Floats = NDArray[np.floating[Any]]
 Fusion = Callable[[Floats, Floats, float], Floats]
@@ -150,6 +152,7 @@ class OfflineGallery:
         )
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
+        self._pairs = self._tower_pairs()
         source = images or PixelTokens(self._model.image_backbone, config.image_rules)
         token_start_time = time.monotonic()
         with torch.inference_mode():
@@ -276,8 +279,21 @@ class OfflineGallery:
             on_progress(done)
         return np.stack(rows), read_count
 
+    def _tower_pairs(self) -> TowerPairs | None:
+        """Returns what scores the pairs of two towers; None for a model that reads both at once."""
+        encoder = getattr(self._model, "joint_encoder", None)
+        if not isinstance(encoder, TwoTowers):
+            return None
+        return TowerPairs(
+            encoder.pair,
+            lambda numbers: self._padded([self._ids[number] for number in numbers]),
+            lambda numbers: (self.tokens_NRD[list(numbers)], self._image_mask_NR[list(numbers)]),
+        )
+
     @torch.inference_mode()
     def _match_logits(self, captions: Sequence[int], images: Sequence[int]) -> Floats:
+        if self._pairs is not None:
+            return self._pairs.logits(captions, images).numpy()
         logits = []
         for pairs in _batches(zip(captions, images, strict=True)):
             caption_numbers, image_numbers = zip(*pairs, strict=True)

@@ -18,7 +18,7 @@ from tandem.modeling.efficientnet import LateBlocks
 from tandem.modeling.grid_head import GridHead, GridTrunk
 from tandem.modeling.pooling import mean_of_counted
 from tandem.modeling.text_trunk import TextTop, TextTrunk
-from tandem.modeling.word_grid_matcher import WordGridMatcher
+from tandem.modeling.word_grid_matcher import Parts, WordGridMatcher
 
 _FIRST_TEMPERATURE = 0.07
 
@@ -88,26 +88,46 @@ class PairSide(nn.Module):
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the text's embedding and the match logit, float32 [B, E] and [B, 1]."""
-        # The parts that both scores share are computed once.
-        shared_layer_count = self.tops.layer_count if self.tops is not None else 0
-        tower, trunk = self.text.tower, self.image.trunk
-        hidden_BTD = tower.below(input_ids, text_mask, shared_layer_count)
-        words_BTD = tower.above(hidden_BTD, text_mask, shared_layer_count)
-        tokens_BRW, grid_mask_BR = trunk.late_tokens(image_tokens, image_mask)
-        image_BE, grid_BRD, _ = self.image.of_late_tokens(tokens_BRW, grid_mask_BR)
+        text = self.read_text(input_ids, text_mask)
+        picture = self.read_image(image_tokens, image_mask)
+        return text[0], self.scored(text, picture)
+
+    def read_text(self, input_ids: Tensor, text_mask: Tensor) -> tuple[Tensor, Parts | None]:
+        """Returns all that a score needs of texts: embeddings [B, E], and the matcher's words."""
+        # What both scores share is computed once.
+        own_layer_count = self.tops.layer_count if self.tops is not None else 0
+        hidden_BTD = self.text.tower.below(input_ids, text_mask, own_layer_count)
+        words_BTD = self.text.tower.above(hidden_BTD, text_mask, own_layer_count)
         text_BE = self.text.embedding(words_BTD, text_mask)
+        if self.matcher is None:
+            return text_BE, None
+        if self.tops is not None:
+            words_BTD = self.tops.text(hidden_BTD, text_mask)
+        if self.towers is not None:
+            words_BTD = self.towers.text(input_ids, text_mask)
+        return text_BE, self.matcher.words(words_BTD, text_mask)
+
+    def read_image(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Parts | None]:
+        """Returns the same of pictures."""
+        tokens_BRW, mask_BR = self.image.trunk.late_tokens(image_tokens, image_mask)
+        image_BE, grid_BRD, _ = self.image.of_late_tokens(tokens_BRW, mask_BR)
+        if self.matcher is None:
+            return image_BE, None
+        if self.tops is not None:
+            grid_BRD = self.tops.grid.adapted(tokens_BRW, mask_BR)
+        if self.towers is not None:
+            grid_BRD, mask_BR = self.towers.grid(image_tokens, image_mask)
+        return image_BE, self.matcher.grid(grid_BRD, mask_BR)
+
+    def scored(
+        self, text: tuple[Tensor, Parts | None], picture: tuple[Tensor, Parts | None]
+    ) -> Tensor:
+        """Returns the match logits of text n with picture n, float32 [B, 1]."""
+        (text_BE, words), (image_BE, grid) = text, picture
         logits_B1 = self.cosine_weight * (text_BE * image_BE).sum(-1, keepdim=True)
-        if self.matcher is not None:
-            if self.tops is not None:
-                words_BTD = self.tops.text(hidden_BTD, text_mask)
-                grid_BRD = self.tops.grid.adapted(tokens_BRW, grid_mask_BR)
-            if self.towers is not None:
-                words_BTD = self.towers.text(input_ids, text_mask)
-                grid_BRD, grid_mask_BR = self.towers.grid(image_tokens, image_mask)
-            words = self.matcher.words(words_BTD, text_mask)
-            matched_B = self.matcher(words, self.matcher.grid(grid_BRD, grid_mask_BR))
-            logits_B1 = logits_B1 + self.matcher_weight * matched_B[:, None]
-        return text_BE, logits_B1
+        if self.matcher is not None and words is not None and grid is not None:
+            logits_B1 = logits_B1 + self.matcher_weight * self.matcher(words, grid)[:, None]
+        return logits_B1
 
 
 class TowerRoute(nn.Module):

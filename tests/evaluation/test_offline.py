@@ -1,6 +1,8 @@
 """A gallery scored without a server: against the model asked pair by pair."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.region_tokens import RegionFile, write_regions
+from tandem.modeling.two_towers import TwoTowers
 from tests.support.modeling.published_folders import published_xlm_r
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
@@ -59,6 +62,38 @@ def test_scores_are_the_models_own(
     pools = offline.score(target, SCENE_COUNT)
 
     assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=2)
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"matcher_width": 8}, {"matcher_width": 8, "matcher_has_towers": True}]
+)
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_scores_of_two_towers_are_their_own(
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    gallery: Gallery,
+    target: Modality,
+    form: dict[str, Any],
+) -> None:
+    """Though each caption is read once for all of its pairs."""
+    shape = replace(
+        checkpoint.model.config, has_two_towers=True, embedding_width=12, head_width=16, **form
+    )
+    save_checkpoint(tmp_path, JointModel(shape), checkpoint.tokenizer, {})
+    towers = load_checkpoint(tmp_path)
+    encoder = towers.model.joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    read: list[int] = []
+    encoder.text.tower.embedding_norm.register_forward_hook(
+        lambda *passed: read.append(len(passed[2]))
+    )
+
+    offline = OfflineGallery(towers, gallery)
+    embedded_count = sum(read)
+    pools = offline.score(target, SCENE_COUNT)
+
+    assert sum(read) == 2 * embedded_count <= 2 * SCENE_COUNT
+    assert_pairs_are_the_models_own(pools, towers, gallery, target, cls_id=2)
 
 
 @pytest.mark.parametrize("target", DIRECTIONS)

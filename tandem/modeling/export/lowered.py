@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.modeling.text_trunk import TextTop, TextTrunk
 from tandem.modeling.two_towers import TwoTowers
 from tandem.modeling.vision_tower import VisionTower
 
@@ -46,7 +47,10 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
 def _lower_towers(model: JointModel, precision: Precision) -> None:
     """Lowers the text's layers, and the picture's network; head and matcher stay in float32."""
     assert isinstance(model.joint_encoder, TwoTowers), "the caller has asked"
-    trunks = model.joint_encoder.text_trunks()
+    trunks: list[TextTrunk | TextTop] = [
+        *model.joint_encoder.text_trunks(),
+        *model.joint_encoder.text_tops(),
+    ]
     if precision is Precision.INT8:
         for trunk in trunks:
             trunk.layers = _quantised(trunk.layers)
