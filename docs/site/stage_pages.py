@@ -29,7 +29,8 @@ def stage() -> None:
         check=True,
     )
     pages = [ROOT / name for name in listed.stdout.splitlines() if not name.startswith("tests/")]
-    for page in filter(Path.exists, pages):
+    # A link is there for a distribution; its page is staged from where it lies.
+    for page in (page for page in pages if page.exists() and not page.is_symlink()):
         for path in [page, *_linked_files(page)]:
             target = PAGES / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
