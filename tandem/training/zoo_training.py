@@ -7,7 +7,7 @@ Shapes: N dev pictures with a text each.
 """
 
 import random
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -33,7 +33,7 @@ from tandem.training.optimisation import (
 from tandem.training.processes import Processes
 from tandem.training.recipe import Recipe
 from tandem.training.rounds import made_by
-from tandem.training.run import Progress, Run, no_progress, restore
+from tandem.training.run import Progress, Run, restore
 from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
@@ -60,15 +60,19 @@ def train_zoo(  # noqa: PLR0913
 ) -> tuple[FirstRecall, DevRecall]:
     """Trains the recipe's network, and keeps the best checkpoint by dev mean recall; as train.
 
-    Returns the recalls before the first round, and those of the best checkpoint.
+    Returns the recalls before the first round, and those of the best checkpoint. Raises ValueError
+    for several processes, which would all draw the same batches.
     """
+    if processes.count > 1:
+        raise ValueError(
+            f"recipe {recipe.name} trains in one process, and {processes.count} were started; "
+            "start it without torchrun"
+        )
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
     model, tokenizer = starting_zoo_model(recipe, source, init)
     tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
-    data = source.read(
-        recipe, model.config, tokenizer, progress if processes.is_first else no_progress
-    )
+    data = source.read(recipe, model.config, tokenizer, progress)
     run = Run(
         data.recipe,
         folder,
@@ -167,7 +171,6 @@ def _train_rounds(
 ) -> DevRecall:
     recipe, network = run.recipe, model.network
     groups = zoo_groups(network, recipe)
-    learning = [each for each in network.parameters() if each.requires_grad]
     optimiser = recipe_optimiser(groups, recipe.head_learning_rate, recipe)
     schedule = warm_up_then_decay(
         optimiser, recipe.round_count, recipe.warm_up_step_count, recipe.learning_rate_decay
@@ -181,8 +184,7 @@ def _train_rounds(
         done = state.step
         best = DevRecall(**state.best) if state.best else None
     run.progress(ZOO_STAGE, done, recipe.round_count, "")
-    curve = LossCurve(run.folder, done, run.seconds()) if run.processes.is_first else None
-    with closing(curve) if curve else nullcontext():
+    with closing(LossCurve(run.folder, done, run.seconds())) as curve:
         for number in range(done + 1, recipe.round_count + 1):
             place = run.place(ZOO_STAGE, number, recipe.round_count)
             network.train()
@@ -191,7 +193,6 @@ def _train_rounds(
             with run.compute.autocast():
                 loss = zoo_loss(network, batch, recipe, number)
             loss.backward()
-            run.processes.average_gradients(learning)
             with place.named():
                 check_loss(recipe.zoo_model, loss.item())
                 step(optimiser, recipe.gradient_clip_norm)
@@ -203,18 +204,16 @@ def _train_rounds(
                 run.progress(ZOO_STAGE, number, recipe.round_count, f"dev {recall}")
                 if best is None or recall.score > best.score:
                     best = recall
-                    if run.processes.is_first:
-                        with place.named():
-                            save_zoo_checkpoint(
-                                run.folder,
-                                model,
-                                tokenizer,
-                                made_by(run, number, recall),
-                                trained_pictures=run.trained_pictures,
-                            )
+                    with place.named():
+                        save_zoo_checkpoint(
+                            run.folder,
+                            model,
+                            tokenizer,
+                            made_by(run, number, recall),
+                            trained_pictures=run.trained_pictures,
+                        )
             losses = {"be": loss.item()}
-            if curve:
-                curve.add(CurvePoint(number, losses, rate, run.seconds(), recall))
+            curve.add(CurvePoint(number, losses, rate, run.seconds(), recall))
             if number % 10 == 0:
                 run.progress(ZOO_STAGE, number, recipe.round_count, f"loss {loss.item():.3f}")
             run.keep(ZOO_STAGE, number, modules, optimiser, schedule, rng, best)

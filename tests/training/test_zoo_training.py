@@ -10,6 +10,7 @@ import torch
 
 from tandem.modeling.region_tokens import write_regions
 from tandem.training.loss_curve import FILE_NAME
+from tandem.training.processes import Processes
 from tandem.training.recipe import Recipe, on_corpus
 from tandem.training.recipes import zoo
 from tandem.training.record_source import RecordSource
@@ -139,3 +140,9 @@ def test_it_learns_from_a_detectors_regions(tmp_path: Path) -> None:
     assert checkpoint.training["recipe"]["regions_sha256"]
     assert done.best.be_mean_recall is not None
     assert done.best.ce_mean_recall is not None
+
+
+def test_one_process_trains(tmp_path: Path) -> None:
+    """Several would draw the same batches."""
+    with pytest.raises(ValueError, match="trains in one process, and 2 were started"):
+        train_zoo_model(zoo_recipe(), tmp_path, processes=Processes(count=2))

@@ -55,6 +55,22 @@ def test_what_scores_pairs_reranks_for_what_embeds(tmp_path: Path, name: ZooName
         assert torch.allclose(logits[:, 0], model.match_logits(ids, mask, tokens), atol=1e-4)
 
 
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.INT8])
+def test_lower_precisions_are_exported_too(tmp_path: Path, precision: Precision) -> None:
+    """Linear layers are lowered; the export is compared with the lowered modules."""
+    save_tiny_zoo(tmp_path / "be", "vse_pp")
+    save_tiny_zoo(tmp_path / "ce", "saf", seed=1)
+
+    manifest = export_published(
+        read_zoo_model(tmp_path / "be"),
+        tmp_path / "repository",
+        precision,
+        reranker=read_zoo_model(tmp_path / "ce"),
+    )
+
+    assert manifest.precision == precision
+
+
 def test_a_model_that_does_both_gives_tokens_with_its_embedding(tmp_path: Path) -> None:
     """A picture is read once, as CAMERA's views for pairs and their mean for an index."""
     save_tiny_zoo(tmp_path / "zoo", "camera")
