@@ -1,78 +1,61 @@
-"""The benchmark of neighbours: its corpus is shuffled without losing who belongs to whom."""
+"""The benchmark of neighbours: rows of planted corpora, and what the tests compare."""
 
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
-from benchmarks.bench.neighbours import (
-    Encoded,
-    encoded,
-    expansions,
-    graph_methods,
-    learned,
-    recalls,
-    tuned,
-)
-from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.ranking import retrieve_order
-from tandem.modeling.checkpoint import load_checkpoint
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from benchmarks.bench.neighbours import Row, main
+from tandem.evaluation.metrics import paired_p_value
+from tandem.neighbours.leaprr.config import leaprr_config
+from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
+from tandem.neighbours.neighbour_file import NeighbourManifest, save_neighbours
+from tests.support.neighbours.planted_corpus import planted_neighbours
 
 
-def _corpus(seed: int, image_count: int = 70) -> Encoded:
-    rng = np.random.default_rng(seed)
-    image_of_text = rng.permutation(np.repeat(np.arange(image_count), 2))
-    concepts = rng.normal(size=(image_count, 32))
-    images, texts = (
-        near / np.linalg.norm(near, axis=1, keepdims=True)
-        for near in (
-            each + 0.8 * rng.normal(size=each.shape) for each in (concepts, concepts[image_of_text])
-        )
+def _trained(folder: Path, seed: int) -> Path:
+    """Trains one epoch on planted neighbours."""
+    corpora = planted_neighbours(1, 24), planted_neighbours(2, 24)
+    config = replace(
+        leaprr_config("code"), width=8, head_count=2, pillar_count=4, image_query_neighbours=5
     )
-    return Encoded(images, texts, image_of_text)
+    manifests = [NeighbourManifest.of(each) for each in corpora]
+    plan = LeaprrPlan("code", config, seed, 1, *manifests)
+    LeaprrFolder(folder).train(plan, corpora, resume=False)
+    return folder
 
 
-def test_a_shuffled_corpus_keeps_its_pairs(tmp_path: Path) -> None:
-    """Both captions of a scene belong to the place at which its picture is."""
-    texts = tuple(each.text for record in scene_records("test", 1, 4) for each in record.captions)
-    save_tiny_checkpoint(tmp_path, texts=texts)
+def test_hits_are_summed_over_seeds() -> None:
+    """Two seeds of three queries: both, one and none of them answer first."""
+    row = Row("LeaPRR", "", ([[1, 1, 4], [1, 2, 3]], [[1, 2], [2, 2]]))
 
-    corpus = encoded(load_checkpoint(tmp_path), "test", 4)
-
-    assert corpus.images.shape[0] == 4
-    assert corpus.texts.shape[0] == 8
-    assert_array_equal(np.bincount(corpus.image_of_text), [2] * 4)
-    by_image, by_text = corpus.directions()
-    for text, images in enumerate(by_text.answers):
-        assert all(text in by_image.answers[image] for image in images)
+    assert row.hits(0) == [2, 1, 0]
+    assert row.hits(1) == [1, 0]
+    assert row.recalls()[0] == pytest.approx([200 / 3, 100 / 3])
+    assert row.recalls()[3] == pytest.approx([50, 0])
 
 
-def test_every_method_is_tuned_and_measured() -> None:
-    """Each once, with a setting of its own; recalls are those of a right order."""
-    names = {method for method, _, _ in [*expansions(), *graph_methods()]}
+def test_each_method_is_a_row_with_tests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LeaPRR's seeds are one row, compared with every method without labels."""
+    dev, test = tmp_path / "dev", tmp_path / "test"
+    save_neighbours(dev, planted_neighbours(seed=3, image_count=24))
+    save_neighbours(test, planted_neighbours(seed=4, image_count=24))
+    folders = [_trained(tmp_path / f"seed_{seed}", seed) for seed in (1, 2)]
+    words = ["bench", str(dev), str(test), "--leaprr", *map(str, folders)]
+    monkeypatch.setattr("sys.argv", words)
 
-    rows = list(tuned(_corpus(seed=1), _corpus(seed=2)))
+    main()
 
-    assert [method for method, _, _ in rows] == list(dict.fromkeys(m for m, _, _ in rows))
-    assert {method for method, _, _ in rows} == names
-    assert all(len(percents) == 6 and 0 < min(percents) <= 100 for _, _, percents in rows)
-
-
-@pytest.mark.slow
-def test_leaprr_is_measured_in_both_profiles() -> None:
-    rows = list(learned(_corpus(seed=1), _corpus(seed=2), _corpus(seed=3), epochs=1, width=16))
-
-    assert [setting.split(",")[0] for _, setting, _ in rows] == ["paper", "code"]
-
-
-def test_recalls_are_of_both_directions() -> None:
-    """The control: the right order has 100 in all six, its reverse does not."""
-    corpus = _corpus(seed=1)
-    right = corpus.image_of_text == np.arange(70)[:, None]
-    orders = retrieve_order(right.astype(float)), retrieve_order(right.T.astype(float))
-    backwards = orders[0][:, ::-1], orders[1][:, ::-1]
-
-    assert recalls(orders, corpus) == [100.0] * 6
-    assert recalls(backwards, corpus) == [0.0] * 6
+    printed = capsys.readouterr().out
+    rows = [line for line in printed.splitlines() if line.startswith("| ")]
+    methods = [line.split(" | ")[0].removeprefix("| ") for line in rows]
+    assert methods[:4] == ["method", "---", "BE", "aqe"]
+    assert methods.count("krnn") == 2  # its recalls, and the test against it
+    learned = rows[methods.index("LeaPRR")]
+    assert "seed_1, seed_2" in learned
+    assert "±" in learned
+    assert {"LeaPRR, image queries alone", "LeaPRR, text queries alone"} < set(methods)
+    assert paired_p_value([1, 1], [1, 1]) == 1  # what equal rows have
+    assert rows[methods.index("krnn-similar")].count("|") == rows[0].count("|")
