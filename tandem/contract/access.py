@@ -35,6 +35,7 @@ ACCESS: Mapping[str, AccessRule] = {
     "/tandem.v1.IndexService/DeleteItems": AccessRule.INTERNAL,
     "/tandem.v1.IndexService/DeleteIndex": AccessRule.INTERNAL,
     "/tandem.v1.IndexService/GetItems": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/FindNeighbours": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreCandidates": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreBatch": AccessRule.INTERNAL,
 }

@@ -13,6 +13,7 @@ from tandem.contract.limits import (
     MAX_CONTENT_COUNT,
     MAX_INGEST_ITEM_COUNT,
     MAX_MESSAGE_BYTES,
+    MAX_NEIGHBOUR_CANDIDATE_COUNT,
     MAX_SCORE_QUERY_COUNT,
     MAX_SEARCH_COUNT,
     MAX_UPSERT_ITEM_COUNT,
@@ -70,6 +71,9 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.IndexService/DeleteItems": _IDS,
     "/tandem.v1.IndexService/DeleteIndex": _SMALL,
     "/tandem.v1.IndexService/GetItems": _IDS,
+    "/tandem.v1.IndexService/FindNeighbours": RequestLimit(
+        4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
+    ),
     # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
     "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(
