@@ -149,6 +149,8 @@ def _neighbours(encoder: TwoTowers, pool: PairPool, run: Run) -> Tensor:
     """Returns the pictures whose captions are most similar, [N, K], without the picture itself."""
     recipe = run.recipe
     count = min(recipe.matcher_neighbour_count - 1, len(pool) - 1)
+    if not count:  # all are drawn at random: no caption needs an embedding
+        return torch.empty((len(pool), 0), dtype=torch.int64)
     rng = random.Random(f"matcher/neighbours/{recipe.seed}")
     embeddings = []
     for texts in pool.captions_in_order(rng, _EMBEDDED_AT_ONCE):

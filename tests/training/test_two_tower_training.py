@@ -57,7 +57,7 @@ def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
     ("form", "own"),
     [
         ({}, ""),
-        ({"matcher_has_towers": True}, ".towers."),
+        ({"matcher_has_towers": True, "matcher_neighbour_count": 1}, ".towers."),
         ({"matcher_has_towers": True, "matcher_layer_count": 1, "layer_count": 2}, ".tops."),
     ],
 )
