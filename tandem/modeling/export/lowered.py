@@ -16,6 +16,8 @@ from tandem.modeling.vision_tower import VisionTower
 
 Layers = TypeVar("Layers", bound=nn.Module)
 
+# A head gives one number, or one for each of two classes.
+_SCORE_WIDTH = 2
 _HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
@@ -63,8 +65,8 @@ def _lower_towers(model: JointModel, precision: Precision) -> None:
 def lowered_part(module: Layers, precision: Precision) -> Layers:
     """Returns a copy of a published model's module with its linear layers in `precision`.
 
-    Between them everything stays in float32, and so do attention modules that read the weights of
-    their layers themselves. In fp32 it is the module itself.
+    Between them everything stays in float32, and so do heads that give a score, and attention
+    modules that read the weights of their layers themselves. In fp32 it is the module itself.
     """
     if precision is Precision.FP32:
         return module
@@ -109,7 +111,9 @@ def _halve_linear(module: nn.Module, dtype: torch.dtype) -> None:
     # Not the convolution of a ViT's patches, whose dtype transformers looks up: it is one of many.
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
-            setattr(module, name, _Halved(child, dtype, is_returned_whole=True))
+            # A logit of 8 bits would be that of its neighbour in the order, too.
+            if child.out_features > _SCORE_WIDTH:
+                setattr(module, name, _Halved(child, dtype, is_returned_whole=True))
         elif not isinstance(child, nn.MultiheadAttention):
             _halve_linear(child, dtype)
 
