@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from tandem.modeling.families.architecture import check_architecture
+from tandem.modeling.families.cross_encoder import published_cross_encoder
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
-from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
@@ -46,25 +46,16 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
         position_count=min(_MAX_TOKENS, reader.max_position_embeddings),
     )
     model = load_model(folder, Blip2ForImageTextRetrieval, config)
-    licence = folder.licence()
-    return PublishedModel(
-        family="blip-2",
-        architecture=_KNOWN_CLASS,
-        licence=licence,
-        parameter_count=parameter_count(model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={text.tokenizer: tokenizer},
-        bi_encoder=None,
-        cross_encoder=CrossEncoderParts(
-            score_pair=Blip2Pair(model).eval(),
-            image_tokens=Blip2ImageTokens(model, scale).eval(),
-            text=text,
-            image=image,
-            image_token_count=model.vision_model.embeddings.num_positions,
-            token_width=vision.hidden_size,
-        ),
-        notes=(_NO_BI_ENCODER.format(count=config.num_query_tokens), *licence_notes(licence)),
+    parts = CrossEncoderParts(
+        score_pair=Blip2Pair(model).eval(),
+        image_tokens=Blip2ImageTokens(model, scale).eval(),
+        text=text,
+        image=image,
+        image_token_count=model.vision_model.embeddings.num_positions,
+        token_width=vision.hidden_size,
     )
+    notes = (_NO_BI_ENCODER.format(count=config.num_query_tokens),)
+    return published_cross_encoder(folder, "blip-2", model, parts, tokenizer, notes)
 
 
 class Blip2ImageTokens(nn.Module):

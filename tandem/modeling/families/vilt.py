@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from tandem.modeling.families.architecture import check_architecture
+from tandem.modeling.families.cross_encoder import published_cross_encoder
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
-from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
@@ -48,25 +48,15 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
         position_count=config.max_position_embeddings,
     )
     model = load_model(folder, ViltForImageAndTextRetrieval, config, attention="eager")
-    licence = folder.licence()
-    return PublishedModel(
-        family="vilt",
-        architecture=_KNOWN_CLASS,
-        licence=licence,
-        parameter_count=parameter_count(model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={text.tokenizer: tokenizer},
-        bi_encoder=None,
-        cross_encoder=CrossEncoderParts(
-            score_pair=ViltPair(model).eval(),
-            image_tokens=ViltImageTokens(model, scale).eval(),
-            text=text,
-            image=image,
-            image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
-            token_width=config.hidden_size,
-        ),
-        notes=(*_NOTES, *licence_notes(licence)),
+    parts = CrossEncoderParts(
+        score_pair=ViltPair(model).eval(),
+        image_tokens=ViltImageTokens(model, scale).eval(),
+        text=text,
+        image=image,
+        image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
+        token_width=config.hidden_size,
     )
+    return published_cross_encoder(folder, "vilt", model, parts, tokenizer, _NOTES)
 
 
 class ViltImageTokens(nn.Module):
