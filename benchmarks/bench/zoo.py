@@ -53,6 +53,7 @@ DATA_SEED = 1
 WIDTH = 64
 BATCH = 24
 POINTS = (1.0, 2.0, 5.0)
+LEAST_SEEDS = 3
 # Two-sided 5 % and a power of 80 %, of two means of as many seeds each.
 _NEEDED = 2 * (1.96 + 0.84) ** 2
 
@@ -216,11 +217,13 @@ def report(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "|" + " --- |" * (9 + len(POINTS))
     for key, group in grouped(runs).items():
         values = [run["mean_recall"] for run in group]
-        spread = stdev(values) if len(values) > 1 else 0.0
+        # Two seeds say nothing of a spread.
+        spread = stdev(values) if len(values) >= LEAST_SEEDS else None
+        shown = "" if spread is None else f"{spread:.1f}"
         needed = [str(seeds_needed(spread, point)) if spread else "" for point in POINTS]
         at_1 = fmean(run["t2i_r1"] for run in group)
         yield (
-            f"| {' | '.join(key)} | {len(values)} | {fmean(values):.1f} | {spread:.1f} | "
+            f"| {' | '.join(key)} | {len(values)} | {fmean(values):.1f} | {shown} | "
             f"{min(values):.1f} to {max(values):.1f} | {at_1:.1f} | {' | '.join(needed)} | "
             f"{fmean(run['cpu_seconds'] for run in group):.0f} |"
         )
@@ -252,7 +255,7 @@ def plot(runs: Sequence[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    groups = {key: group for key, group in grouped(runs).items() if len(group) >= 3}
+    groups = {key: group for key, group in grouped(runs).items() if len(group) >= LEAST_SEEDS}
     values = [[run["mean_recall"] for run in group] for group in groups.values()]
     names = ["\n".join([key[0], *key[1:]]) for key in groups]
     figure, axes = plt.subplots(figsize=(max(6.0, 1.1 * len(groups)), 4.2))
