@@ -8,7 +8,13 @@ from typing import Self
 from tandem.cli.console import Terminal, errors
 from tandem.cli.progress import LongWork
 
-_UNITS = {"encoder": "rounds", "backbone": "steps", "matcher": "steps", "done": ""}
+_UNITS = {
+    "encoder": "rounds",
+    "zoo": "rounds",
+    "backbone": "steps",
+    "matcher": "steps",
+    "done": "",
+}
 
 
 class TrainingBar:
