@@ -60,8 +60,10 @@ async def main(settings: OrchestratorSettings) -> None:
             encode=settings.encode_time_share,
             retrieval=settings.retrieval_time_share,
             reserve=settings.reserve_time_share,
+            neighbours=settings.neighbours_time_share,
         ),
         chunk_rule=chunk_rule,
+        neighbour_pool_count=settings.neighbour_pool_count,
     )
     servicer = SearchServicer(
         searcher,

@@ -47,4 +47,5 @@ def _with_rules(model: ModelDescription, cross_encoder: ModelDescription) -> Mod
         model,
         probability_calibration=cross_encoder.probability_calibration,
         adaptive_depth_rule=cross_encoder.adaptive_depth_rule,
+        neighbour_model=cross_encoder.neighbour_model,
     )

@@ -123,6 +123,11 @@ class SearchQuery:
         return (self.target_modality,)
 
     @property
+    def are_embeddings_needed(self) -> bool:
+        """Whether candidates are compared with each other, or with their neighbours."""
+        return self.ranking.are_embeddings_needed or self.neighbours_enabled
+
+    @property
     def as_retrieved(self) -> SearchQuery:
         """The same query without what needs the cross-encoder."""
         ranking = replace(self.ranking, fusion=FusionMethod.CROSS_ENCODER, min_probability=None)

@@ -9,6 +9,7 @@ from tandem.chassis.settings import (
     SHARE,
     SHARE_OVER_0,
     SHARE_UNDER_1,
+    Range,
     SettingsError,
     setting,
 )
@@ -52,6 +53,18 @@ class OrchestratorSettings(ServiceSettings):
         "share of a search's time, 0 to under 1, that the rerank leaves to later stages",
         default=0.1,
         within=SHARE_UNDER_1,
+    )
+    neighbours_time_share: float = setting(
+        "share of a search's time, 0 to under 1, that the rerank leaves to the order by "
+        "neighbours, where a search asks for it",
+        default=0.2,
+        within=SHARE_UNDER_1,
+    )
+    neighbour_pool_count: int = setting(
+        "items of each modality on each shard, nearest to the query, among which neighbours are "
+        "found; 1 to 1,000",
+        default=512,
+        within=Range(words="1 to 1,000", least=1, most=1_000),
     )
     rerank_chunk_seconds: float = setting(
         "target time of one chunk of pairs for the cross-encoder, when time is short",

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from rerank_svc.neighbour_scorer import NeighbourScorer
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
 from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.started_threads import started_threads
@@ -30,8 +32,10 @@ from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import heif_reader
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.model_io.neighbour_manifest import neighbour_manifest_of
 from tandem.model_io.served_metrics import note_model, note_shard
 from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
@@ -39,6 +43,8 @@ from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_serve
 
 if TYPE_CHECKING:
     from rerank_svc.remote.remote_reranker import RemoteReranker
+
+log = get_logger()
 
 
 async def main(settings: RerankSettings) -> None:
@@ -56,10 +62,15 @@ async def main(settings: RerankSettings) -> None:
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
-            servicer = RerankServicer(reranker, settings.default_timeout_seconds)
+            neighbour_scorer = await open_until_left.enter_async_context(
+                _neighbour_scorer(settings, identity)
+            )
+            servicer = RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer)
 
             def describe() -> ModelDescription:
                 description = version.describe()
+                if neighbour_scorer is not None:
+                    description = replace(description, neighbour_model=neighbour_scorer.describe())
                 return _with_remote(description, settings) if settings.remote_url else description
 
             def register(server: grpc.aio.Server) -> None:
@@ -117,6 +128,34 @@ async def _in_triton(
             serving_version=version.number,
             heif=_heif(settings),
         )
+    finally:
+        await triton.close()
+
+
+@asynccontextmanager
+async def _neighbour_scorer(
+    settings: RerankSettings, identity: Identity | None
+) -> AsyncIterator[NeighbourScorer | None]:
+    """Yields what scores graphs, if the repository has a neighbour model and Triton is set.
+
+    It has a connection of its own, so that its faults are not taken for the cross-encoder's. An
+    invalid description stops nothing else: pairs are scored without it.
+    """
+    try:
+        neighbours = neighbour_manifest_of(Path(settings.model_repository))
+    except ValueError as error:
+        log.error("the neighbour model is not served", why=str(error))
+        neighbours = None
+    if neighbours is None or not settings.triton_address:
+        yield None
+        return
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
+    try:
+        yield NeighbourScorer(ServedNeighbourModel(triton, neighbours))
     finally:
         await triton.close()
 

@@ -16,7 +16,7 @@ _PAIRS_SCORED = Counter(
 
 
 def observe_stage(stage: str, seconds: float) -> None:
-    """Observes the time of "read" or "inference" for one call."""
+    """Observes the time of "read", "inference" or "graph" for one call."""
     _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
 
 

@@ -1,17 +1,19 @@
 """Implements RerankService."""
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 import grpc
 
 from rerank_svc.metrics import observe_stage
+from rerank_svc.neighbour_scorer import NeighbourScorer, graph_from_proto
 from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import MAX_PAIR_COUNT, MAX_RERANK_K, MAX_SCORE_QUERY_COUNT
-from tandem.errors import BatchSizeOutOfRange, TandemError
+from tandem.errors import BatchSizeOutOfRange, NeighboursUnavailable, TandemError
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -40,9 +42,16 @@ class CandidateReranker(Protocol):
 class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
     """Scores candidates, and does not sort them."""
 
-    def __init__(self, reranker: CandidateReranker, default_timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        reranker: CandidateReranker,
+        default_timeout_seconds: float,
+        neighbour_scorer: NeighbourScorer | None = None,
+    ) -> None:
+        """Scores graphs only if there is a `neighbour_scorer`."""
         self._reranker = reranker
         self._default_timeout_seconds = default_timeout_seconds
+        self._neighbour_scorer = neighbour_scorer
 
     async def ScoreCandidates(
         self,
@@ -93,6 +102,30 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             model_version=scored.model_version,
             reranker=scored.reranker,
             default_fusion=fusion_to_proto(scored.default_fusion),
+        )
+
+    async def ScoreGraph(
+        self,
+        request: rerank_service_pb2.ScoreGraphRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> rerank_service_pb2.ScoreGraphResponse:
+        """Scores a query's items by their neighbours."""
+        if self._neighbour_scorer is None:
+            raise NeighboursUnavailable(stop="NOT_SERVED")
+        graph = graph_from_proto(request)
+        start_time = time.perf_counter()
+        scored = await self._neighbour_scorer.score(
+            graph,
+            request.model_fingerprint,
+            deadline_seconds(context, self._default_timeout_seconds),
+        )
+        seconds = time.perf_counter() - start_time
+        observe_stage("graph", seconds)
+        return rerank_service_pb2.ScoreGraphResponse(
+            scores=scored.scores,
+            inference_duration=duration_to_proto(seconds),
+            cost=cost_to_proto(scored.cost),
+            neighbour_model=self._neighbour_scorer.fingerprint,
         )
 
     async def _score(

@@ -16,9 +16,15 @@ from orchestrator_svc.metrics import (
     note_search,
     timed_stage,
 )
+from orchestrator_svc.neighbours.neighbour_stage import POOL_COUNT, NeighbourStage, OrderedHits
 from orchestrator_svc.neighbours.outcome import NeighbourOutcome, NeighbourStop
 from orchestrator_svc.query import SearchQuery
-from orchestrator_svc.ranking.ranking import RankedHit, rank_answer_aside, retrieved_order
+from orchestrator_svc.ranking.ranking import (
+    RankedHit,
+    rank_answer_aside,
+    reranked_hits,
+    retrieved_order,
+)
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from orchestrator_svc.rerank.pair_quota import PairQuota
@@ -78,6 +84,8 @@ class SearchServices:
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
+    neighbours: NeighbourStage | None = None
+    """None if no search can ask for an order by neighbours."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +136,7 @@ class Searcher:
         minimum_coverage: float = 0.5,
         shares: TimeShares = TIME_SHARES,
         chunk_rule: ChunkRule = CHUNK_RULE,
+        neighbour_pool_count: int = POOL_COUNT,
     ) -> Self:
         """Returns a searcher over these services, shards by number."""
         scorers = [shard.reranker for shard in shards]
@@ -140,6 +149,7 @@ class Searcher:
             minimum_coverage=minimum_coverage,
             shares=shares,
             pace=RerankPace(chunk_rule),
+            neighbours=NeighbourStage(shards, scorers, neighbour_pool_count),
         )
         return cls(services, DepthRules(scorers))
 
@@ -182,7 +192,9 @@ class Searcher:
                 why="rerank_required needs a rerank; drop it, or drop rerank_disabled"
             )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
-        budget = TimeBudget.until(deadline, self.services.shares)
+        budget = TimeBudget.until(
+            deadline, self.services.shares, neighbours_enabled=query.neighbours_enabled
+        )
         with timed_stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with timed_stage("retrieve", laps):
@@ -217,7 +229,7 @@ class Searcher:
                             query_modality=encoded.modality,
                             retrieve_k=query.depth.retrieve_k,
                             filter=query.filter,
-                            embeddings_included=query.ranking.are_embeddings_needed,
+                            embeddings_included=query.are_embeddings_needed,
                         ),
                         encoded.embeddings,
                         minimum_sequences,
@@ -295,10 +307,25 @@ class Searcher:
     async def _order_by_neighbours(
         self, search: _Search, outcome: RerankOutcome
     ) -> NeighbourOutcome:
-        """Scores the first hits of the order so far; raises if the query requires it in full."""
-        neighbours = NeighbourOutcome(NeighbourStop.NOT_SERVED)
+        """Scores the first hits of the order so far; raises if the query requires it in full.
+
+        They are those of the other modality than the query's.
+        """
+        query, encoded, stage = search.query, search.encoded, self.services.neighbours
+        neighbours = NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
+        modality = encoded.modality.other
+        if stage is None:
+            neighbours = NeighbourOutcome(NeighbourStop.NOT_SERVED)
+        elif modality in query.modalities:
+            hits = reranked_hits(query, search.hits, outcome.matches, modality)
+            neighbours = await stage.score(
+                OrderedHits(
+                    query.index_id, encoded.fingerprint, encoded.embeddings, encoded.modality, hits
+                ),
+                search.budget.neighbours_end,
+            )
         note_neighbours(neighbours.stop.value)
-        if search.query.neighbours_required:
+        if query.neighbours_required:
             neighbours.check_complete()
         return neighbours
 

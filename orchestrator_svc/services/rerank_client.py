@@ -8,9 +8,16 @@ import grpc
 from orchestrator_svc.hit import Match
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
-from orchestrator_svc.services.interfaces import Candidates, ScoreQuery, ShardScores
+from orchestrator_svc.services.interfaces import (
+    Candidates,
+    Graph,
+    GraphScores,
+    ScoreQuery,
+    ShardScores,
+)
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
+from tandem.contract.content import Modality
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
@@ -21,7 +28,17 @@ from tandem.v1 import (
     rerank_service_pb2,
     rerank_service_pb2_grpc,
 )
-from tandem.wire import content_to_proto, fusion_from_proto, item_error_from_proto, tokens_to_proto
+from tandem.wire import (
+    content_to_proto,
+    embedding_to_proto,
+    fusion_from_proto,
+    item_error_from_proto,
+    modality_to_proto,
+    tokens_to_proto,
+)
+
+# Rounded, a cosine may exceed 1.
+_HIGHEST_COSINE = 1.0 + 1e-4
 
 
 class RerankClient:
@@ -39,6 +56,9 @@ class RerankClient:
         self._name = f"rerank-{number}"
         self._sends_contents = False
         self._dependency = Dependency(self._name, retry_budget, breaker_rule)
+        # Of its own: a neighbour model that fails must not stop the cross-encoder.
+        self._graph_name = f"graph-{number}"
+        self._graph_dependency = Dependency(self._graph_name, retry_budget, breaker_rule)
 
     @property
     def is_refusing(self) -> bool:
@@ -157,6 +177,53 @@ class RerankClient:
             response.model_version,
             response.reranker,
             fusion_from_proto(response.default_fusion),
+        )
+
+    @property
+    def is_refusing_graphs(self) -> bool:
+        """Whether the circuit breaker would refuse a graph now."""
+        return self._graph_dependency.is_refusing
+
+    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
+        """Returns the scores of the graph's items; raises ModelOutputInvalid for unusable ones.
+
+        Raises NeighboursUnavailable if no neighbour model is served there.
+        """
+        count = len(graph.nodes) - 1
+
+        def check(response: rerank_service_pb2.ScoreGraphResponse) -> None:
+            if len(response.scores) != count:
+                why = f"{len(response.scores)} scores of {count}"
+                raise ModelOutputInvalid(model=self._graph_name, why=why)
+            if not all(abs(score) <= _HIGHEST_COSINE for score in response.scores):
+                raise ModelOutputInvalid(model=self._graph_name, why="a score is not a cosine")
+
+        response: rerank_service_pb2.ScoreGraphResponse = await self._graph_dependency.ask(
+            self._stub.ScoreGraph,
+            rerank_service_pb2.ScoreGraphRequest(
+                model_fingerprint=graph.fingerprint,
+                query_modality=modality_to_proto(graph.query_modality),
+                nodes=[
+                    rerank_service_pb2.GraphNode(
+                        embedding=embedding_to_proto(embedding),
+                        near_texts=near_texts,
+                        near_images=near_images,
+                    )
+                    for embedding, near_texts, near_images in zip(
+                        graph.nodes,
+                        graph.near[Modality.TEXT].tolist(),
+                        graph.near[Modality.IMAGE].tolist(),
+                        strict=True,
+                    )
+                ],
+                item_pillars=map(embedding_to_proto, graph.item_pillars),
+                query_pillars=map(embedding_to_proto, graph.query_pillars),
+            ),
+            deadline,
+            check,
+        )
+        return GraphScores(
+            list(response.scores), response.neighbour_model, cost_from_proto(response.cost)
         )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:

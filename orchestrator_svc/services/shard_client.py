@@ -5,12 +5,21 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import grpc
+import numpy as np
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.hit import Hit, merge_windows
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
-from orchestrator_svc.services.interfaces import Embeddings, FetchedItem, ShardHits, ShardQuery
+from orchestrator_svc.services.interfaces import (
+    Embeddings,
+    FetchedItem,
+    ModalityNeighbours,
+    ShardHits,
+    ShardNeighbourQuery,
+    ShardNeighbours,
+    ShardQuery,
+)
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
@@ -19,7 +28,7 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding, content_bytes
+from tandem.contract.content import Content, Encoding, Modality, content_bytes
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
@@ -29,6 +38,7 @@ from tandem.wire import (
     content_to_proto,
     embedding_from_proto,
     embedding_to_proto,
+    embeddings_from_proto,
     modality_to_proto,
     tokens_from_proto,
     tokens_to_proto,
@@ -76,6 +86,8 @@ class ShardClient:
         self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
         self._index_name = f"index-{number}"
         self._dependency = Dependency(self._index_name, retry_budget, breaker_rule)
+        # Of its own: a search needs the index and not the neighbours.
+        self._neighbour_dependency = Dependency(f"neighbours-{number}", retry_budget, breaker_rule)
         self._shard_map_version = shard_map_version
 
     async def search(
@@ -139,6 +151,52 @@ class ShardClient:
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search of the shard was abandoned after that time."""
         self._dependency.note_late(waited_seconds)
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns what is near the query and its candidates, among the shard's items.
+
+        Raises InternalFault for an answer that is not about each of them.
+        """
+        response: index_service_pb2.FindNeighboursResponse = await self._neighbour_dependency.ask(
+            self._index.FindNeighbours,
+            index_service_pb2.FindNeighboursRequest(
+                index_id=query.index_id,
+                model_fingerprint=query.fingerprint,
+                query=embedding_to_proto(query.nodes[0]),
+                candidates=map(embedding_to_proto, query.nodes[1:]),
+                pool_k=query.pool_k,
+                pillar_k=query.pillar_k,
+                neighbour_k=query.neighbour_k,
+                shard_map_version=self._shard_map_version,
+            ),
+            deadline,
+        )
+        return {
+            modality: self._neighbours(message, query)
+            for modality, message in [
+                (Modality.TEXT, response.texts),
+                (Modality.IMAGE, response.images),
+            ]
+        }
+
+    def _neighbours(
+        self, message: index_service_pb2.Neighbourhood, query: ShardNeighbourQuery
+    ) -> ModalityNeighbours:
+        lengths = {len(each.numbers) for each in message.lists}
+        lengths |= {len(each.similarities) for each in message.lists}
+        if len(message.lists) != len(query.nodes) or len(lengths) != 1:
+            raise InternalFault(
+                why=f"{self._index_name} answered {len(message.lists)} lists, of lengths "
+                f"{sorted(lengths)}, for {len(query.nodes)} embeddings"
+            )
+        pillars = np.zeros((0, query.nodes.shape[1]), np.float32)
+        return ModalityNeighbours(
+            embeddings_from_proto(message.pillars) if message.pillars else pillars,
+            np.array([each.numbers for each in message.lists], np.int64),
+            np.array([each.similarities for each in message.lists], np.float32),
+        )
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking

@@ -28,7 +28,7 @@ from tandem.contract.attribute_wire import (
 from tandem.contract.content import Content, Modality
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.inference_cost import cost_to_proto
+from tandem.contract.inference_cost import InferenceCost, cost_to_proto
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
 from tandem.errors import (
     FilterInvalid,
@@ -123,7 +123,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
         ),
         degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],
-        cost=cost_to_proto(answer.encoded.cost + answer.rerank.cost),
+        cost=cost_to_proto(_cost(answer)),
         model_version=answer.encoded.model_version or answer.rerank.model_version,
         retrievals=map(_retrieval, answer.coverage.retrievals),
         neighbours=_neighbours(answer.neighbours) if answer.neighbours else None,
@@ -257,6 +257,11 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     if not fusion.HasField("cross_encoder_weight"):
         return rule
     return replace(rule, cross_encoder_weight=fusion.cross_encoder_weight)
+
+
+def _cost(answer: SearchAnswer) -> InferenceCost:
+    cost = answer.encoded.cost + answer.rerank.cost
+    return cost + answer.neighbours.cost if answer.neighbours else cost
 
 
 def _coverage(coverage: SearchCoverage) -> search_service_pb2.Coverage:

@@ -7,13 +7,14 @@ import typer
 from rich.table import Table
 
 from tandem.cli.add_model import add
+from tandem.cli.add_neighbours import add_neighbours
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.command_line import Command
 from tandem.cli.console import out, shown
 from tandem.cli.progress import LongWork
 from tandem.cli.swap import swap
-from tandem.client import Access, Client
+from tandem.client import Access, Client, ModelDescription
 from tandem.model_io.model_repository import (
     StoredModel,
     our_manifest,
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 
 app.command("add", cls=Command)(add)
+app.command("add-neighbours", cls=Command)(add_neighbours)
 app.command("calibrate", cls=Command)(calibrate)
 app.command("swap", cls=Command)(swap)
 
@@ -89,6 +91,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
         if rule is None
         else f"{rule.first_count} candidates, then {rule.further_count} at a time until the "
         f"chance of a better one is below {rule.stop_chance:g}",
+        "neighbours": _neighbours(model),
     }
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in rows.items():
@@ -127,8 +130,21 @@ def remove(
     out.print(f"{repository}: deleted {what}, {len(deleted)} files; tandem models add restores it")
 
 
+def _neighbours(model: ModelDescription) -> str:
+    if (neighbours := model.neighbour_model) is None:
+        return "no model"
+    fit = "" if neighbours.base_fingerprint == model.fingerprint else ", of another model"
+    return (
+        f"{neighbours.fingerprint[:12]}{fit}: {neighbours.text_query_item_count} images for a "
+        f"text, {neighbours.image_query_item_count} texts for an image"
+    )
+
+
 def _cells(model: StoredModel) -> list[str]:
     size = "none" if model.file_bytes is None else f"{model.file_bytes / 1e6:.1f}"
+    if (neighbours := model.neighbours) is not None:
+        config = "own" if model.is_config_ours else "edited"
+        return [model.name, "leaprr", "fp32", neighbours.fingerprint[:12], "", "", size, config]
     manifest = model.manifest
     if manifest is None:
         return [model.name, "not ours", "", "", "", "", size, ""]

@@ -57,6 +57,24 @@ class AdaptiveDepthRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourModelDescription:
+    """A model (LeaPRR) that orders items by what is near them."""
+
+    fingerprint: str
+    base_fingerprint: str
+    """The model over whose embeddings it was trained."""
+    text_query_item_count: int
+    """The images that it orders for a text."""
+    image_query_item_count: int
+    pillar_count: int
+    """Nearest items of each modality, with which it compares the query and its items."""
+    neighbour_count: int
+    """Nearest items of each modality by which it compares two items."""
+    includes_query_pillar: bool
+    """Whether the query is the first of its own modality's pillars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
     """A model and its limits."""
 
@@ -75,6 +93,8 @@ class ModelDescription:
     region_feature_width: int = 0
     """The features of a region; 0 for a model that reads images."""
     max_region_count: int = 0
+    neighbour_model: NeighbourModelDescription | None = None
+    """What rerank_svc serves; None if nothing orders by neighbours."""
 
 
 def sigmoid(value: float) -> float:
@@ -116,6 +136,9 @@ def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescriptio
         if rule
         else None,
         version=model.version,
+        neighbour_model=_neighbour_model_to_proto(model.neighbour_model)
+        if model.neighbour_model
+        else None,
     )
 
 
@@ -149,4 +172,35 @@ def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescri
         if message.HasField("adaptive_depth_rule")
         else None,
         version=message.version or 1,  # A service of an earlier release has one version only.
+        neighbour_model=_neighbour_model_from_proto(message.neighbour_model)
+        if message.HasField("neighbour_model")
+        else None,
+    )
+
+
+def _neighbour_model_to_proto(
+    model: NeighbourModelDescription,
+) -> model_service_pb2.NeighbourModel:
+    return model_service_pb2.NeighbourModel(
+        fingerprint=model.fingerprint,
+        base_fingerprint=model.base_fingerprint,
+        text_query_item_count=model.text_query_item_count,
+        image_query_item_count=model.image_query_item_count,
+        pillar_count=model.pillar_count,
+        neighbour_count=model.neighbour_count,
+        includes_query_pillar=model.includes_query_pillar,
+    )
+
+
+def _neighbour_model_from_proto(
+    message: model_service_pb2.NeighbourModel,
+) -> NeighbourModelDescription:
+    return NeighbourModelDescription(
+        fingerprint=message.fingerprint,
+        base_fingerprint=message.base_fingerprint,
+        text_query_item_count=message.text_query_item_count,
+        image_query_item_count=message.image_query_item_count,
+        pillar_count=message.pillar_count,
+        neighbour_count=message.neighbour_count,
+        includes_query_pillar=message.includes_query_pillar,
     )

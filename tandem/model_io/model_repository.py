@@ -17,6 +17,13 @@ from tandem.model_io.manifest import (
     read_manifest,
 )
 from tandem.model_io.model_version import forget_versions
+from tandem.model_io.neighbour_config import neighbour_config
+from tandem.model_io.neighbour_manifest import (
+    NEIGHBOUR_MODEL,
+    NeighbourModelManifest,
+    neighbour_manifest_of,
+    neighbours_file,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class StoredModel:
     """Size of the model's file; None if it is missing."""
     is_config_ours: bool
     """Whether config.pbtxt is the exporter's; the next add overwrites an edited one."""
+    neighbours: NeighbourModelManifest | None = None
+    """Of the networks that order by neighbours; None for other models."""
 
 
 def stored_models(repository: Path) -> list[StoredModel]:
@@ -39,9 +48,14 @@ def stored_models(repository: Path) -> list[StoredModel]:
     """
     manifest = _manifest_if_any(repository)
     told_of = {} if manifest is None else dict(manifest.models)
+    neighbours = neighbour_manifest_of(repository)
+    networks = set() if neighbours is None else {NEIGHBOUR_MODEL}
     configs = {} if manifest is None else model_configs(manifest)
+    if neighbours is not None:
+        configs[NEIGHBOUR_MODEL] = neighbour_config(neighbours)
     configs_there = set(repository.glob("*/config.pbtxt")) - idle_configs(repository)
-    names = {path.parent.name for path in configs_there} | told_of.keys()
+    names = {path.parent.name for path in configs_there}
+    names |= told_of.keys() | networks
     if not names:
         raise ValueError(f"{repository} has no models; run tandem models add")
     return [
@@ -50,6 +64,7 @@ def stored_models(repository: Path) -> list[StoredModel]:
             manifest if name in told_of else None,
             _file_bytes(model_file(repository, name)),
             _is_own(repository, name, configs),
+            neighbours if name in networks else None,
         )
         for name in sorted(names)
     ]
@@ -119,7 +134,7 @@ def remove_model(repository: Path) -> list[Path]:
     """
     manifest = our_manifest(repository)
     models = [path(repository, name) for name in manifest.models for path in (model_file, pt2_file)]
-    deleted = forget_versions(repository)
+    deleted = [*forget_versions(repository), *remove_neighbour_model(repository)]
     tokenizers = [repository / name for name in manifest.tokenizers]
     for path in (
         *models,
@@ -132,6 +147,28 @@ def remove_model(repository: Path) -> list[Path]:
             deleted.append(path)
     for folder in {path.parent for path in models}:
         with suppress(OSError):  # other files in the version's folder are not ours
+            folder.rmdir()
+    return deleted
+
+
+def remove_neighbour_model(repository: Path) -> list[Path]:
+    """Deletes the networks that order by neighbours, with their configuration, if there are any.
+
+    Returns what was deleted. A configuration without the exporter's line stays.
+    """
+    path = neighbours_file(repository)
+    if not path.is_file():
+        return []
+    path.unlink()
+    deleted = [path]
+    file, config = model_file(repository, NEIGHBOUR_MODEL), config_file(repository, NEIGHBOUR_MODEL)
+    is_own = config.is_file() and OWN_LINE in config.read_text(encoding="utf-8")
+    for each in (file, *([config] if is_own else [])):
+        if each.is_file():
+            each.unlink()
+            deleted.append(each)
+    for folder in (file.parent, config.parent):
+        with suppress(OSError):  # other files are not ours
             folder.rmdir()
     return deleted
 

@@ -16,7 +16,7 @@ class DescribeModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelDescription, _Mapping]] = ...) -> None: ...
 
 class ModelDescription(_message.Message):
-    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version", "region_feature_width", "max_region_count")
+    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version", "region_feature_width", "max_region_count", "neighbour_model")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class ModelDescription(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REGION_FEATURE_WIDTH_FIELD_NUMBER: _ClassVar[int]
     MAX_REGION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_MODEL_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
     family: str
     precision: str
@@ -43,7 +44,26 @@ class ModelDescription(_message.Message):
     version: int
     region_feature_width: int
     max_region_count: int
-    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ...) -> None: ...
+    neighbour_model: NeighbourModel
+    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ..., neighbour_model: _Optional[_Union[NeighbourModel, _Mapping]] = ...) -> None: ...
+
+class NeighbourModel(_message.Message):
+    __slots__ = ("fingerprint", "base_fingerprint", "text_query_item_count", "image_query_item_count", "pillar_count", "neighbour_count", "includes_query_pillar")
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    BASE_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_QUERY_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_QUERY_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PILLAR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INCLUDES_QUERY_PILLAR_FIELD_NUMBER: _ClassVar[int]
+    fingerprint: str
+    base_fingerprint: str
+    text_query_item_count: int
+    image_query_item_count: int
+    pillar_count: int
+    neighbour_count: int
+    includes_query_pillar: bool
+    def __init__(self, fingerprint: _Optional[str] = ..., base_fingerprint: _Optional[str] = ..., text_query_item_count: _Optional[int] = ..., image_query_item_count: _Optional[int] = ..., pillar_count: _Optional[int] = ..., neighbour_count: _Optional[int] = ..., includes_query_pillar: _Optional[bool] = ...) -> None: ...
 
 class ProbabilityCalibration(_message.Message):
     __slots__ = ("scale", "bias")

@@ -102,3 +102,39 @@ class CandidateScore(_message.Message):
     match_logit: float
     match_probability: float
     def __init__(self, match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ...) -> None: ...
+
+class ScoreGraphRequest(_message.Message):
+    __slots__ = ("model_fingerprint", "query_modality", "nodes", "item_pillars", "query_pillars")
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ITEM_PILLARS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_PILLARS_FIELD_NUMBER: _ClassVar[int]
+    model_fingerprint: str
+    query_modality: _content_pb2.Modality
+    nodes: _containers.RepeatedCompositeFieldContainer[GraphNode]
+    item_pillars: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
+    query_pillars: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
+    def __init__(self, model_fingerprint: _Optional[str] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., item_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., query_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ...) -> None: ...
+
+class GraphNode(_message.Message):
+    __slots__ = ("embedding", "near_texts", "near_images")
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    NEAR_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    NEAR_IMAGES_FIELD_NUMBER: _ClassVar[int]
+    embedding: _content_pb2.Embedding
+    near_texts: _containers.RepeatedScalarFieldContainer[int]
+    near_images: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., near_texts: _Optional[_Iterable[int]] = ..., near_images: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ScoreGraphResponse(_message.Message):
+    __slots__ = ("scores", "inference_duration", "cost", "neighbour_model")
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOUR_MODEL_FIELD_NUMBER: _ClassVar[int]
+    scores: _containers.RepeatedScalarFieldContainer[float]
+    inference_duration: _duration_pb2.Duration
+    cost: _cost_pb2.InferenceCost
+    neighbour_model: str
+    def __init__(self, scores: _Optional[_Iterable[float]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., neighbour_model: _Optional[str] = ...) -> None: ...

@@ -45,6 +45,11 @@ class RerankServiceStub:
                 request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
                 _registered_method=True)
+        self.ScoreGraph = channel.unary_unary(
+                '/tandem.v1.RerankService/ScoreGraph',
+                request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphResponse.FromString,
+                _registered_method=True)
 
 
 class RerankServiceServicer:
@@ -67,6 +72,14 @@ class RerankServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreGraph(self, request, context):
+        """Scores a query's items by their neighbours, with the served neighbour model
+        (LeaPRR). It reads nothing from this shard: any RerankService can answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RerankServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -79,6 +92,11 @@ def add_RerankServiceServicer_to_server(servicer, server):
                     servicer.ScoreBatch,
                     request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.SerializeToString,
+            ),
+            'ScoreGraph': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreGraph,
+                    request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -136,6 +154,33 @@ class RerankService:
             '/tandem.v1.RerankService/ScoreBatch',
             tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
             tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreGraph(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.RerankService/ScoreGraph',
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphRequest.SerializeToString,
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,7 @@ of input, batch size and length that is served.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -23,7 +23,9 @@ from tandem.model_io.manifest import (
     model_file,
     pt2_file,
 )
+from tandem.model_io.model_repository import remove_neighbour_model
 from tandem.model_io.model_version import forget_versions
+from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
 from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
 
 _STAGING_NAME = ".staging"
@@ -74,7 +76,8 @@ def _place(
     manifest: Manifest, repository: Path, files: Mapping[str, Path], archives: Mapping[str, Path]
 ) -> None:
     forget_versions(repository)
-    _remove_other_models(repository, manifest)
+    kept = _kept_neighbours(repository, manifest)
+    _remove_other_models(repository, {*manifest.models, *kept})
     for name, config_text in model_configs(manifest).items():
         files[name].replace(model_file(repository, name))
         if name in archives:
@@ -84,7 +87,17 @@ def _place(
         config_file(repository, name).write_text(config_text, encoding="utf-8")
 
 
-def _remove_other_models(repository: Path, manifest: Manifest) -> None:
+def _kept_neighbours(repository: Path, manifest: Manifest) -> set[str]:
+    """Returns the networks that order by neighbours; removes those of another model."""
+    with suppress(ValueError):  # of another release, for instance
+        neighbours = neighbour_manifest_of(repository)
+        if neighbours is not None and neighbours.base_fingerprint == manifest.fingerprint:
+            return {NEIGHBOUR_MODEL}
+    remove_neighbour_model(repository)
+    return set()
+
+
+def _remove_other_models(repository: Path, names: Collection[str]) -> None:
     """Removes what the exporter wrote for another model, which Triton would still load.
 
     In a checkout config.pbtxt stays, because the shipped model's are committed; `tandem up` skips
@@ -93,7 +106,7 @@ def _remove_other_models(repository: Path, manifest: Manifest) -> None:
     is_checkout = any((folder / ".git").exists() for folder in repository.resolve().parents)
     for path in repository.glob("*/config.pbtxt"):
         name = path.parent.name
-        if name in manifest.models or OWN_LINE not in path.read_text(encoding="utf-8"):
+        if name in names or OWN_LINE not in path.read_text(encoding="utf-8"):
             continue
         for file in (model_file(repository, name), pt2_file(repository, name)):
             file.unlink(missing_ok=True)

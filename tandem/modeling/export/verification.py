@@ -9,6 +9,7 @@ from tandem.model_io.model_version import (
     verify_serving_version,
     version_folder,
 )
+from tandem.model_io.neighbour_manifest import neighbour_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export.export import modules_of
@@ -28,6 +29,8 @@ def verify_repository(repository: Path, checkpoint_folder: Path | None = None) -
     manifest = our_manifest(repository)
     # Before anything is loaded, because loading a foreign file may run code.
     manifest.verify(repository)
+    if (neighbours := neighbour_manifest_of(repository)) is not None:
+        neighbours.verify(repository)
     version = verify_serving_version(repository, manifest)
     exported = ExportedModel.load(
         manifest, {name: model_file(repository, name) for name in manifest.models}

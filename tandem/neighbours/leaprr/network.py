@@ -89,7 +89,7 @@ class GraphBlock(nn.Module):
     def _attended(self, nodes_BVD: Tensor, affinity_BVV: Tensor, valid_BV: Tensor) -> Tensor:
         batch, count, width = nodes_BVD.shape
         heads = self._qkv(nodes_BVD).view(batch, count, 3, self._head_count, -1)
-        query_BHVD, key_BHVD, value_BHVD = heads.permute(2, 0, 3, 1, 4)
+        query_BHVD, key_BHVD, value_BHVD = heads.permute(2, 0, 3, 1, 4).unbind(0)
         logits_BHVV = query_BHVD @ key_BHVD.transpose(-1, -2)
         if self._is_pre_norm:
             logits_BHVV = logits_BHVV / (width // self._head_count) ** 0.5

@@ -209,6 +209,39 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             path=self.path,
         )
 
+    async def FindNeighbours(
+        self, request: index_pb.FindNeighboursRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.FindNeighboursResponse:
+        """Compares with every item, as if the pool had all."""
+        await self.asked("FindNeighbours", request)
+        nodes = np.stack(
+            [embedding_from_proto(each) for each in (request.query, *request.candidates)]
+        )
+        return index_pb.FindNeighboursResponse(
+            texts=self._neighbourhood(request, "text", nodes),
+            images=self._neighbourhood(request, "image", nodes),
+        )
+
+    def _neighbourhood(
+        self, request: index_pb.FindNeighboursRequest, kind: str, nodes: NDArray[np.float32]
+    ) -> index_pb.Neighbourhood:
+        items = [
+            item.embedding
+            for item in self._index(request.index_id).values()
+            if item.content.WhichOneof("data") == kind
+        ]
+        if not items:
+            return index_pb.Neighbourhood(lists=[index_pb.NeighbourList()] * len(nodes))
+        similarities = nodes @ np.stack([embedding_from_proto(each) for each in items]).T
+        orders = np.argsort(-similarities, axis=1, kind="stable")
+        return index_pb.Neighbourhood(
+            pillars=[items[place] for place in orders[0, : request.pillar_k]],
+            lists=[
+                index_pb.NeighbourList(numbers=order, similarities=row[order])
+                for row, order in zip(similarities, orders[:, : request.neighbour_k], strict=True)
+            ],
+        )
+
     async def DeleteItems(
         self, request: index_pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.DeleteItemsResponse:

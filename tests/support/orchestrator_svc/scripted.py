@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import grpc
 
 from tandem.chassis.status import abort
 from tandem.contract.model_description import ModelDescription, model_to_proto
-from tandem.errors import CrossEncoderMissing, ModelUnavailable
+from tandem.errors import CrossEncoderMissing, ModelUnavailable, NeighboursUnavailable
 from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.error_reason_pb2 import ItemError
@@ -77,6 +77,8 @@ class FakeReranker(Describing, RerankServiceServicer):
         """Of ScoreBatch, by the query's place."""
         self.answer_scores: ScoreAnswer | None = None
         """What answers ScoreCandidates in its place."""
+        self.graph_scores: Sequence[float] | None = None
+        """Of a graph's first items; None is a service without a neighbour model."""
 
     async def ScoreCandidates(
         self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
@@ -114,6 +116,17 @@ class FakeReranker(Describing, RerankServiceServicer):
         )
         response.cost.pair_count = pair_count
         return response
+
+    async def ScoreGraph(
+        self, request: rerank_pb.ScoreGraphRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreGraphResponse:
+        """Scores the items by their place."""
+        await self.asked("ScoreGraph", request)
+        if self.graph_scores is None:
+            await abort(context, NeighboursUnavailable(stop="NOT_SERVED"))
+        return rerank_pb.ScoreGraphResponse(
+            scores=self.graph_scores[: len(request.nodes) - 1], neighbour_model="neighbours-a"
+        )
 
     async def _work(self, pair_count: int) -> None:
         if self.pair_seconds:

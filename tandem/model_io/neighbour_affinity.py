@@ -3,10 +3,13 @@
 Qu et al. 2023, equations 2 to 4. Shapes: B graphs, V nodes, C nearest of one modality.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.neighbours.neighbour_lists import Indices, Scores
+Indices = NDArray[np.int64]
+Scores = NDArray[np.floating[Any]]
 
 
 def neighbour_affinity(

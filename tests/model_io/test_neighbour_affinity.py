@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from tandem.neighbours.leaprr.affinity import neighbour_affinity
+from tandem.model_io.neighbour_affinity import neighbour_affinity
 
 # Shared by a and b 2 + 1, by a and c 1 + 0, by b and c 1 + 0; each with itself 4.
 IMAGES = np.array([[[1, 2], [2, 1], [2, 4]]])

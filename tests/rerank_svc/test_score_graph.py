@@ -1,0 +1,229 @@
+"""ScoreGraph over a real Triton: the scores of the exported networks, and refusals by name."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from rerank_svc.neighbour_scorer import NeighbourScorer
+from rerank_svc.reranker import QueryCandidates, ScoredBatch
+from rerank_svc.servicer import RerankServicer
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.status import error_from_rpc
+from tandem.contract.content import Modality
+from tandem.model_io.neighbour_manifest import NeighbourModelManifest
+from tandem.model_io.served_neighbour_model import ServedNeighbourModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.v1 import rerank_service_pb2 as pb
+from tandem.v1.rerank_service_pb2_grpc import (
+    RerankServiceStub,
+    add_RerankServiceServicer_to_server,
+)
+from tandem.wire import embedding_to_proto, modality_to_proto
+from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.neighbours.served_corpus import (
+    DIMENSION,
+    FINGERPRINT,
+    ServedCorpus,
+    tiny_leaprr,
+)
+
+TIMEOUT_SECONDS = 20
+CORPUS = ServedCorpus.made(20, 30, seed=3)
+MODEL = tiny_leaprr("code")
+
+
+class NoPairs:
+    """A reranker of a service that scores graphs alone."""
+
+    async def score(
+        self,
+        index_id: str,
+        fingerprint: str,
+        queries: Sequence[QueryCandidates | errors.TandemError],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores no pair."""
+        raise errors.CrossEncoderMissing(what="a rerank")
+
+
+@pytest.fixture(scope="module")
+def exported(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[NeighbourModelManifest, Serving]]:
+    """A Triton of the networks alone."""
+    from tandem.neighbours.leaprr.served_networks import install_leaprr
+
+    repository: Path = tmp_path_factory.mktemp("leaprr") / "model_repository"
+    manifest = install_leaprr(MODEL, FINGERPRINT, repository)
+    with serving(repository) as running:
+        yield manifest, running
+
+
+@pytest_asyncio.fixture
+async def stub(
+    exported: tuple[NeighbourModelManifest, Serving],
+) -> AsyncIterator[RerankServiceStub]:
+    """A rerank_svc in front of it."""
+    manifest, running = exported
+    client = TritonClient(running.address)
+    async with served(NeighbourScorer(ServedNeighbourModel(client, manifest))) as stub:
+        yield stub
+    await client.close()
+
+
+@asynccontextmanager
+async def served(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
+    """Serves the scorer, and yields a stub that calls it."""
+    servicer = RerankServicer(NoPairs(), TIMEOUT_SECONDS, scorer)
+    server = await make_server(
+        "rerank",
+        Health("rerank", []),
+        lambda server: add_RerankServiceServicer_to_server(servicer, server),
+        [],
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield RerankServiceStub(channel)
+    finally:
+        await server.stop(None)
+
+
+def order(query: np.ndarray, items: np.ndarray, count: int) -> list[int]:
+    """Returns the places of the nearest."""
+    return [int(place) for place in np.argsort(-(items @ query), kind="stable")[:count]]
+
+
+def graph(modality: Modality, number: int, **fields: object) -> pb.ScoreGraphRequest:
+    """Returns the graph of one query of the corpus, from its lists."""
+    own, items = CORPUS.of(modality), CORPUS.of(modality.other)
+    query = own[number]
+    found = order(query, items, 5 if modality is Modality.TEXT else 9)
+    embeddings = [query, *items[found]]
+    wanted = {
+        "model_fingerprint": FINGERPRINT,
+        "query_modality": modality_to_proto(modality),
+        "nodes": [
+            pb.GraphNode(
+                embedding=embedding_to_proto(each),
+                near_texts=order(each, CORPUS.texts, 3),
+                near_images=order(each, CORPUS.images, 3),
+            )
+            for each in embeddings
+        ],
+        "item_pillars": map(embedding_to_proto, items[order(query, items, 6)]),
+        "query_pillars": map(embedding_to_proto, own[order(query, own, 6)]),
+    } | fields
+    return pb.ScoreGraphRequest(**wanted)  # type: ignore[arg-type]
+
+
+async def refusal(stub: RerankServiceStub, request: pb.ScoreGraphRequest) -> errors.TandemError:
+    """Returns the error of a call."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ScoreGraph(request, timeout=TIMEOUT_SECONDS)
+    return error_from_rpc(caught.value, "rerank")
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+async def test_served_scores_are_the_offline_ones(
+    stub: RerankServiceStub,
+    exported: tuple[NeighbourModelManifest, Serving],
+    modality: Modality,
+) -> None:
+    """Of both directions, which share one Triton model; another query has others."""
+    for number in (0, 4):
+        offline = list(CORPUS.offline_scores(MODEL, modality, number).values())
+        scored = await stub.ScoreGraph(graph(modality, number), timeout=TIMEOUT_SECONDS)
+
+        assert scored.scores == pytest.approx(offline, abs=1e-5)
+        assert scored.neighbour_model == exported[0].fingerprint
+        assert scored.cost.triton_compute_duration.ToNanoseconds() > 0
+    other = list(CORPUS.offline_scores(MODEL, modality, 1).values())
+    assert scored.scores != pytest.approx(other, abs=1e-3)
+
+
+async def test_a_shorter_graph_is_padded(stub: RerankServiceStub) -> None:
+    """What lies behind an item in the order has no part in its score but by attention."""
+    request = graph(Modality.TEXT, 0)
+    del request.nodes[3:]
+
+    scored = await stub.ScoreGraph(request, timeout=TIMEOUT_SECONDS)
+
+    assert len(scored.scores) == 2
+    assert np.isfinite(scored.scores).all()
+
+
+def broken(change: str) -> pb.ScoreGraphRequest:
+    """Returns a graph with one thing wrong."""
+    request = graph(Modality.TEXT, 0)
+    match change:
+        case "too many nodes":
+            request.nodes.append(request.nodes[1])
+        case "the query alone":
+            del request.nodes[1:]
+        case "no nodes":
+            del request.nodes[:]
+        case "too few pillars":
+            del request.item_pillars[-1]
+        case "no pillars":
+            del request.query_pillars[:]
+        case "shorter lists":
+            for node in request.nodes:
+                del node.near_texts[-1]
+        case "lists of two lengths":
+            del request.nodes[2].near_images[-1]
+        case "an odd number":
+            request.nodes[2].near_images[0] = 2**63
+        case "NaN":
+            values = np.full(DIMENSION, np.nan, np.float32).tobytes()
+            request.nodes[2].embedding.values = values
+        case "another width":
+            unit = np.eye(1, DIMENSION + 1, dtype=np.float32)[0]
+            for pillar in request.item_pillars:
+                pillar.CopyFrom(embedding_to_proto(unit))
+        case "no modality":
+            request.query_modality = 0  # type: ignore[assignment]
+        case "another model":
+            request.model_fingerprint = "model-b"
+    return request
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("too many nodes", errors.RequestMalformed),
+        ("the query alone", errors.RequestMalformed),
+        ("no nodes", errors.BatchSizeOutOfRange),
+        ("too few pillars", errors.RequestMalformed),
+        ("no pillars", errors.BatchSizeOutOfRange),
+        ("shorter lists", errors.RequestMalformed),
+        ("lists of two lengths", errors.RequestMalformed),
+        ("an odd number", errors.RequestMalformed),
+        ("NaN", errors.EmbeddingInvalid),
+        ("another width", errors.EmbeddingInvalid),
+        ("no modality", errors.RequestMalformed),
+        ("another model", errors.ModelMismatch),
+    ],
+)
+async def test_a_graph_that_the_model_does_not_read_is_named(
+    stub: RerankServiceStub, change: str, error: type[errors.TandemError]
+) -> None:
+    assert type(await refusal(stub, broken(change))) is error
+
+
+async def test_a_service_without_a_neighbour_model_says_so() -> None:
+    async with served(None) as stub:
+        error = await refusal(stub, graph(Modality.TEXT, 0))
+
+    assert isinstance(error, errors.NeighboursUnavailable)
+    assert error.metadata["stop"] == "NOT_SERVED"
