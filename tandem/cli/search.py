@@ -88,6 +88,18 @@ def search(
             "--adaptive-depth", help="stop reranking once the top result is unlikely to change"
         ),
     ] = False,
+    neighbours: Annotated[
+        bool,
+        typer.Option(
+            "--neighbours-enabled", help="reorder the first items by what is near them (LeaPRR)"
+        ),
+    ] = False,
+    require_neighbours: Annotated[
+        bool,
+        typer.Option(
+            "--neighbours-required", help="fail unless that is done with the items of all shards"
+        ),
+    ] = False,
     full_coverage: Annotated[
         bool,
         typer.Option("--full-coverage-required", help="fail if a shard does not answer"),
@@ -153,6 +165,8 @@ def search(
         rerank_disabled=rerank_disabled,
         rerank_required=require_rerank,
         adaptive_depth=adaptive_depth,
+        neighbours_enabled=neighbours,
+        neighbours_required=require_neighbours,
         full_coverage_required=full_coverage,
         fusion=fusion,
         cross_encoder_weight=cross_encoder_weight,

@@ -32,6 +32,7 @@ def print_result(
         "encode": seconds.encode,
         "retrieve": seconds.retrieve,
         "rerank": seconds.rerank,
+        **({"neighbours": seconds.neighbours} if result.neighbours else {}),
         "rank": seconds.rank,
         "fetch": seconds.fetch,
         "total": seconds.total,
@@ -43,6 +44,12 @@ def print_result(
         f"{_spent(result.cost)}",
         highlight=False,
     )
+    if (neighbours := result.neighbours) is not None:
+        out.print(
+            f"by neighbours {neighbours.scored_count} ({neighbours.stop.lower()}), "
+            f"model {neighbours.neighbour_model or 'none'}",
+            highlight=False,
+        )
     if paths_shown:
         for line in retrieval_lines(result):
             out.print(line)
@@ -60,6 +67,11 @@ def warnings(result: SearchResult) -> list[str]:
             case "RERANK_PARTIAL":
                 depth, stop = result.rerank.reranked_depth, result.rerank.stop.lower()
                 lines.append(f"only the first {depth} candidates were reranked: {stop}")
+            case "NEIGHBOURS_SKIPPED":
+                stop = result.neighbours.stop.lower() if result.neighbours else ""
+                lines.append(f"not ordered by neighbours: {stop}")
+            case "NEIGHBOURS_PARTIAL":
+                lines.append(f"ordered without the neighbours of {_missing(result)}")
             case _:
                 lack = _LACKS.get(degradation, degradation)
                 lines.append(lack.format(missing=result.rerank.missing_count))
@@ -71,6 +83,11 @@ def warnings(result: SearchResult) -> list[str]:
         if use.is_truncated
     ]
     return lines
+
+
+def _missing(result: SearchResult) -> str:
+    missing = result.neighbours.missing_shards if result.neighbours else {}
+    return ", ".join(f"shard {number}: {reason}" for number, reason in sorted(missing.items()))
 
 
 def coverage_warning(coverage: Coverage) -> str:
@@ -91,9 +108,12 @@ def _partial(coverage: Coverage) -> str:
 
 def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
     is_explained = any(item.explanation for item in items)
+    has_neighbours = any(item.neighbour_score is not None for item in items)
     table = Table(box=None, pad_edge=False)
     for heading in ("rank", "was", "similarity", "CE logit", "probability"):
         table.add_column(heading, justify="right")
+    if has_neighbours:
+        table.add_column("neighbours", justify="right")
     table.add_column("item")
     if attributes_shown:
         table.add_column("attributes")
@@ -108,8 +128,10 @@ def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
             f"{item.similarity:.3f}",
             "" if item.match_logit is None else f"{item.match_logit:+.2f}",
             "" if item.match_probability is None else f"{item.match_probability:.3f}",
-            one_line(_named(item)),
         ]
+        if has_neighbours:
+            cells.append("" if item.neighbour_score is None else f"{item.neighbour_score:+.3f}")
+        cells.append(one_line(_named(item)))
         if attributes_shown:
             cells.append(one_line(_attributes(item)))
         if is_explained and item.explanation:

@@ -16,6 +16,7 @@ from orchestrator_svc.writes.ingest import IncomingItem
 from tandem.cli.app import app
 from tandem.contract.content import ImageContent
 from tandem.v1.error_reason_pb2 import ErrorReason
+from tandem.v1.search_service_pb2 import Degradation, NeighbourStop
 from tests.support.client.search_server import MODEL
 from tests.support.orchestrator_svc.downstream import door_address, ingest, stack
 
@@ -92,8 +93,8 @@ def test_the_commands_run(
 
 def test_the_examples_were_found() -> None:
     """Or the tests above would pass by having nothing to run."""
-    assert len(blocks("python")) == 5
-    assert len(COMMANDS) == 7
+    assert len(blocks("python")) == 6
+    assert len(COMMANDS) == 8
 
 
 def test_the_errors_that_it_names_exist() -> None:
@@ -102,4 +103,7 @@ def test_the_errors_that_it_names_exist() -> None:
     reasons = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()}  # noqa: SIM118
     others = {"CROSS_ENCODER", "NORMALISED_ADD", "LOGIT_ADD", "NOT_APPLICABLE", "BEST_WINDOW"}
 
-    assert named - reasons == others
+    stops = {name.removeprefix("NEIGHBOUR_STOP_") for name in NeighbourStop.keys()}  # noqa: SIM118
+    degradations = {name.removeprefix("DEGRADATION_") for name in Degradation.keys()}  # noqa: SIM118
+    settings = {"ORCHESTRATOR_NEIGHBOUR_POOL_COUNT"}
+    assert named - reasons - (stops - {"NOT_APPLICABLE"}) - degradations - settings == others

@@ -1,9 +1,19 @@
 """What a person is told of an answer that is less than was asked for."""
 
+from dataclasses import replace
+
 import pytest
 
-from tandem.cli.search_table import warnings
-from tandem.client import Coverage, RerankSummary, SearchResult, StageSeconds, TextUse
+from tandem.cli.search_table import print_result, warnings
+from tandem.client import (
+    Coverage,
+    FoundItem,
+    NeighbourSummary,
+    RerankSummary,
+    SearchResult,
+    StageSeconds,
+    TextUse,
+)
 
 FULL = Coverage(4, 4, 60, 60, {})
 
@@ -41,6 +51,38 @@ def test_each_degradation_is_told(degradation: str, said: str) -> None:
     answer = result((degradation,), RerankSummary(8, "UNAVAILABLE", 3))
 
     assert warnings(answer) == [said]
+
+
+@pytest.mark.parametrize(
+    ("degradation", "said"),
+    [
+        ("NEIGHBOURS_SKIPPED", "not ordered by neighbours: time"),
+        ("NEIGHBOURS_PARTIAL", "ordered without the neighbours of shard 3: SERVICE_UNAVAILABLE"),
+    ],
+)
+def test_what_neighbours_lack_is_told(degradation: str, said: str) -> None:
+    answer = replace(
+        result((degradation,), RerankSummary(8, "COMPLETE")),
+        neighbours=NeighbourSummary(0, "TIME", "", {3: "SERVICE_UNAVAILABLE"}),
+    )
+
+    assert warnings(answer) == [said]
+
+
+def test_neighbour_scores_have_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only where an item has one; with the stage's time, model and stop."""
+    scored = FoundItem("a", 0.5, 1.0, 0.75, 2, 1, None, neighbour_score=0.25)
+    plain = replace(result((), RerankSummary(2, "COMPLETE")), items=(scored,))
+    asked = replace(plain, neighbours=NeighbourSummary(1, "COMPLETE", "leaprr-1", {}))
+
+    print_result(asked)
+    printed = capsys.readouterr().out
+    print_result(replace(plain, items=(replace(scored, neighbour_score=None),)))
+
+    assert "+0.250" in printed
+    assert "neighbours 0.0 ms" in printed
+    assert "by neighbours 1 (complete), model leaprr-1" in printed
+    assert "neighbours" not in capsys.readouterr().out
 
 
 def test_a_whole_answer_has_no_warning() -> None:

@@ -78,7 +78,7 @@ def install_leaprr(
     written nothing, unless exported and eager networks agree within 1e-5, and ValueError for a
     configuration that cannot be served.
     """
-    manifest = _described(model, base_fingerprint)
+    manifest = described(model, base_fingerprint)
     target = model_file(repository, NEIGHBOUR_MODEL)
     staged = target.parent / _STAGING_NAME / target.name
     try:
@@ -94,6 +94,35 @@ def install_leaprr(
     finally:
         shutil.rmtree(staged.parent, ignore_errors=True)
     return whole
+
+
+def described(model: LeaprrModel, base_fingerprint: str) -> NeighbourModelManifest:
+    """Returns the description of networks, without the digest of an export.
+
+    Raises ValueError for networks that read other pillars than the nearest of both modalities.
+    """
+    config = model.config
+    if (config.pillar_rank, config.pillar_modality) != ("top", "both"):
+        raise ValueError(
+            f"the networks read {config.pillar_modality} pillars from the {config.pillar_rank} of "
+            "the lists; only those with both pillars from the top are served"
+        )
+    text_query = _direction(model, is_text_query=True)
+    image_query = _direction(model, is_text_query=False)
+    if image_query.node_count == text_query.node_count:
+        image_query = replace(image_query, node_count=image_query.node_count + 1)
+    return NeighbourModelManifest(
+        format_version=FORMAT_VERSION,
+        sha256="",
+        fingerprint=_fingerprint(model, base_fingerprint),
+        base_fingerprint=base_fingerprint,
+        pillar_count=config.pillar_count,
+        neighbour_count=config.affinity_neighbours,
+        affinity_sharpness=config.affinity_sharpness,
+        includes_query_pillar=config.includes_query_pillar,
+        text_query=text_query,
+        image_query=image_query,
+    )
 
 
 def trained_over(path: Path) -> tuple[Path, str | None]:
@@ -117,31 +146,6 @@ def trained_over(path: Path) -> tuple[Path, str | None]:
             f"({_SERVED_BASE}) alone: train over lists built without --rerank-k"
         )
     return file, fingerprint
-
-
-def _described(model: LeaprrModel, base_fingerprint: str) -> NeighbourModelManifest:
-    config = model.config
-    if (config.pillar_rank, config.pillar_modality) != ("top", "both"):
-        raise ValueError(
-            f"the networks read {config.pillar_modality} pillars from the {config.pillar_rank} of "
-            "the lists; only those with both pillars from the top are served"
-        )
-    text_query = _direction(model, is_text_query=True)
-    image_query = _direction(model, is_text_query=False)
-    if image_query.node_count == text_query.node_count:
-        image_query = replace(image_query, node_count=image_query.node_count + 1)
-    return NeighbourModelManifest(
-        format_version=FORMAT_VERSION,
-        sha256="",
-        fingerprint=_fingerprint(model, base_fingerprint),
-        base_fingerprint=base_fingerprint,
-        pillar_count=config.pillar_count,
-        neighbour_count=config.affinity_neighbours,
-        affinity_sharpness=config.affinity_sharpness,
-        includes_query_pillar=config.includes_query_pillar,
-        text_query=text_query,
-        image_query=image_query,
-    )
 
 
 def _direction(model: LeaprrModel, *, is_text_query: bool) -> NeighbourDirection:

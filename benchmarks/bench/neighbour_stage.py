@@ -1,0 +1,170 @@
+"""Times the third stage's parts in a large index: neighbours on a shard, graph, network.
+
+    python -m benchmarks.bench.neighbour_stage --size 1000000
+
+One shard holds the same made rows as texts and as pictures, so that both searches of a stage are
+as long as they would be, in half the memory. What is between the parts, gRPC and Triton, is not
+here; `tandem search --neighbours-enabled` prints the whole stage. Also measures which share of the
+candidates' nearest the pool has.
+
+Shapes: N items, V nodes, C neighbours, d dimensions.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from benchmarks.support.clustered_vectors import Source
+from index_svc.neighbour_conversions import neighbours_to_proto
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.exact_scan import scan_rows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.faiss_threads import keep_faiss_in_this_thread
+from index_svc.retrieval.hit import F32
+from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
+from orchestrator_svc.neighbours.joined_neighbours import joined_graph
+from orchestrator_svc.services.interfaces import ModalityNeighbours
+from tandem.contract.content import Modality
+from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
+from tandem.model_io.neighbour_manifest import NeighbourModelManifest
+from tandem.neighbours.leaprr.config import Profile, leaprr_config
+from tandem.neighbours.leaprr.refinement import LeaprrModel
+from tandem.neighbours.leaprr.served_networks import described
+
+_ADD_COUNT = 50_000
+_EXACT_COUNT = 20
+
+
+@dataclass(slots=True)
+class Laps:
+    """Collects each part's times: of the clock, and of this thread on a processor."""
+
+    milliseconds: dict[str, list[float]] = field(default_factory=dict)
+    processor_milliseconds: dict[str, list[float]] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Times its body."""
+        start_time, start_processor_time = time.perf_counter(), time.thread_time()
+        yield
+        spent = (time.perf_counter() - start_time) * 1e3
+        processor_spent = (time.thread_time() - start_processor_time) * 1e3
+        self.milliseconds.setdefault(part, []).append(spent)
+        self.processor_milliseconds.setdefault(part, []).append(processor_spent)
+
+
+def main() -> None:
+    """Builds the index, runs every query, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--size", type=int, default=100_000)
+    parser.add_argument("--faiss-type", default="IVF2048,RaBitQfs")
+    parser.add_argument("--nprobe", type=int, default=64)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--pools", type=int, nargs="*", default=[128, 512, 1_000])
+    parser.add_argument("--profile", choices=["paper", "code"], default="paper")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    source = Source(options.size, 7)
+    part = _index(source, options.size, options.faiss_type, options.nprobe)
+    queries = source.draw(options.queries)
+    print("| pool | part | p50 ms | p95 ms | p50 ms of a processor |")
+    print("| ---: | --- | ---: | ---: | ---: |")
+    for pool in options.pools:
+        laps, recall = _run(part, queries, pool, options.profile)
+        processor = _with_sum(laps.processor_milliseconds)
+        for name, spent in _with_sum(laps.milliseconds).items():
+            cuts, middle = statistics.quantiles(spent, n=20), statistics.median(processor[name])
+            print(
+                f"| {pool} | {name} | {statistics.median(spent):.2f} | {cuts[-1]:.2f} | "
+                f"{middle:.2f} |"
+            )
+        print(f"| {pool} | share of the candidates' nearest 10 in the pool | {recall:.4f} | | |")
+
+
+def _with_sum(parts: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {**parts, "sum": [sum(each) for each in zip(*parts.values(), strict=True)]}
+
+
+def _index(source: Source, size: int, faiss_type: str, nprobe: int) -> ModalityIndex:
+    rows = EmbeddingRows(len(source.draw(1)[0]))
+    for start in range(0, size, _ADD_COUNT):
+        count = min(_ADD_COUNT, size - start)
+        rows.append([str(start + number) for number in range(count)], source.draw(count))
+    start_time = time.perf_counter()
+    index = FaissIndex.build(faiss_type, rows, rows.row_count)
+    index.tune({"nprobe": nprobe})
+    # As index_svc: a search runs in one thread.
+    keep_faiss_in_this_thread()
+    print(f"{size:,} rows, {faiss_type}, built in {time.perf_counter() - start_time:.0f} s")
+    return ModalityIndex(rows, index)
+
+
+def _run(part: ModalityIndex, queries: F32, pool: int, profile: Profile) -> tuple[Laps, float]:
+    """Returns the times of each query's stage as a picture that finds 32 texts, and the recall."""
+    config = leaprr_config(profile)
+    model = LeaprrModel.untrained(config, seed=1)
+    manifest = described(model, "made")
+    network = model.image_queries.eval()
+    laps, shares = Laps(), []
+    for number, query_D in enumerate(queries):
+        rows = [hit.row for hit in part.search(query_D, manifest.image_query.item_count).hits]
+        nodes_VD = np.concatenate([query_D[None], part.rows.gather(np.array(rows))])
+        asked = NeighbourQuery(
+            "made", "made", nodes_VD, pool, config.pillar_count + 1, config.affinity_neighbours
+        )
+        with laps.timed("neighbours of two modalities on the shard"):
+            found = {modality: neighbourhood(part, asked) for modality in Modality}
+        with laps.timed("their message, written"):
+            neighbours_to_proto(found).SerializeToString()
+        with laps.timed("graph"):
+            tensors = _tensors(found, nodes_VD, manifest)
+        with laps.timed(f"network ({profile}), one thread"), torch.inference_mode():
+            network(*tensors)
+        if number < _EXACT_COUNT:
+            shares.append(_share(part.rows, found[Modality.TEXT], nodes_VD))
+    return laps, float(np.mean(shares))
+
+
+def _tensors(
+    found: dict[Modality, Neighbourhood], nodes_VD: F32, manifest: NeighbourModelManifest
+) -> Sequence[torch.Tensor]:
+    shard = {
+        modality: ModalityNeighbours(each.pillars, each.rows, each.similarities)
+        for modality, each in found.items()
+    }
+    graph = joined_graph({0: shard}, nodes_VD, Modality.IMAGE, "made", manifest.describe())
+    assert graph is not None
+    tensors = graph_tensors(
+        NeighbourGraph(
+            False,
+            graph.nodes,
+            graph.item_pillars,
+            graph.query_pillars,
+            graph.near[Modality.TEXT],
+            graph.near[Modality.IMAGE],
+        ),
+        manifest,
+    )
+    convert: Callable[[np.ndarray], torch.Tensor] = torch.from_numpy
+    return convert(tensors.features), convert(tensors.affinity), convert(tensors.mask).bool()
+
+
+def _share(rows: EmbeddingRows, found: Neighbourhood, nodes_VD: F32) -> float:
+    """Returns the share of the candidates' truly nearest that were found."""
+    count = found.rows.shape[1]
+    shares = [
+        len({*scan_rows(rows, each_D, count)[1].tolist()} & {*near.tolist()}) / count
+        for each_D, near in zip(nodes_VD[1:], found.rows[1:], strict=True)
+    ]
+    return float(np.mean(shares))
+
+
+if __name__ == "__main__":
+    main()
