@@ -414,6 +414,11 @@ RERANK = Dashboard(
             "Why reranks ended", "reqps", _rate("tandem_orchestrator_rerank_stops_total", "stop")
         ),
         Panel(
+            "Why orders by neighbours ended",
+            "reqps",
+            _rate("tandem_orchestrator_neighbour_stops_total", "stop"),
+        ),
+        Panel(
             "Share of kept values found",
             "percentunit",
             [(f"{_HITS} / ({_HITS} + {_MISSES})", "{{cache}}")],

@@ -38,5 +38,6 @@ ACCESS: Mapping[str, AccessRule] = {
     "/tandem.v1.IndexService/FindNeighbours": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreCandidates": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreBatch": AccessRule.INTERNAL,
+    "/tandem.v1.RerankService/ScoreGraph": AccessRule.INTERNAL,
 }
 """Access rules by the path of the method."""

@@ -119,6 +119,7 @@ def _searches(
         explained=True,
         truncation_policy="TRUNCATION_POLICY_BEST_WINDOW",
         adaptive_depth=True,
+        neighbours_enabled=True,
     )
     composed = search_service_pb2.SearchItemsRequest(
         index_id=INDEX_ID, target_modality="MODALITY_IMAGE", all_modalities_included=True
@@ -185,7 +186,18 @@ def _index_requests(
         embeddings_included=True,
     )
     ids = ["image-0", "text-1"]
+    text, image = (encoding.embedding for encoding in encodings)
+    neighbours = index_service_pb2.FindNeighboursRequest(
+        index_id=INDEX_ID,
+        model_fingerprint=fingerprint,
+        query=text,
+        candidates=[image, text],
+        pool_k=6,
+        pillar_k=4,
+        neighbour_k=3,
+    )
     return {
+        "FindNeighbours": [neighbours],
         "IngestItems": [ingest],
         "RemoveItems": [search_service_pb2.RemoveItemsRequest(index_id=INDEX_ID, item_ids=gone)],
         "SearchEmbeddings": [search],
@@ -207,7 +219,16 @@ def _rerank_requests(
     batch = rerank_service_pb2.ScoreBatchRequest(index_id=INDEX_ID, model_fingerprint=fingerprint)
     batch.queries.add(query=text.tokens, item_ids=images)
     batch.queries.add(query=image.tokens, item_ids=texts)
+    graph = rerank_service_pb2.ScoreGraphRequest(
+        model_fingerprint=fingerprint,
+        query_modality="MODALITY_TEXT",
+        item_pillars=[image.embedding],
+        query_pillars=[text.embedding],
+    )
+    for encoding in (text, image):
+        graph.nodes.add(embedding=encoding.embedding, near_texts=[0, 1], near_images=[2, 3])
     return {
+        "ScoreGraph": [graph],
         "ScoreCandidates": [
             rerank_service_pb2.ScoreCandidatesRequest(
                 index_id=INDEX_ID, query=tokens, model_fingerprint=fingerprint, item_ids=item_ids
