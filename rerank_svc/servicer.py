@@ -13,7 +13,7 @@ from tandem.chassis.channels import deadline_seconds
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import MAX_PAIR_COUNT, MAX_RERANK_K, MAX_SCORE_QUERY_COUNT
-from tandem.errors import BatchSizeOutOfRange, NeighboursUnavailable, TandemError
+from tandem.errors import BatchSizeOutOfRange, NeighbourModelMissing, TandemError
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -111,7 +111,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
     ) -> rerank_service_pb2.ScoreGraphResponse:
         """Scores a query's items by their neighbours."""
         if self._neighbour_scorer is None:
-            raise NeighboursUnavailable(stop="NOT_SERVED")
+            raise NeighbourModelMissing
         graph = graph_from_proto(request)
         start_time = time.perf_counter()
         scored = await self._neighbour_scorer.score(

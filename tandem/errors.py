@@ -501,6 +501,19 @@ class RerankUnavailable(TandemError):
         )
 
 
+class NeighbourModelMissing(TandemError):
+    """The call requires a neighbour model, and none is served."""
+
+    reason = "NEIGHBOUR_MODEL_MISSING"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no neighbour model is served; allow the order before, or add one with "
+            "tandem models add-neighbours"
+        )
+
+
 class NeighboursUnavailable(TandemError):
     """The search requires an order by neighbours, and it was not possible."""
 

@@ -29,7 +29,7 @@ from tandem.errors import (
     IndexNotFound,
     ModelMismatch,
     ModelOutputInvalid,
-    NeighboursUnavailable,
+    NeighbourModelMissing,
     Overloaded,
     ServiceUnavailable,
     TandemError,
@@ -44,7 +44,7 @@ _STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStop] = {
     Overloaded: NeighbourStop.OVERLOADED,
     ModelOutputInvalid: NeighbourStop.OUTPUT_INVALID,
     ModelMismatch: NeighbourStop.MODEL_MISMATCH,
-    NeighboursUnavailable: NeighbourStop.NOT_SERVED,
+    NeighbourModelMissing: NeighbourStop.NOT_SERVED,
 }
 """Any other error is UNAVAILABLE: retrieval has just answered the same query."""
 

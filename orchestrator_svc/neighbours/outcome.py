@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 
 from orchestrator_svc.metrics import NEIGHBOUR_STOPS
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import DeadlineExceeded, NeighboursUnavailable, RankingInvalid, TandemError
+from tandem.errors import (
+    DeadlineExceeded,
+    NeighbourModelMissing,
+    NeighboursUnavailable,
+    RankingInvalid,
+    TandemError,
+)
 
 
 class NeighbourStop(enum.Enum):
@@ -49,13 +55,16 @@ class NeighbourOutcome:
     def check_complete(self) -> None:
         """Raises DeadlineExceeded or NeighboursUnavailable unless all shards' items were read.
 
-        Raises RankingInvalid if the query cannot be ordered by neighbours.
+        Raises RankingInvalid if the query cannot be ordered by neighbours, and
+        NeighbourModelMissing if no model is there to do it.
         """
         if self.stop is NeighbourStop.NOT_APPLICABLE:
             raise RankingInvalid(
                 why="neighbours_required is set, but the neighbour model orders items of the other "
                 "modality than a query with one embedding, and at least one must be found"
             )
+        if self.stop is NeighbourStop.NOT_SERVED:
+            raise NeighbourModelMissing
         if self.stop is NeighbourStop.TIME:
             raise DeadlineExceeded(what="the order by neighbours")
         if self.stop.is_short or self.missing:

@@ -187,7 +187,7 @@ class RerankClient:
     async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
         """Returns the scores of the graph's items; raises ModelOutputInvalid for unusable ones.
 
-        Raises NeighboursUnavailable if no neighbour model is served there.
+        Raises NeighbourModelMissing if no neighbour model is served there.
         """
         count = len(graph.nodes) - 1
 

@@ -225,5 +225,4 @@ async def test_a_service_without_a_neighbour_model_says_so() -> None:
     async with served(None) as stub:
         error = await refusal(stub, graph(Modality.TEXT, 0))
 
-    assert isinstance(error, errors.NeighboursUnavailable)
-    assert error.metadata["stop"] == "NOT_SERVED"
+    assert isinstance(error, errors.NeighbourModelMissing)

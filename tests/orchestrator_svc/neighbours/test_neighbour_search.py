@@ -216,7 +216,7 @@ async def test_a_shard_without_an_answer_is_named(filled: Stack) -> None:
         (errors.ModelUnavailable(model="leaprr", why="it is gone"), "UNAVAILABLE"),
         (errors.Overloaded(what="64 graphs are waiting"), "OVERLOADED"),
         (errors.ModelOutputInvalid(model="leaprr", why="NaN"), "OUTPUT_INVALID"),
-        (errors.NeighboursUnavailable(stop="NOT_SERVED"), "NOT_SERVED"),
+        (errors.NeighbourModelMissing(), "NOT_SERVED"),
         (errors.ModelMismatch(request="a", index="b"), "MODEL_MISMATCH"),
         (errors.RequestMalformed(why="another model's graph"), "UNAVAILABLE"),
     ],
@@ -233,7 +233,9 @@ async def test_a_neighbour_model_that_fails_leaves_the_order(
     assert found.neighbours.stop == pb.NeighbourStop.Value(f"NEIGHBOUR_STOP_{stop}")
     assert list(found.degradations) == [pb.DEGRADATION_NEIGHBOURS_SKIPPED]
     assert ids(found) == IMAGES[:1:-1]
-    assert isinstance(error, errors.NeighboursUnavailable)
+    is_missing = stop == "NOT_SERVED"
+    refused = errors.NeighbourModelMissing if is_missing else errors.NeighboursUnavailable
+    assert type(error) is refused
 
 
 @pytest.mark.parametrize("scores", [[0.1, 0.2], [float("nan")] * 4, [1.5] * 4])

@@ -369,6 +369,5 @@ async def test_required_neighbours_that_are_not_there_fail_the_search(filled: St
         )
         contradiction = await refusal(stub.SearchItems(search(neighbours_required=True)))
 
-    assert isinstance(error, errors.NeighboursUnavailable)
-    assert error.metadata["stop"] == "NOT_SERVED"
+    assert isinstance(error, errors.NeighbourModelMissing)
     assert isinstance(contradiction, errors.RankingInvalid)

@@ -11,7 +11,7 @@ import grpc
 
 from tandem.chassis.status import abort
 from tandem.contract.model_description import ModelDescription, model_to_proto
-from tandem.errors import CrossEncoderMissing, ModelUnavailable, NeighboursUnavailable
+from tandem.errors import CrossEncoderMissing, ModelUnavailable, NeighbourModelMissing
 from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.error_reason_pb2 import ItemError
@@ -123,7 +123,7 @@ class FakeReranker(Describing, RerankServiceServicer):
         """Scores the items by their place."""
         await self.asked("ScoreGraph", request)
         if self.graph_scores is None:
-            await abort(context, NeighboursUnavailable(stop="NOT_SERVED"))
+            await abort(context, NeighbourModelMissing())
         return rerank_pb.ScoreGraphResponse(
             scores=self.graph_scores[: len(request.nodes) - 1], neighbour_model="neighbours-a"
         )
