@@ -35,5 +35,8 @@ def test_a_small_run_prints_every_figure(tmp_path: Path) -> None:
     assert [each["item_count"] for each in galleries] == [200, 400]
     assert all(each["recall"] == 1.0 for each in galleries)
     assert all(each["coop_seconds"] > each["be_seconds"] > 0 for each in galleries)
-    assert "| paper, Intel Xeon Gold 6154 | 1,000,000 | 1.6 s | 13 s | 47.00 h |" in table
+    assert all(each["exact"]["recall"] == 1.0 for each in galleries)
+    assert all(each["exact"]["be_seconds"] > 0 for each in galleries)
+    row = "| paper, Intel Xeon Gold 6154 | 1,000,000 | exact | 1 | 1.6 s | 13 s | 47.00 h |"
+    assert row in table
     assert list(tmp_path.iterdir()) == []
