@@ -100,6 +100,8 @@ RUNS: Mapping[str, Training] = {
     "no_masked_words": Training(recipes.no_masked_words),
     "random_negatives": Training(recipes.random_negatives),
     "ance": Training(recipes.ance),
+    "ance_triplets": Training(recipes.ance_triplets),
+    "ance_mismatches": Training(recipes.ance_mismatches),
     "joint_quarter": Training(of_fewer(joint, 4)),
     "joint_sixteenth": Training(of_fewer(joint, 16)),
     "joint_on_emoji": Training(on_emoji, (JOINT,)),
@@ -133,6 +135,8 @@ SYSTEMS = (
     System("Joint, no masked words", "no_masked_words"),
     System("Joint, random negatives", "random_negatives"),
     System("Joint, mined negatives", "ance"),
+    System("Joint, mined negatives in triplets alone", "ance_triplets"),
+    System("Joint, mined mismatches alone", "ance_mismatches"),
     System("Joint, a quarter of the pictures", "joint_quarter"),
     System("Joint, a sixteenth of the pictures", "joint_sixteenth"),
 )

@@ -138,6 +138,21 @@ def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
+def ance_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """Trains `ance` with mined negatives for the triplet loss alone (T_ANCE of Table 10).
+
+    For the BE alone (Table 9), set ce_steps_per_round to 0 as well.
+    """
+    name = _variant("ance_triplets", base(seed)).name
+    return replace(ance(seed, base), name=name, mined_negative_share=0.0)
+
+
+def ance_mismatches(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """Trains `ance` with mined negatives for the CE's mismatches alone (E_ANCE of Table 10)."""
+    name = _variant("ance_mismatches", base(seed)).name
+    return replace(ance(seed, base), name=name, ance_steps_per_round=0)
+
+
 def no_masked_words(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Trains the joint model without masked language modelling, to measure its effect."""
     return replace(_variant("no_masked_words", base(seed)), mlm_steps_per_round=0)
@@ -445,6 +460,8 @@ RECIPES: Mapping[str, NamedRecipe] = {
     recipe.__name__: recipe
     for recipe in (
         ance,
+        ance_mismatches,
+        ance_triplets,
         compact,
         default,
         frozen_heads,

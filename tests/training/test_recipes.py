@@ -11,6 +11,8 @@ from tandem.training.recipe import Recipe, in_rounds, on_corpus
 from tandem.training.recipes import (
     RECIPES,
     ance,
+    ance_mismatches,
+    ance_triplets,
     bi_encoder,
     compact,
     cross_encoder,
@@ -59,6 +61,18 @@ def test_negatives_are_mined_on_time() -> None:
 
     assert mining == [1_001, 1_501, 2_001]
     assert not any(recipe_named("default", 1).mines_before(number) for number in range(1, 2_401))
+
+
+def test_mined_negatives_are_two_switches() -> None:
+    """Each recipe has one of the two that `ance` has, and is otherwise the same."""
+    both = ance(5, compact)
+    triplets, mismatches = ance_triplets(5, compact), ance_mismatches(5, compact)
+
+    assert (triplets.name, mismatches.name) == ("compact_ance_triplets", "compact_ance_mismatches")
+    assert replace(triplets, name=both.name, mined_negative_share=0.05) == both
+    assert replace(mismatches, name=both.name, ance_steps_per_round=1) == both
+    assert (triplets.mined_negative_share, mismatches.ance_steps_per_round) == (0, 0)
+    assert "ance" not in mismatches.uses_in_order(is_mined=True)
 
 
 def test_another_base_is_varied_alike() -> None:
@@ -112,8 +126,9 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
     with pytest.raises(
         ValueError,
-        match="no recipe 'huge'; there are ance, bi_encoder, compact, cross_encoder, "
-        "cross_encoder_after_be, default, frozen_heads, half, half_minilm, joint_matcher, minilm, "
+        match="no recipe 'huge'; there are ance, ance_mismatches, ance_triplets, bi_encoder, "
+        "compact, cross_encoder, cross_encoder_after_be, default, frozen_heads, half, "
+        "half_minilm, joint_matcher, minilm, "
         "no_masked_words, paper, photographs, photographs_joint, picture_dictionary, "
         "random_negatives, "
         "small, ",
