@@ -52,11 +52,13 @@ async def plainly(method: Callable[..., Awaitable[object]]) -> None:
 async def bytes_left(
     ask: Callable[[Callable[..., Awaitable[object]]], Awaitable[None]], cancelled: Counter[str]
 ) -> float:
-    """Returns how many bytes stay for each cancelled call."""
+    """Returns how many bytes stay for each cancelled call, which the peer had in hand."""
+    began = asyncio.Event()
 
     async def search(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:
+        began.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -69,8 +71,9 @@ async def bytes_left(
 
         async def give_up(count: int) -> int:
             for _ in range(count):
+                began.clear()
                 asking = asyncio.ensure_future(ask(stub.SearchItems))
-                await asyncio.sleep(0.002)
+                await began.wait()
                 asking.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asking
