@@ -79,6 +79,8 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(
         MAX_MESSAGE_BYTES, 5_000, {"queries": MAX_SCORE_QUERY_COUNT}
     ),
+    # Vectors of 64 items and their pillars, which may be of some thousand dimensions.
+    "/tandem.v1.RerankService/ScoreGraph": RequestLimit(16 * MIB, 150_000),
 }
 """Limits by the path of the method."""
 
