@@ -286,6 +286,7 @@ def test_two_towers_are_trained_over_a_network_of_others(
         app,
         [
             *("evaluate", str(corpus), "--split", "train", "--rerank-k", "5", "--count", "12"),
+            "--allow-trained",
             *("--checkpoint", str(tmp_path / "out" / "photographs"), "--language", "en"),
         ],
     )
