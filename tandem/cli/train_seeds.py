@@ -7,7 +7,6 @@ command continues after a kill or a restart of the machine.
 import os
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.cli.compare import print_comparison
 from tandem.cli.console import errors, out
 from tandem.evaluation.report import Ranking, Report, Spread
@@ -172,7 +172,9 @@ def _finished(
 ) -> tuple[ListedRun, int]:
     """Runs a command to its end and notes its processor time meanwhile; returns its status."""
     before = run.core_seconds
-    process = subprocess.Popen([sys.executable, "-m", "tandem.cli", *arguments])
+    process = subprocess.Popen(
+        python_command(["-m", "tandem.cli", *arguments]), env=python_environment()
+    )
     noted_time = time.monotonic()
     try:
         while True:

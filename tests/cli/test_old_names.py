@@ -59,7 +59,7 @@ NAMES = {
     "--count": {"demo", "evaluate", "ingest", "models calibrate", "neighbours build", "train"},
     "--model-repository": {
         *("demo", "up", "models add", "models list", "models remove", "models swap"),
-        "models verify",
+        *("models add-neighbours", "models verify"),
     },
     "--truncation-policy": {"ingest", "search"},
     "--rerank-k": {"evaluate", "models calibrate", "neighbours build", "search"},

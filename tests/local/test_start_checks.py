@@ -170,7 +170,7 @@ def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch
     """Rather than a service that ends at its start, with the reason in a log."""
     monkeypatch.setitem(sys.modules, "faiss", None)
 
-    with pytest.raises(StartRefused, match=r"faiss.*pip install 'tandem-search\[demo\]'"):
+    with pytest.raises(StartRefused, match=r"faiss.*pip install 'tandem-search\[local\]'"):
         check_machine(default_checkpoint())
 
 
