@@ -96,7 +96,7 @@ def search(filled: Filled, item_id: str) -> SearchResult:
 
 @pytest.mark.parametrize("modality", list(Modality))
 def test_served_is_offline(filled: Filled, modality: Modality) -> None:
-    """Over embeddings as they are stored, of queries that are encoded anew, on two shards."""
+    """Two shards score a query as one process does over the embeddings that they store."""
     corpus = filled.stored()
     for number in (0, 7):
         result = search(filled, f"{modality.value}-{number:02}")

@@ -111,7 +111,7 @@ def test_a_crop_is_the_same_in_every_run_and_differs_by_picture() -> None:
 
 
 def test_a_stretch_changes_the_aspect_of_crops_alone(tmp_path: Path, run: Run) -> None:
-    """Only they are encoded anew; without a stretch they are what they always were."""
+    """Stored tokens of the other views are reused, and a stretch of 0 keeps every digest."""
     network = MeanColours()
     plain = pictures(tmp_path, 3).tokens(network, run, "tokens").of(range(15))[0]
     assert network.seen == 15

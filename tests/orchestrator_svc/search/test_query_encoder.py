@@ -215,7 +215,7 @@ async def test_a_stored_picture_is_encoded_only_where_its_tokens_are_read(
 
 
 async def test_a_stored_picture_that_cannot_be_encoded_still_finds(recomputing: Stack) -> None:
-    """The answer says that it is not reranked; who requires that is told what failed."""
+    """The answer is flagged as not reranked; with rerank_required the cause is raised."""
     gone = errors.ModelUnavailable(model="blip", why="gone")
     recomputing.encoder.before["EncodeContents"] = raising(gone)
     asked = query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT)
