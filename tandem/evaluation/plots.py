@@ -101,4 +101,6 @@ def _finish(axes: Axes, x_name: str, y_name: str) -> None:
     axes.set_ylabel(y_name)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    # Recall rises to the right and flattens at the top. Matplotlib's own search for a free corner
+    # warns when it takes over a second, as it may on a busy machine.
+    axes.legend(frameon=False, loc="lower right")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,8 +29,8 @@ def plot_run(folder: Path) -> Path:
     for name, label in _RECALLS.items():
         points = [(line["seconds"] / 60, line["dev_recall_percent"][name]) for line in measured]
         _draw(recalls, [(x, y) for x, y in points if y is not None], label, marker=".")
-    _finish(losses, "loss", f"loss, mean of {_WINDOW} rounds")
-    _finish(recalls, "dev recall, %", "recall on dev")
+    _finish(losses, "loss", f"loss, mean of {_WINDOW} rounds", legend_at="upper right")
+    _finish(recalls, "dev recall, %", "recall on dev", legend_at="lower right")
     recalls.set_ylim(0, 103)
     path = folder / PLOT_NAME
     figure.savefig(path, dpi=120)
@@ -54,7 +54,8 @@ def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
             points = [(at[0][0], fmean(y for _, y in at)) for at in zip(*curves, strict=True)]
             # The same colour in both panels, though the second lacks some runs.
             _draw(axes, points, run.replace("_", " "), marker=".", colour=f"C{number}")
-        _finish(axes, "dev R@1, %" if axes is panels[0] else "", title)
+        y_name = "dev R@1, %" if axes is panels[0] else ""
+        _finish(axes, y_name, title, legend_at="lower right")
         axes.set_xlabel("rounds")
     panels[0].set_ylim(0, 103)
     figure.savefig(path, dpi=120)
@@ -95,11 +96,15 @@ def _draw(
         axes.plot(x, y, label=label, marker=marker or ("." if len(x) == 1 else None), color=colour)
 
 
-def _finish(axes: Axes, y_name: str, title: str) -> None:
+def _finish(
+    axes: Axes, y_name: str, title: str, legend_at: Literal["upper right", "lower right"]
+) -> None:
+    """Labels the axes; the legend's corner is one that the curves leave free."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("minutes since the run began")
     axes.set_ylabel(y_name)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+        # Matplotlib's own search for a free corner warns when it takes over a second.
+        axes.legend(frameon=False, loc=legend_at)
