@@ -62,7 +62,7 @@ class OrchestratorSettings(ServiceSettings):
     )
     neighbour_pool_count: int = setting(
         "items of each modality on each shard, nearest to the query, among which neighbours are "
-        "found; 1 to 1,000",
+        "found where FAISS does not search; 1 to 1,000",
         default=512,
         within=Range(words="1 to 1,000", least=1, most=1_000),
     )

@@ -125,6 +125,16 @@ class ModalityIndex:
         )
         return Found(hits, path)
 
+    def near_each(self, embeddings_VD: F32, k: int, *, effort: float) -> I64:
+        """Returns the live rows that FAISS finds nearest to each embedding, sorted, without order.
+
+        Rows that FAISS does not have yet are not among them.
+        """
+        if self.faiss_index is None:
+            return np.empty(0, np.int64)
+        rows = self.faiss_index.near_each(embeddings_VD, k, effort=effort)
+        return rows[self.rows.live[rows]] if self.rows.dead_count else rows
+
     def scan(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
         """Returns the min(k, matching) nearest items, by comparing the query with each."""
         return self._scan(query_D, k, *self._matching(where))

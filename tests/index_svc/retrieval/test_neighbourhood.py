@@ -87,7 +87,39 @@ def test_a_faiss_index_gives_the_pool() -> None:
     found = neighbourhood(ModalityIndex(rows, index), asked(embeddings_VD, 1_000))
     scanned = neighbourhood(ModalityIndex(rows), asked(embeddings_VD, 1_000))
 
-    assert found.rows.tolist() == scanned.rows.tolist()
+    assert found.pillars.tolist() == scanned.pillars.tolist()
+    assert found.rows[0].tolist() == scanned.rows[0].tolist()
+
+
+def test_faiss_adds_what_is_near_a_candidate_and_far_from_the_query() -> None:
+    """Without it (no FAISS index) the pool around the query has few of the candidates' nearest."""
+    rows, items_ND = unit_rows(4_000, 1), unit_vectors(4_000, 1)
+    index = FaissIndex.build("IVF16,Flat", rows, rows.row_count)
+    index.tune({"nprobe": 16})
+    nodes_VD = np.concatenate([unit_vectors(1, 2), items_ND[:30]])
+
+    def share(part: ModalityIndex) -> float:
+        found = neighbourhood(part, asked(nodes_VD, 40)).rows
+        true = [nearest(each_D, items_ND, 3) for each_D in nodes_VD]
+        return float(np.mean([np.isin(a, b).mean() for a, b in zip(true, found, strict=True)]))
+
+    assert share(ModalityIndex(rows, index)) > 0.8
+    assert share(ModalityIndex(rows)) < 0.2
+
+
+def test_a_deleted_item_is_no_neighbour() -> None:
+    """FAISS still has its row."""
+    rows, items_ND = unit_rows(2_000, 1), unit_vectors(2_000, 1)
+    index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
+    index.tune({"nprobe": 8})
+    part, query = ModalityIndex(rows, index), asked(items_ND[[900, 3]], 10)
+    before = neighbourhood(part, query).rows[1]
+    assert before[0] == 3
+
+    part.delete(["1-3"])
+
+    assert 3 in index.near_each(items_ND[[3]], 1, effort=1.0)
+    assert neighbourhood(part, query).rows[1][0] == before[1]
 
 
 @pytest.mark.parametrize("pool_k", [1, 2, 3, 4, 7])
