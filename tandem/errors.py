@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-_RETRY_DELAY_KEY = "retry_delay_seconds"
+RETRY_DELAY_KEY = "retry_delay_seconds"
+"""In the metadata of an error: the delay that its sender asks for."""
 
 
 class TandemError(Exception):
@@ -287,7 +288,7 @@ class Overloaded(TandemError):
 
     def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
         super().__init__(
-            f"{what}; retry with backoff", {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"}
+            f"{what}; retry with backoff", {RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"}
         )
 
     @property
@@ -579,8 +580,14 @@ class QuotaExceeded(TandemError):
         )
         super().__init__(
             f"the token allows {rate:g} {what} a second; {then}",
-            {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"},
+            {RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"}
+            | ({} if most is None else {"most": f"{most:g}"}),
         )
+
+    @property
+    def is_final(self) -> bool:
+        """Returns whether no repetition can succeed: the request exceeds the burst limit."""
+        return "most" in self.metadata
 
     @property
     def retry_delay_seconds(self) -> float:
@@ -678,7 +685,7 @@ def error_of_exhausted(target: str, details: str) -> TandemError:
 
 def _retry_delay_seconds(metadata: Mapping[str, str]) -> float:
     try:
-        seconds = float(metadata[_RETRY_DELAY_KEY])
+        seconds = float(metadata[RETRY_DELAY_KEY])
     except (KeyError, ValueError):  # The sender gave none.
         return 0.1
     return seconds if 0 < seconds < 3600 else 0.1

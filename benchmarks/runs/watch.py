@@ -35,7 +35,7 @@ from benchmarks.runs.watching.troubles import (
     misguide_index,
     stop_in_turn,
 )
-from tandem.client import Client
+from tandem.client import NO_RETRIES, Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import TandemError
 from tandem.local.free_ports import free_ports
@@ -70,7 +70,8 @@ class Journal:
 def loaded(stack: RunningStack, texts: Sequence[str], pictures: Sequence[bytes]) -> Iterator[None]:
     """Searches of every kind, and a few writes, beside whatever happens while it is entered."""
     background = Background()
-    with Client(stack.addresses["orchestrator"], timeout_seconds=DEADLINE_SECONDS) as client:
+    address = stack.addresses["orchestrator"]
+    with Client(address, timeout_seconds=DEADLINE_SECONDS, retries=NO_RETRIES) as client:
         turns = iter(range(10**9))
 
         def look() -> None:

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tandem.client import AsyncClient
+from tandem.client import NO_RETRIES, AsyncClient
 from tandem.client.results import SearchResult
 from tandem.errors import TandemError
 
@@ -63,7 +63,9 @@ async def send(load: Load) -> Seen:
     seen = Seen()
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    async with AsyncClient(load.address, timeout_seconds=load.deadline_seconds) as client:
+    # Each failure counts, so none is repeated.
+    client = AsyncClient(load.address, load.deadline_seconds, retries=NO_RETRIES)
+    async with client:
         start_time = time.perf_counter()
         tasks: set[asyncio.Task[None]] = set()
         number = 0

@@ -25,6 +25,9 @@ ERROR_DOMAIN = "tandem"
 REASON_KEY = "tandem-reason"
 
 _DETAILS_KEY = "grpc-status-details-bin"
+# Clients in any language that retry by gRPC's service config honour it (gRFC A6).
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"
+_NO_RETRY = "-1"
 
 # gRPC limits all metadata to 8 KiB, and the message is in it twice.
 _MAX_TEXT_CHARACTERS = 512
@@ -34,7 +37,7 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
     """Ends the call with `error`: its status code, message and trailing metadata.
 
     The metadata holds a google.rpc.Status with ErrorInfo (and RetryInfo for a retry delay), the
-    bare reason for callers without google.rpc, and the request id.
+    bare reason and delay for callers without google.rpc, and the request id.
     """
     code = grpc.StatusCode[error.status]
     message = _plain(error.message)
@@ -42,6 +45,7 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
         (_DETAILS_KEY, _rich_status(code, message, error).SerializeToString()),
         (REASON_KEY, error.reason),
         (REQUEST_ID_KEY, current_request_id()),
+        *_pushback(error),
     )
     await context.abort(code, message, metadata)
     raise AssertionError("context.abort returned")
@@ -63,6 +67,14 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError
             return error_of_exhausted(service, details)
         case code:
             return InternalFault(why=f"{service} answered {code.name}: {details}")
+
+
+def _pushback(error: TandemError) -> tuple[tuple[str, str], ...]:
+    if not isinstance(error, Overloaded | QuotaExceeded):
+        return ()
+    if isinstance(error, QuotaExceeded) and error.is_final:
+        return ((_PUSHBACK_KEY, _NO_RETRY),)
+    return ((_PUSHBACK_KEY, str(round(error.retry_delay_seconds * 1000))),)
 
 
 def _rich_status(code: grpc.StatusCode, message: str, error: TandemError) -> status_pb2.Status:

@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -32,6 +32,8 @@ DEFAULT_SAMPLE_SHARE = 0.01
 
 # OpenTelemetry's default is 10 s, which a shutdown would have to wait.
 _EXPORT_TIMEOUT_SECONDS = 2
+# What an SDK sends with a trace that it started (tandem/client/trace_headers.py).
+_UNDECIDED = "tandem=undecided"
 _PROPAGATOR = TraceContextTextMapPropagator()
 _RETIRED = {
     "TRACE_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT (for example http://localhost:4317)",
@@ -55,6 +57,11 @@ class TraceContext:
     def traceparent(self) -> str:
         """Returns the header for downstream calls."""
         return f"00-{self.trace_id}-{self.span_id}-{int(self.is_sampled):02x}"
+
+    @property
+    def is_undecided(self) -> bool:
+        """Returns whether the caller chose the trace's id, and leaves sampling to this service."""
+        return _UNDECIDED in self.tracestate.split(",")
 
     @property
     def headers(self) -> dict[str, str]:
@@ -81,6 +88,8 @@ class Tracing:
     ) -> AbstractContextManager[TraceContext]:
         """Continues the caller's trace, or starts one, for the call in the body."""
         offered = extract_trace(headers)
+        if offered is not None and offered.is_undecided:
+            return self._begun(name, offered.trace_id, attributes)
         if self._tracer is None or (offered is not None and not offered.is_sampled):
             return _carried(offered or _random_context())
         return self._span(name, offered, trace.SpanKind.SERVER, attributes)
@@ -100,6 +109,14 @@ class Tracing:
             self._provider.force_flush(_EXPORT_TIMEOUT_SECONDS * 1_000)
             self._provider.shutdown()
 
+    def _begun(
+        self, name: str, trace_id: str, attributes: Mapping[str, str | int]
+    ) -> AbstractContextManager[TraceContext]:
+        """Starts a trace under the id that a caller chose, which exports no span of its own."""
+        if self._tracer is None:
+            return _carried(replace(_random_context(), trace_id=trace_id))
+        return self._span(name, None, trace.SpanKind.SERVER, attributes, trace_id=trace_id)
+
     @contextmanager
     def _span(
         self,
@@ -107,11 +124,14 @@ class Tracing:
         parent: TraceContext | None,
         kind: trace.SpanKind,
         attributes: Mapping[str, str | int] | None,
+        *,
+        trace_id: str = "",
     ) -> Iterator[TraceContext]:
         if self._tracer is None:
             raise AssertionError("without a provider there is no span")
         context = Context() if parent is None else _otel_context(parent)
-        span = self._tracer.start_span(name, context, kind, attributes)
+        with _chosen(trace_id):
+            span = self._tracer.start_span(name, context, kind, attributes)
         own = _context_of(span)
         token = _current.set(own)
         try:
@@ -192,11 +212,13 @@ def provider_of(service: str, exporter: SpanExporter, sampler: Sampler) -> Trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    from tandem.chassis.trace_ids import ChosenTraceIds
+
     is_named = "OTEL_SERVICE_NAME" in os.environ or SERVICE_NAME in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     resource = Resource.create({} if is_named else {SERVICE_NAME: f"tandem-{service}"})
-    provider = TracerProvider(sampler, resource)
+    provider = TracerProvider(sampler, resource, id_generator=ChosenTraceIds())
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
@@ -267,6 +289,14 @@ def _carried(context: TraceContext) -> Iterator[TraceContext]:
         yield context
     finally:
         _reset(token)
+
+
+def _chosen(trace_id: str) -> AbstractContextManager[None]:
+    if not trace_id:
+        return nullcontext()
+    from tandem.chassis.trace_ids import chosen_trace_id
+
+    return chosen_trace_id(trace_id)
 
 
 def _random_context() -> TraceContext:

@@ -44,6 +44,7 @@ from tandem.client.results import (
     SearchResult,
     StageSeconds,
 )
+from tandem.client.retries import NO_RETRIES, RetryPolicy
 from tandem.client.sendable import NewContent
 from tandem.contract.content import Modality, TextUse, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
@@ -53,6 +54,7 @@ from tandem.contract.regions import RegionContent
 from tandem.contract.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
 
 __all__ = [
+    "NO_RETRIES",
     "Access",
     "AsyncClient",
     "Client",
@@ -73,6 +75,7 @@ __all__ = [
     "RegionContent",
     "Removal",
     "RerankSummary",
+    "RetryPolicy",
     "ScoreTerm",
     "Search",
     "SearchFallback",

@@ -30,7 +30,9 @@ from tandem.client.results import (
     search_result,
     streamed_result,
 )
+from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.server_status import ServerStatus
+from tandem.client.trace_headers import trace_headers
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
@@ -48,12 +50,18 @@ class AsyncClient:
     """Calls Tandem from an event loop. Close it, or use it in an async with statement."""
 
     def __init__(
-        self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
+        self,
+        address: str,
+        timeout_seconds: float = 10.0,
+        access: Access | None = None,
+        *,
+        retries: RetryPolicy = DEFAULT_RETRIES,
     ) -> None:
         """Takes what `Client` takes. Create it while the event loop runs."""
         self._address = address
         self._access = access or Access()
         self._timeout_seconds = timeout_seconds
+        self._retries = Retries(retries)
         self._channel = self._access.open_aio_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
@@ -84,23 +92,32 @@ class AsyncClient:
     ) -> AsyncIterator[SearchResult]:
         """Yields the answer in bi-encoder order, then the final one. See `Client.search_stream`."""
         search = search_request(query, index_id=index_id, **options)
-        call = self._stub.StreamSearchItems(
-            search_service_pb2.StreamSearchItemsRequest(search=search),
-            timeout=self._timeout_seconds,
-            metadata=self._metadata(),
-        )
-        try:
-            is_answered = False
-            async for response in call:
-                result = streamed_result(checked_answer(response, self._address))
-                is_answered |= result.is_final
-                yield result
-            check_answered(is_answered, self._address)
-        except grpc.aio.AioRpcError as error:
-            raise error_of(error, self._address) from error
-        finally:
-            # Cancels the rerank if the caller stops after the first answer.
-            call.cancel()
+        request = search_service_pb2.StreamSearchItemsRequest(search=search)
+        attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
+        metadata = self._metadata()
+        while True:
+            call = self._stub.StreamSearchItems(
+                request, timeout=attempts.timeout_seconds, metadata=metadata
+            )
+            is_begun = is_answered = False
+            try:
+                async for response in call:
+                    is_begun = True
+                    result = streamed_result(checked_answer(response, self._address))
+                    is_answered |= result.is_final
+                    yield result
+                check_answered(is_answered, self._address)
+                attempts.note_answer()
+                return
+            except grpc.aio.AioRpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                delay_seconds = None if is_begun else attempts.delay_after(named)
+                if delay_seconds is None:
+                    raise named from error
+            finally:
+                # Cancels the rerank if the caller stops after the first answer.
+                call.cancel()
+            await asyncio.sleep(delay_seconds)
 
     async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
         """Returns the outcome of each of several searches. See `Client.search_batch`."""
@@ -129,7 +146,8 @@ class AsyncClient:
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
-        call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
+        metadata = self._metadata()
+        call = self._stub.IngestItems(iter(requests), metadata=metadata)
         status = ServerStatus(call)
         try:
             async for response in call:
@@ -139,7 +157,8 @@ class AsyncClient:
         except grpc.aio.AioRpcError as error:
             if requests.error is not None:
                 raise requests.error from error
-            raise error_of(await status.behind(error), self._address) from error
+            told = await status.behind(error)
+            raise error_of(told, self._address, dict(metadata)) from error
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
@@ -147,7 +166,8 @@ class AsyncClient:
             # just before gRPC says that all batches were written.
             if requests.error is not None:
                 raise requests.error from error
-            raise error_of(await status.behind_cancellation(), self._address) from error
+            told = await status.behind_cancellation()
+            raise error_of(told, self._address, dict(metadata)) from error
         finally:
             # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()
@@ -157,27 +177,44 @@ class AsyncClient:
     ) -> Removal:
         """Deletes items by id. See `Client.remove`."""
         request = remove_request(item_ids, index_id, request_id)
-        return removal(await self._call(self._stub.RemoveItems, request))
+        # Under a request id the second attempt gets the first one's answer.
+        is_repeatable = bool(request_id)
+        response = await self._call(self._stub.RemoveItems, request, is_repeatable=is_repeatable)
+        return removal(response)
 
     async def remove_index(self, *, index_id: str) -> Removal:
         """Deletes an index. See `Client.remove_index`."""
         request = remove_index_request(index_id)
-        return index_removal(await self._call(self._stub.RemoveIndex, request))
+        response = await self._call(self._stub.RemoveIndex, request, is_repeatable=False)
+        return index_removal(response)
 
     async def close(self) -> None:
         """Closes the connection."""
         await self._channel.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (*request_metadata(), *self._access.metadata())
+        return (*request_metadata(), *trace_headers(), *self._access.metadata())
 
     async def _call(
-        self, method: Callable[..., Awaitable[_Response]], request: Message
+        self,
+        method: Callable[..., Awaitable[_Response]],
+        request: Message,
+        *,
+        is_repeatable: bool = True,
     ) -> _Response:
-        try:
-            answer = await method(request, timeout=self._timeout_seconds, metadata=self._metadata())
-        except grpc.aio.AioRpcError as error:
-            raise error_of(error, self._address) from error
+        attempts = self._retries.start(self._timeout_seconds, is_repeatable=is_repeatable)
+        metadata = self._metadata()
+        while True:
+            try:
+                timeout_seconds = attempts.timeout_seconds
+                answer = await method(request, timeout=timeout_seconds, metadata=metadata)
+                break
+            except grpc.aio.AioRpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                if (delay_seconds := attempts.delay_after(named)) is None:
+                    raise named from error
+            await asyncio.sleep(delay_seconds)
+        attempts.note_answer()
         return checked_answer(answer, self._address)
 
     async def __aenter__(self) -> Self:

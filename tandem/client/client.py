@@ -1,5 +1,6 @@
 """The SDK for programs without an event loop."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TypeVar
@@ -28,6 +29,8 @@ from tandem.client.results import (
     search_result,
     streamed_result,
 )
+from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
+from tandem.client.trace_headers import trace_headers
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
@@ -45,7 +48,12 @@ class Client:
     """Calls Tandem over one connection. Close it, or use it in a with statement."""
 
     def __init__(
-        self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
+        self,
+        address: str,
+        timeout_seconds: float = 10.0,
+        access: Access | None = None,
+        *,
+        retries: RetryPolicy = DEFAULT_RETRIES,
     ) -> None:
         """Connects with the first call to an orchestrator at `address`, a host:port.
 
@@ -54,6 +62,7 @@ class Client:
         self._address = address
         self._access = access or Access()
         self._timeout_seconds = timeout_seconds
+        self._retries = Retries(retries)
         self._channel = self._access.open_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
@@ -99,23 +108,32 @@ class Client:
     ) -> Iterator[SearchResult]:
         """Yields two answers: bi-encoder order at once, then the answer of `search`."""
         search = search_request(query, index_id=index_id, **options)
-        call = self._stub.StreamSearchItems(
-            search_service_pb2.StreamSearchItemsRequest(search=search),
-            timeout=self._timeout_seconds,
-            metadata=self._metadata(),
-        )
-        try:
-            is_answered = False
-            for response in call:
-                result = streamed_result(checked_answer(response, self._address))
-                is_answered |= result.is_final
-                yield result
-            check_answered(is_answered, self._address)
-        except grpc.RpcError as error:
-            raise error_of(error, self._address) from error
-        finally:
-            # Cancels the rerank if the caller stops after the first answer.
-            call.cancel()
+        request = search_service_pb2.StreamSearchItemsRequest(search=search)
+        attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
+        metadata = self._metadata()
+        while True:
+            call = self._stub.StreamSearchItems(
+                request, timeout=attempts.timeout_seconds, metadata=metadata
+            )
+            is_begun = is_answered = False
+            try:
+                for response in call:
+                    is_begun = True
+                    result = streamed_result(checked_answer(response, self._address))
+                    is_answered |= result.is_final
+                    yield result
+                check_answered(is_answered, self._address)
+                attempts.note_answer()
+                return
+            except grpc.RpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                delay_seconds = None if is_begun else attempts.delay_after(named)
+                if delay_seconds is None:
+                    raise named from error
+            finally:
+                # Cancels the rerank if the caller stops after the first answer.
+                call.cancel()
+            time.sleep(delay_seconds)
 
     def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
         """Returns the outcome of each of at most 64 searches: its answer or its error.
@@ -158,13 +176,15 @@ class Client:
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
-        call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
+        metadata = self._metadata()
+        call = self._stub.IngestItems(iter(requests), metadata=metadata)
         try:
             for response in call:
                 yield from requests.outcomes(checked_answer(response, self._address))
             requests.check_all_answered()
         except grpc.RpcError as error:
-            raise (requests.error or error_of(error, self._address)) from error
+            named = error_of(error, self._address, dict(metadata))
+            raise (requests.error or named) from error
         finally:
             # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()
@@ -176,7 +196,10 @@ class Client:
         with the same `request_id`, at most 64 bytes, gets the first answer.
         """
         request = remove_request(item_ids, index_id, request_id)
-        return removal(self._call(self._stub.RemoveItems, request))
+        # Under a request id the second attempt gets the first one's answer.
+        is_repeatable = bool(request_id)
+        response = self._call(self._stub.RemoveItems, request, is_repeatable=is_repeatable)
+        return removal(response)
 
     def remove_index(self, *, index_id: str) -> Removal:
         """Deletes an index: all of its items, or a part of a large index.
@@ -185,20 +208,32 @@ class Client:
         TandemError whose message says how much was deleted.
         """
         request = remove_index_request(index_id)
-        return index_removal(self._call(self._stub.RemoveIndex, request))
+        response = self._call(self._stub.RemoveIndex, request, is_repeatable=False)
+        return index_removal(response)
 
     def close(self) -> None:
         """Closes the connection."""
         self._channel.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (*request_metadata(), *self._access.metadata())
+        return (*request_metadata(), *trace_headers(), *self._access.metadata())
 
-    def _call(self, method: Callable[..., _Response], request: Message) -> _Response:
-        try:
-            answer = method(request, timeout=self._timeout_seconds, metadata=self._metadata())
-        except grpc.RpcError as error:
-            raise error_of(error, self._address) from error
+    def _call(
+        self, method: Callable[..., _Response], request: Message, *, is_repeatable: bool = True
+    ) -> _Response:
+        attempts = self._retries.start(self._timeout_seconds, is_repeatable=is_repeatable)
+        metadata = self._metadata()
+        while True:
+            try:
+                timeout_seconds = attempts.timeout_seconds
+                answer = method(request, timeout=timeout_seconds, metadata=metadata)
+                break
+            except grpc.RpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                if (delay_seconds := attempts.delay_after(named)) is None:
+                    raise named from error
+            time.sleep(delay_seconds)
+        attempts.note_answer()
         return checked_answer(answer, self._address)
 
     def __enter__(self) -> Self:

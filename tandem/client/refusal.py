@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
 import grpc
 
 from tandem.errors import (
+    RETRY_DELAY_KEY,
     DeadlineExceeded,
     PermissionDenied,
     ServerUnknown,
@@ -19,16 +22,68 @@ from tandem.errors import (
 )
 
 _MAX_DETAILS_CHARACTERS = 200
+# gRPC's own name (gRFC A6), and HTTP's, which a proxy before the server may send.
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"
+_RETRY_AFTER_KEY = "retry-after"
+_MAX_PUSHBACK_SECONDS = 3600.0
 
 _Answer = TypeVar("_Answer")
 
 
-def error_of(error: grpc.RpcError, target: str) -> TandemError:
+class Pushback(enum.Enum):
+    """What a server says of a repetition besides a delay."""
+
+    NEVER = "never"
+    """The same call can never succeed, or must not be repeated."""
+
+
+def error_of(
+    error: grpc.RpcError, target: str, sent: Mapping[str, str] | None = None
+) -> TandemError:
     """Returns the named error of a failed call.
 
     Tandem names all of its errors. One without a name comes from gRPC, a proxy or another server.
+    The error's metadata has the request id and the trace id of the metadata that were `sent`, by
+    which an operator finds the call, and the delay that the server asks for.
     """
     metadata = _text_metadata(error.trailing_metadata())
+    named = _named_error(error, target, metadata)
+    named.metadata.update(_call_ids(sent or {}))
+    # The constructor's default is no wish of the server.
+    named.metadata.pop(RETRY_DELAY_KEY, None)
+    if (delay := _pushback(metadata)) is not None:
+        text = delay.value if isinstance(delay, Pushback) else f"{delay:.3f}"
+        named.metadata[RETRY_DELAY_KEY] = text
+    return named
+
+
+def pushback_of(error: TandemError) -> float | Pushback | None:
+    """Returns the seconds after which the server wants a repetition, or None if it named none."""
+    text = error.metadata.get(RETRY_DELAY_KEY)
+    if text is None:
+        return None
+    return Pushback.NEVER if text == Pushback.NEVER.value else float(text)
+
+
+def _call_ids(sent: Mapping[str, str]) -> dict[str, str]:
+    ids = {"request_id": sent.get("x-request-id", "")}
+    ids["trace_id"] = sent.get("traceparent", "").partition("-")[2].partition("-")[0]
+    return {name: value for name, value in ids.items() if value}
+
+
+def _pushback(metadata: Mapping[str, str]) -> float | Pushback | None:
+    if (text := metadata.get(_PUSHBACK_KEY)) is not None:
+        # Whatever is no number of milliseconds forbids a repetition.
+        is_delay = text.isascii() and text.isdigit()
+        return min(int(text) / 1000, _MAX_PUSHBACK_SECONDS) if is_delay else Pushback.NEVER
+    try:
+        seconds = float(metadata[_RETRY_AFTER_KEY])
+    except (KeyError, ValueError):  # It may also be a date.
+        return None
+    return min(max(seconds, 0.0), _MAX_PUSHBACK_SECONDS) if math.isfinite(seconds) else None
+
+
+def _named_error(error: grpc.RpcError, target: str, metadata: Mapping[str, str]) -> TandemError:
     code, details = error.code(), error.details() or ""
     if reason := metadata.get("tandem-reason"):
         return error_from_reason(reason, details, {})

@@ -19,6 +19,7 @@ from tandem.errors import (
     InternalFault,
     ModelMismatch,
     Overloaded,
+    QuotaExceeded,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
@@ -96,6 +97,25 @@ async def test_overload_says_when_to_retry() -> None:
     retry = error_details_pb2.RetryInfo()
     assert status.details[1].Unpack(retry)
     assert retry.retry_delay.ToTimedelta().total_seconds() == 0.35
+
+
+@pytest.mark.parametrize(
+    ("error", "milliseconds"),
+    [
+        (Overloaded(what="all seats are taken", retry_delay_seconds=0.35), "350"),
+        (QuotaExceeded(what="calls", rate=2.0, retry_delay_seconds=0.5), "500"),
+        (QuotaExceeded(what="pairs", rate=2.0, retry_delay_seconds=0.5, most=4.0), "-1"),
+        (ModelMismatch(request="a", index="b"), None),
+    ],
+    ids=["overloaded", "quota", "over the burst", "no such wish"],
+)
+async def test_clients_of_any_language_learn_when_to_retry(
+    error: TandemError, milliseconds: str | None
+) -> None:
+    """By gRPC's own key, which their retries honour; -1 forbids them."""
+    metadata = dict((await failed_search(error)).trailing_metadata())
+
+    assert metadata.get("grpc-retry-pushback-ms") == milliseconds
 
 
 async def test_a_message_without_end_is_cut_to_what_metadata_can_hold() -> None:

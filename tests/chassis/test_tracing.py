@@ -20,7 +20,7 @@ import trustme
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from tandem.chassis import log
@@ -126,6 +126,36 @@ async def test_a_trace_that_starts_here_has_a_root(spans: InMemorySpanExporter) 
     async with two_services() as channel:
         await search(channel)
     assert finished(spans)[0].parent is None
+
+
+UNDECIDED = {"traceparent": PARENT[:-2] + "00", "tracestate": "tandem=undecided"}
+
+
+async def test_a_trace_that_an_sdk_began_has_a_root_under_its_id(
+    spans: InMemorySpanExporter,
+) -> None:
+    """The SDK exports no span and does not sample: the first service does both, for all."""
+    async with two_services() as channel:
+        await search(channel, **UNDECIDED)
+    found = finished(spans)
+    assert {f"{span.context.trace_id:032x}" for span in found} == {TRACE_ID}
+    assert [span.name for span in found] == ["SearchItems", "encode", "SearchItems"]
+    assert found[0].parent is None
+    assert {span.context.trace_state.to_header() for span in found} == {""}
+
+
+@pytest.mark.parametrize("sampler", [None, ALWAYS_OFF], ids=["no exporter", "not sampled"])
+async def test_a_trace_that_an_sdk_began_keeps_its_id_unsampled(sampler: Sampler | None) -> None:
+    """For the logs of all services; the decision is not asked for again."""
+    exporter = InMemorySpanExporter()
+    traced = Tracing(provider_of("test", exporter, sampler) if sampler else None)
+    with traced.serve("SearchItems", UNDECIDED, {}) as context:
+        headers = context.headers
+    traced.close()
+    assert headers["traceparent"].startswith(f"00-{TRACE_ID}-")
+    assert headers["traceparent"].endswith("-00")
+    assert "tracestate" not in headers
+    assert exporter.get_finished_spans() == ()
 
 
 async def test_a_stage_can_be_annotated(spans: InMemorySpanExporter) -> None:

@@ -1,0 +1,149 @@
+"""Repeats failed calls within their deadline, and no more of them than a budget allows.
+
+As gRPC's retry design (gRFC A6): exponential backoff with full jitter, a token bucket a client, and
+delays that the server names. It is done here because gRPC's own retries go by the status code, and
+of one code some of Tandem's errors can be repeated and others cannot.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tandem.client.refusal import Pushback, pushback_of
+from tandem.errors import Overloaded, QuotaExceeded, TandemError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and after what time a client repeats a failed call.
+
+    All attempts together have the client's `timeout_seconds`.
+    """
+
+    max_attempt_count: int = 4
+    """The first attempt and its repetitions; 1 for no repetition."""
+    initial_backoff_seconds: float = 0.1
+    """The longest wait before the second attempt; the wait is random between 0 and this."""
+    backoff_multiplier: float = 2.0
+    """By what the longest wait grows with each attempt."""
+    max_backoff_seconds: float = 2.0
+    """What the longest wait grows to. A delay that the server names may be longer."""
+    budget_tokens: float = 10.0
+    """The budget's tokens. A failed attempt takes one; with half of them or fewer left, nothing is
+    repeated."""
+    budget_refill: float = 0.1
+    """The tokens that an answered call puts back."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a number that makes no sense."""
+        if self.max_attempt_count < 1:
+            raise ValueError(f"max_attempt_count is {self.max_attempt_count}; it is at least 1")
+        if not 0 <= self.initial_backoff_seconds <= self.max_backoff_seconds:
+            raise ValueError("initial_backoff_seconds is from 0 to max_backoff_seconds")
+        if self.backoff_multiplier < 1:
+            raise ValueError(f"backoff_multiplier is {self.backoff_multiplier}; it is at least 1")
+        if self.budget_tokens <= 0 or self.budget_refill < 0:
+            raise ValueError("budget_tokens is above 0, and budget_refill at least 0")
+
+
+DEFAULT_RETRIES = RetryPolicy()
+NO_RETRIES = RetryPolicy(max_attempt_count=1)
+"""Each call is tried once."""
+
+
+class RetryThrottle:
+    """The budget of one client: a bucket of tokens, for calls from any thread."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        """Starts full."""
+        self._policy = policy
+        self._tokens = policy.budget_tokens
+        self._lock = threading.Lock()
+
+    def note_answer(self) -> None:
+        """Puts back a part of a token."""
+        with self._lock:
+            policy = self._policy
+            self._tokens = min(policy.budget_tokens, self._tokens + policy.budget_refill)
+
+    def take(self) -> bool:
+        """Notes a failure, and returns whether more than half of the tokens are left."""
+        with self._lock:
+            self._tokens = max(0.0, self._tokens - 1.0)
+            return self._tokens > self._policy.budget_tokens / 2
+
+
+class Retries:
+    """Decides for one client which failed calls are repeated, and when."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """`draw` returns numbers from 0 to 1."""
+        self.policy = policy
+        self.clock = clock
+        self.draw = draw
+        self.throttle = RetryThrottle(policy)
+
+    def start(self, timeout_seconds: float, *, is_repeatable: bool) -> CallAttempts:
+        """Returns the attempts of a call that begins now.
+
+        Set `is_repeatable` only for a method whose effect is the same if it is called twice.
+        """
+        return CallAttempts(self, self.clock() + timeout_seconds, is_repeatable)
+
+
+class CallAttempts:
+    """The attempts of one call, which share its deadline."""
+
+    def __init__(self, retries: Retries, deadline_time: float, is_repeatable: bool) -> None:
+        self._retries = retries
+        self._deadline_time = deadline_time
+        self._left_count = retries.policy.max_attempt_count - 1 if is_repeatable else 0
+        self._longest_seconds = retries.policy.initial_backoff_seconds
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The time that is left until the call's deadline."""
+        return max(0.0, self._deadline_time - self._retries.clock())
+
+    def note_answer(self) -> None:
+        """Notes that the call was answered."""
+        self._retries.throttle.note_answer()
+
+    def delay_after(self, error: TandemError) -> float | None:
+        """Returns the seconds to wait before the next attempt, or None if there is none.
+
+        There is none after an error that a repetition cannot change, after the last attempt,
+        without a budget, and if the wait would last until the deadline.
+        """
+        if not is_passing(error):
+            return None
+        has_budget = self._retries.throttle.take()
+        pushback = pushback_of(error)
+        if not has_budget or self._left_count == 0 or pushback is Pushback.NEVER:
+            return None
+        self._left_count -= 1
+        delay_seconds = self._backoff_seconds() if pushback is None else pushback
+        return delay_seconds if delay_seconds < self.timeout_seconds else None
+
+    def _backoff_seconds(self) -> float:
+        policy = self._retries.policy
+        delay_seconds = self._longest_seconds * self._retries.draw()
+        self._longest_seconds = min(
+            policy.max_backoff_seconds, self._longest_seconds * policy.backoff_multiplier
+        )
+        return delay_seconds
+
+
+def is_passing(error: TandemError) -> bool:
+    """Returns whether the same call may succeed later: the server is busy or unavailable."""
+    return error.status == "UNAVAILABLE" or isinstance(error, Overloaded | QuotaExceeded)

@@ -1,0 +1,360 @@
+"""Repeated calls: which, when, and never past the deadline or over the budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from tandem import errors
+from tandem.client import NO_RETRIES, AsyncClient, Client, RetryPolicy
+from tandem.client.refusal import Pushback, pushback_of
+from tandem.client.retries import CallAttempts, Retries, RetryThrottle, is_passing
+from tandem.errors import ERROR_CLASSES, RETRY_DELAY_KEY, error_from_reason
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.search_server import Search, search_server
+
+Answer = TypeVar("Answer")
+SOON = RetryPolicy(initial_backoff_seconds=0.001, max_backoff_seconds=0.002)
+BUSY = error_from_reason("OVERLOADED", "all seats are taken", {})
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def attempts(
+    policy: RetryPolicy | None = None,
+    timeout_seconds: float = 10.0,
+    *,
+    clock: Clock | None = None,
+    share: float = 1.0,
+) -> CallAttempts:
+    """Returns a repeatable call's attempts; waits are this share of the longest."""
+    retries = Retries(policy or RetryPolicy(), clock=clock or Clock(), draw=lambda: share)
+    return retries.start(timeout_seconds, is_repeatable=True)
+
+
+def asking_for(delay: str) -> errors.TandemError:
+    """Returns an error whose server names a delay."""
+    return error_from_reason("OVERLOADED", "all seats are taken", {RETRY_DELAY_KEY: delay})
+
+
+@pytest.mark.parametrize(("share", "delays"), [(1.0, [0.1, 0.2, 0.4]), (0.5, [0.05, 0.1, 0.2])])
+def test_the_wait_doubles_and_is_random(share: float, delays: list[float]) -> None:
+    """Four attempts have three waits between them."""
+    call = attempts(share=share)
+
+    assert [call.delay_after(BUSY) for _ in range(4)] == [*map(pytest.approx, delays), None]
+
+
+def test_the_wait_grows_to_its_most() -> None:
+    """0.1, 0.2, 0.4, then 0.5 each."""
+    policy = RetryPolicy(max_attempt_count=6, max_backoff_seconds=0.5, budget_tokens=100)
+    call = attempts(policy)
+
+    found = [call.delay_after(BUSY) for _ in range(6)]
+
+    assert found == [*map(pytest.approx, [0.1, 0.2, 0.4, 0.5, 0.5]), None]
+
+
+def test_a_servers_delay_is_kept_to() -> None:
+    """As it is named, longer or shorter than the backoff, which it does not move on."""
+    call = attempts()
+
+    assert call.delay_after(asking_for("1.250")) == 1.25
+    assert call.delay_after(asking_for("0.000")) == 0.0
+    assert call.delay_after(BUSY) == pytest.approx(0.1)
+
+
+def test_a_server_can_forbid_a_repetition() -> None:
+    """A call for more than the quota's burst never succeeds."""
+    assert attempts().delay_after(asking_for(Pushback.NEVER.value)) is None
+
+
+def test_all_attempts_have_one_deadline() -> None:
+    """What is left of it is the next one's; a wait that would reach it does not begin."""
+    clock = Clock()
+    call = attempts(timeout_seconds=2.0, clock=clock)
+
+    assert call.timeout_seconds == pytest.approx(2.0)
+    clock.now += 1.5
+    assert call.timeout_seconds == pytest.approx(0.5)
+    assert call.delay_after(asking_for("0.500")) is None
+    assert attempts(timeout_seconds=0.5).delay_after(asking_for("0.499")) == 0.499
+    clock.now += 5
+    assert call.timeout_seconds == 0.0
+
+
+def test_the_budget_ends_repetitions_until_calls_are_answered_again() -> None:
+    """10 tokens: the fifth failure leaves 5, which is not more than half."""
+    throttle = RetryThrottle(RetryPolicy(budget_tokens=10, budget_refill=0.5))
+
+    assert [throttle.take() for _ in range(6)] == [True] * 4 + [False] * 2
+    for _ in range(6):  # From 4 to 7.
+        throttle.note_answer()
+    assert [throttle.take() for _ in range(2)] == [True, False]
+    for _ in range(100):
+        throttle.note_answer()
+    assert [throttle.take() for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_the_calls_of_a_client_share_its_budget() -> None:
+    """Each of six callers fails once."""
+    retries = Retries(RetryPolicy(), draw=lambda: 0.0)
+
+    delays = [retries.start(10, is_repeatable=True).delay_after(BUSY) for _ in range(6)]
+
+    assert delays == [0.0] * 4 + [None] * 2
+
+
+def test_what_is_wrong_with_the_call_costs_no_budget() -> None:
+    """A caller with bad texts does not take the others' repetitions."""
+    retries = Retries(RetryPolicy(), draw=lambda: 0.0)
+    for _ in range(100):
+        assert retries.start(10, is_repeatable=True).delay_after(errors.TextEmpty()) is None
+
+    assert retries.start(10, is_repeatable=True).delay_after(BUSY) == 0.0
+    # A write that is not repeated counts all the same: the server is as busy.
+    assert [retries.start(10, is_repeatable=False).delay_after(BUSY) for _ in range(9)] == [
+        None
+    ] * 9
+    assert retries.start(10, is_repeatable=True).delay_after(BUSY) is None
+
+
+def test_errors_that_pass_by_themselves_are_repeated() -> None:
+    """And no others: not of one status code, for a full store stays full."""
+    passing = {
+        reason for reason in ERROR_CLASSES if is_passing(error_from_reason(reason, "text", {}))
+    }
+
+    assert passing == {
+        *("MODEL_UNAVAILABLE", "SERVICE_UNAVAILABLE", "OVERLOADED", "QUOTA_EXCEEDED"),
+        *("SHARDS_MISSING", "RERANK_UNAVAILABLE", "NEIGHBOURS_UNAVAILABLE"),
+    }
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"max_attempt_count": 0},
+        {"initial_backoff_seconds": -0.1},
+        {"initial_backoff_seconds": 3.0},
+        {"backoff_multiplier": 0.5},
+        {"budget_tokens": 0.0},
+        {"budget_refill": -1.0},
+    ],
+    ids=str,
+)
+def test_a_policy_that_makes_no_sense_is_refused(numbers: dict[str, float]) -> None:
+    """Where it is made."""
+    with pytest.raises(ValueError, match=next(iter(numbers))):
+        RetryPolicy(**numbers)  # type: ignore[arg-type]
+
+
+class Threaded:
+    """Client, in a thread."""
+
+    def __init__(self, address: str, retries: RetryPolicy) -> None:
+        self._address, self._retries = address, retries
+
+    async def search(self) -> str:
+        """Searches, and returns the model's name."""
+        return await self._called(
+            lambda client: client.search("two dogs", index_id="scenes").model_fingerprint
+        )
+
+    async def stream(self) -> list[bool]:
+        """Searches, and returns which answers are final."""
+        return await self._called(
+            lambda client: [a.is_final for a in client.search_stream("a", index_id="scenes")]
+        )
+
+    async def remove(self, request_id: str) -> int:
+        """Removes one item."""
+        return await self._called(
+            lambda client: client.remove(["a"], index_id="s", request_id=request_id).removed_count
+        )
+
+    async def ingest(self) -> int:
+        """Stores one item."""
+        return await self._called(
+            lambda client: len(list(client.ingest([("a", "b")], index_id="s")))
+        )
+
+    async def _called(self, call: Callable[[Client], Answer]) -> Answer:
+        def called() -> Answer:
+            with Client(self._address, retries=self._retries) as client:
+                return call(client)
+
+        return await asyncio.to_thread(called)
+
+
+class Awaited:
+    """AsyncClient."""
+
+    def __init__(self, address: str, retries: RetryPolicy) -> None:
+        self._address, self._retries = address, retries
+
+    async def search(self) -> str:
+        """As Threaded."""
+        async with AsyncClient(self._address, retries=self._retries) as client:
+            return (await client.search("two dogs", index_id="scenes")).model_fingerprint
+
+    async def stream(self) -> list[bool]:
+        """As Threaded."""
+        async with AsyncClient(self._address, retries=self._retries) as client:
+            return [a.is_final async for a in client.search_stream("a", index_id="scenes")]
+
+    async def remove(self, request_id: str) -> int:
+        """As Threaded."""
+        async with AsyncClient(self._address, retries=self._retries) as client:
+            return (await client.remove(["a"], index_id="s", request_id=request_id)).removed_count
+
+    async def ingest(self) -> int:
+        """As Threaded."""
+        async with AsyncClient(self._address, retries=self._retries) as client:
+            return len([each async for each in client.ingest([("a", "b")], index_id="s")])
+
+
+Connect = Callable[[str, RetryPolicy], Threaded | Awaited]
+
+
+@pytest.fixture(name="connect", params=[Threaded, Awaited])
+def _connect(request: pytest.FixtureRequest) -> Connect:
+    return request.param
+
+
+def failing(count: int, error: errors.TandemError, *, first: int = 0) -> Search:
+    """Returns a search that answers `first` times, fails `count` times, and answers from there."""
+    asked: list[object] = []
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        asked.append(request)
+        if first < len(asked) <= first + count:
+            raise error
+        return pb.SearchItemsResponse(model_fingerprint="f1")
+
+    return search
+
+
+def soon(error_class: type[errors.Overloaded]) -> errors.Overloaded:
+    """Returns an error whose sender wants the call in 2 ms."""
+    return error_class(what="all seats are taken", retry_delay_seconds=0.002)
+
+
+async def test_a_busy_server_is_called_again(connect: Connect) -> None:
+    """Under the same request id and in the same trace, so that its log shows one call."""
+    async with search_server(failing(2, soon(errors.Overloaded))) as (address, service):
+        assert await connect(address, SOON).search() == "f1"
+
+    assert len(service.requests) == 3
+    assert len({metadata["x-request-id"] for metadata in service.metadata}) == 1
+    assert len({metadata["traceparent"] for metadata in service.metadata}) == 1
+
+
+async def test_a_fault_of_the_call_is_raised_at_once(connect: Connect) -> None:
+    """With the ids under which an operator finds it."""
+    async with search_server(failing(1, errors.TextEmpty())) as (address, service):
+        with pytest.raises(errors.TextEmpty) as caught:
+            await connect(address, SOON).search()
+
+    [metadata] = service.metadata
+    assert caught.value.metadata == {
+        "request_id": metadata["x-request-id"],
+        "trace_id": str(metadata["traceparent"]).split("-")[1],
+    }
+
+
+async def test_a_delay_beyond_the_deadline_is_not_waited_for(connect: Connect) -> None:
+    """The error says how long it is; the client has 10 seconds."""
+    late = errors.Overloaded(what="all seats are taken", retry_delay_seconds=60.0)
+    async with search_server(failing(1, late)) as (address, service):
+        with pytest.raises(errors.Overloaded) as caught:
+            await connect(address, SOON).search()
+
+    assert len(service.requests) == 1
+    assert caught.value.retry_delay_seconds == 60.0
+    assert pushback_of(caught.value) == 60.0
+
+
+async def test_a_quota_that_no_wait_helps_is_not_asked_again(connect: Connect) -> None:
+    """The server says so."""
+    never = errors.QuotaExceeded(what="calls", rate=1, retry_delay_seconds=0.001, most=1)
+    async with search_server(failing(1, never)) as (address, service):
+        with pytest.raises(errors.QuotaExceeded):
+            await connect(address, SOON).search()
+
+    assert len(service.requests) == 1
+
+
+async def test_retries_can_be_switched_off(connect: Connect) -> None:
+    """For a caller that has its own."""
+    async with search_server(failing(1, soon(errors.Overloaded))) as (address, service):
+        with pytest.raises(errors.Overloaded):
+            await connect(address, NO_RETRIES).search()
+
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(("answered", "asked"), [(0, 3), (1, 1)])
+async def test_a_stream_is_repeated_until_its_first_answer(
+    connect: Connect, answered: int, asked: int
+) -> None:
+    """Afterwards the caller has a part of it."""
+    search = failing(2, soon(errors.Overloaded), first=answered)
+    async with search_server(search) as (address, service):
+        client = connect(address, SOON)
+        if answered:
+            with pytest.raises(errors.Overloaded):
+                await client.stream()
+        else:
+            assert await client.stream() == [False, True]
+
+    assert len(service.requests) == asked
+
+
+def removing() -> Callable[[pb.RemoveItemsRequest], Awaitable[pb.RemoveItemsResponse]]:
+    """Returns a removal that fails once."""
+    asked: list[object] = []
+
+    async def remove(request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
+        asked.append(request)
+        if len(asked) == 1:
+            raise errors.ServiceUnavailable(service="shard 1", why="it is gone")
+        return pb.RemoveItemsResponse(removed_count=1)
+
+    return remove
+
+
+async def test_a_removal_is_repeated_under_its_request_id_alone(connect: Connect) -> None:
+    """Without one a second attempt would count what the first left."""
+    async with search_server(remove=removing()) as (address, service):
+        assert await connect(address, SOON).remove("mine") == 1
+        assert [request.request_id for request in service.requests] == ["mine"] * 2
+    async with search_server(remove=removing()) as (address, service):
+        with pytest.raises(errors.ServiceUnavailable):
+            await connect(address, SOON).remove("")
+        assert len(service.requests) == 1
+
+
+async def test_an_ingest_is_not_repeated(connect: Connect) -> None:
+    """Its items come from an iterator, which gives them once."""
+
+    async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        raise soon(errors.Overloaded)
+
+    async with search_server(ingest=ingest) as (address, service):
+        with pytest.raises(errors.Overloaded) as caught:
+            await connect(address, SOON).ingest()
+
+    assert len(service.requests) == 1
+    assert caught.value.metadata["request_id"] == service.metadata[0]["x-request-id"]
