@@ -42,7 +42,7 @@ def status(channel: grpc.Channel) -> int:
     """Returns what the server says; ends the channel."""
     with channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        return int(stub.Check(health_pb2.HealthCheckRequest(), timeout=20).status)
+        return int(stub.Check(health_pb2.HealthCheckRequest(), timeout=60).status)
 
 
 def test_a_client_reaches_loopback(address: str) -> None:
@@ -63,7 +63,7 @@ async def test_services_reach_one_another(address: str) -> None:
                 request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
                 response_deserializer=health_pb2.HealthCheckResponse.FromString,
             )
-            answer = await asyncio.wait_for(check(health_pb2.HealthCheckRequest()), 20)
+            answer = await asyncio.wait_for(check(health_pb2.HealthCheckRequest()), 60)
             assert answer.status == SERVING
 
 

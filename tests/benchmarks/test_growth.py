@@ -126,7 +126,7 @@ def test_grpcs_pool_is_known_by_the_name_of_its_threads() -> None:
         each.start()
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         with pytest.raises(grpc.RpcError):
-            channel.unary_unary("/none/None")(b"", timeout=5)
+            channel.unary_unary("/none/None")(b"", timeout=60)
         # With the last channel of the process its pool goes.
         after = sample(os.getpid())
     done.set()

@@ -53,11 +53,11 @@ async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> N
     limits = AdmissionLimits(max_inflight_count=2)
     async with scripted_service(hang, name="full", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
-        taken = [search(pb.SearchItemsRequest(), timeout=30) for _ in range(2)]
+        taken = [search(pb.SearchItemsRequest(), timeout=60) for _ in range(2)]
         await until(lambda: inflight_count("full") == 2)
 
         with pytest.raises(Overloaded, match="full serves 2 calls already; retry with backoff"):
-            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=5)
+            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=60)
         health = await health_pb2_grpc.HealthStub(channel).Check(
             health_pb2.HealthCheckRequest(), timeout=5
         )
@@ -76,11 +76,11 @@ async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:
     """A caller that would send for long is told at once."""
     limits = AdmissionLimits(max_inflight_count=1)
     async with scripted_service(hang, name="early", limits=limits) as channel:
-        taken = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=30)
+        taken = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
         await until(lambda: inflight_count("early") == 1)
 
         # As a stream, of which nothing is ever sent: the answer cannot have waited for it.
-        unsent = channel.stream_unary(f"/{SEARCH_SERVICE}/SearchItems")(timeout=5)
+        unsent = channel.stream_unary(f"/{SEARCH_SERVICE}/SearchItems")(timeout=60)
         assert await unsent.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         taken.cancel()
 
@@ -90,18 +90,18 @@ async def test_bytes_of_requests_are_bounded() -> None:
     limits = AdmissionLimits(max_inflight_bytes=1_000_000)
     async with scripted_service(hang, name="heavy", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
-        first = search(picture(2_000_000), timeout=30)
+        first = search(picture(2_000_000), timeout=60)
         await until(lambda: inflight_bytes("heavy") > 2_000_000)
 
         with pytest.raises(Overloaded, match="bytes of requests in flight"):
-            await call(search, picture(1), service="heavy", timeout_seconds=5)
+            await call(search, picture(1), service="heavy", timeout_seconds=60)
         first.cancel()
         await until(lambda: inflight_count("heavy") == 0)
 
-        second = search(picture(400_000), timeout=30)
+        second = search(picture(400_000), timeout=60)
         await until(lambda: inflight_bytes("heavy") > 400_000)
         with pytest.raises(Overloaded):
-            await call(search, picture(700_000), service="heavy", timeout_seconds=5)
+            await call(search, picture(700_000), service="heavy", timeout_seconds=60)
         with pytest.raises(DeadlineExceeded):  # admitted: positive control
             await call(search, picture(100_000), service="heavy", timeout_seconds=0.2)
         second.cancel()
@@ -117,11 +117,11 @@ async def test_a_batch_of_searches_takes_as_many_places() -> None:
     )
     async with scripted_service(hang, name="weighed", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
-        taken = [search(pb.SearchItemsRequest(index_id="x" * 50), timeout=30) for _ in range(4)]
+        taken = [search(pb.SearchItemsRequest(index_id="x" * 50), timeout=60) for _ in range(4)]
         await until(lambda: inflight_count("weighed") == 4)
 
         with pytest.raises(Overloaded, match="serves 8 calls"):
-            await call(search, pb.SearchItemsRequest(), service="weighed", timeout_seconds=5)
+            await call(search, pb.SearchItemsRequest(), service="weighed", timeout_seconds=60)
         for each in taken:
             each.cancel()
         await until(lambda: inflight_count("weighed") == 0)
@@ -130,10 +130,10 @@ async def test_a_batch_of_searches_takes_as_many_places() -> None:
 
 async def _fills(search: grpc.aio.UnaryUnaryMultiCallable, count: int, service: str) -> None:
     """Asserts that `count` light calls fit: every place was given back."""
-    taken = [search(pb.SearchItemsRequest(), timeout=30) for _ in range(count)]
+    taken = [search(pb.SearchItemsRequest(), timeout=60) for _ in range(count)]
     await until(lambda: inflight_count(service) == count)
     with pytest.raises(Overloaded):
-        await call(search, pb.SearchItemsRequest(), service=service, timeout_seconds=5)
+        await call(search, pb.SearchItemsRequest(), service=service, timeout_seconds=60)
     for each in taken:
         each.cancel()
 
@@ -143,18 +143,18 @@ async def test_neither_streams_nor_calls_take_the_others_places() -> None:
     limits = AdmissionLimits(max_inflight_count=1, max_stream_count=1)
     async with scripted_service(nothing_found, name="both", limits=limits) as channel:
         stub = SearchServiceStub(channel)
-        stream = stub.IngestItems(timeout=10)
+        stream = stub.IngestItems(timeout=60)
         for _ in range(3):
             await stream.write(pb.IngestItemsRequest())
             await stream.read()
 
-        await call(stub.SearchItems, pb.SearchItemsRequest(), service="both", timeout_seconds=5)
-        second = stub.IngestItems(timeout=5)
+        await call(stub.SearchItems, pb.SearchItemsRequest(), service="both", timeout_seconds=60)
+        second = stub.IngestItems(timeout=60)
         assert await second.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
         await stream.done_writing()
         assert await stream.read() is grpc.aio.EOF
-        third = stub.IngestItems(timeout=5)
+        third = stub.IngestItems(timeout=60)
         await third.done_writing()
         assert await third.read() is grpc.aio.EOF
 
@@ -176,7 +176,7 @@ async def test_a_streams_messages_wait_for_room_and_are_not_refused() -> None:
     limits = AdmissionLimits(max_stream_message_count=1)
     async with scripted_service(search, name="held", limits=limits) as channel:
         streams = [
-            SearchServiceStub(channel).IngestItems(one_batch(name), timeout=10) for name in "ab"
+            SearchServiceStub(channel).IngestItems(one_batch(name), timeout=60) for name in "ab"
         ]
         await until(lambda: len(begun) == 1)
         await asyncio.sleep(0.1)  # time enough for the other, were it let in
@@ -193,7 +193,7 @@ async def test_a_stream_that_breaks_off_gives_its_room_back() -> None:
     limits = AdmissionLimits(max_stream_count=1, max_stream_message_count=1)
     async with scripted_service(hang, name="broken", limits=limits) as channel:
         for _ in range(3):
-            stream = SearchServiceStub(channel).IngestItems(one_batch("a"), timeout=10)
+            stream = SearchServiceStub(channel).IngestItems(one_batch("a"), timeout=60)
             await until(lambda: sample("tandem_rpc_inflight_bytes", service="broken") > 0)
             stream.cancel()
             await until(lambda: inflight_count("broken") == 0)
@@ -209,13 +209,13 @@ async def test_a_refusal_says_when_to_come_back() -> None:
     limits = AdmissionLimits(max_inflight_count=1)
     async with scripted_service(hang, name="paced", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
-        taken = search(pb.SearchItemsRequest(), timeout=30)
+        taken = search(pb.SearchItemsRequest(), timeout=60)
         await until(lambda: inflight_count("paced") == 1)
 
         delays = []
         for _ in range(3):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await search(pb.SearchItemsRequest(), timeout=5)
+                await search(pb.SearchItemsRequest(), timeout=60)
             delays.append(retry_delay_seconds(caught.value))
         taken.cancel()
 
@@ -236,11 +236,11 @@ async def test_a_refusal_keeps_its_delay_through_a_service_in_between() -> None:
         async def relay(
             request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
         ) -> pb.SearchItemsResponse:
-            return await call(method, request, service="behind", timeout_seconds=5)
+            return await call(method, request, service="behind", timeout_seconds=60)
 
         async with scripted_service(relay) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=5)
+                await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
 
     assert retry_delay_seconds(caught.value) == 1.25
 

@@ -74,7 +74,7 @@ class Door:
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
         sent = iter([request]) if method.client_streaming else request
-        call = callable_(sent, metadata=tuple(metadata.items()), timeout=5.0)
+        call = callable_(sent, metadata=tuple(metadata.items()), timeout=60)
         status = ServerStatus(call)
         try:
             if method.server_streaming:

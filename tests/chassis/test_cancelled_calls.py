@@ -46,7 +46,7 @@ async def by_call(method: Callable[..., Awaitable[object]]) -> None:
 
 async def plainly(method: Callable[..., Awaitable[object]]) -> None:
     """As anybody would."""
-    await method(pb.SearchItemsRequest(), timeout=30)
+    await method(pb.SearchItemsRequest(), timeout=60)
 
 
 async def bytes_left(

@@ -78,11 +78,11 @@ async def test_replicas_behind_one_name_are_called_in_turn() -> None:
         channel = await stack.enter_async_context(open_channel(f"ipv4:{','.join(addresses)}"))
         stub = SearchServiceStub(channel)
         while len(called) < 3:  # all three are connected
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60, wait_for_ready=True)
         await asyncio.sleep(0.3)  # each change of who is there begins the turns anew
         called.clear()
         for _ in range(30):
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60)
 
     assert called == {"a": 10, "b": 10, "c": 10}
 
@@ -97,10 +97,10 @@ async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
             channel = await stack.enter_async_context(open_channel(f"ipv4:{staying},{leaving}"))
             stub = SearchServiceStub(channel)
             while len(called) < 2:
-                await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+                await stub.SearchItems(pb.SearchItemsRequest(), timeout=60, wait_for_ready=True)
         called.clear()
         for _ in range(20):
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60)
 
     assert called == {"staying": 20}
 
@@ -126,13 +126,13 @@ async def test_a_replica_that_will_leave_is_called_no_more(is_watched: bool) -> 
         )
         stub = SearchServiceStub(channel)
         while len(called) < 3:
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60, wait_for_ready=True)
 
         health.leave()
         await asyncio.sleep(0.2)
         called.clear()
         for _ in range(20):
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60)
 
     assert called["a"]
     assert called["b"]
@@ -150,7 +150,7 @@ async def test_connections_that_grow_old_fail_no_call() -> None:
 
         async def keep_calling() -> None:
             for _ in range(100):
-                await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+                await stub.SearchItems(pb.SearchItemsRequest(), timeout=60)
 
         await asyncio.gather(*(keep_calling() for _ in range(4)))
 
@@ -174,15 +174,15 @@ async def test_a_new_channel_begins_anew(is_apart: bool) -> None:
     async with AsyncExitStack() as stack:
         async with replica("first", called) as address:
             before = await stack.enter_async_context(opened(address))
-            await SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=10)
+            await SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=60)
         details = ""
         while "refused" not in details:  # at first it may be the connection that ends
-            call = SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=10)
+            call = SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=60)
             details = await call.details()
 
         await stack.enter_async_context(replica("second", called, address=address))
         channel = await stack.enter_async_context(opened(address))
-        answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
+        answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
         code = await answer.code()
 
     assert code == (grpc.StatusCode.OK if is_apart else grpc.StatusCode.UNAVAILABLE)

@@ -15,7 +15,7 @@ from tandem.chassis.health_servicer import HealthServicer
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 240.0
 
 
 class Served:
@@ -31,7 +31,7 @@ class Served:
 
     def watch(self, name: str) -> grpc.aio.UnaryStreamCall:
         """Returns a watch of the name."""
-        return self.stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
+        return self.stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=60)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def served() -> AsyncIterator[Served]:
 
 async def status(watch: grpc.aio.UnaryStreamCall) -> int:
     """Returns what the watch says next."""
-    answer = await asyncio.wait_for(watch.read(), 5)
+    answer = await asyncio.wait_for(watch.read(), 60)
     said: int = answer.status
     return said
 

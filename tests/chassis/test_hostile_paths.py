@@ -52,10 +52,10 @@ async def test_a_path_that_is_no_text_ends_its_call_alone(tmp_path: Path) -> Non
         count = await asyncio.to_thread(answered_paths, service.port)
 
         stub = SearchServiceStub(channel)
-        answer = await stub.SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=30)
+        answer = await stub.SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=60)
         unknown = channel.unary_unary("/tandem.v1.SearchService/Guess")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await unknown(b"", timeout=30)
+            await unknown(b"", timeout=60)
         service.process.terminate()
         code = await service.end()
 

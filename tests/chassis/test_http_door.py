@@ -42,7 +42,7 @@ def opened_door(registry: CollectorRegistry | None = None, **settings: float) ->
 def got(door: HttpDoor, path: str) -> tuple[int, str]:
     """Returns a page's status and text."""
     try:
-        with urlopen(f"http://127.0.0.1:{door.port}{path}", timeout=30) as response:
+        with urlopen(f"http://127.0.0.1:{door.port}{path}", timeout=60) as response:
             return response.status, response.read().decode()
     except HTTPError as error:
         with error:
@@ -51,7 +51,7 @@ def got(door: HttpDoor, path: str) -> tuple[int, str]:
 
 def told(door: HttpDoor, sent: bytes) -> bytes:
     """Returns all that comes back for raw bytes."""
-    with socket.create_connection(("127.0.0.1", door.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=60) as connection:
         connection.sendall(sent)
         answer = b""
         while part := connection.recv(65_536):
@@ -116,7 +116,7 @@ def test_half_requests_keep_no_probe_waiting() -> None:
     try:
         with ExitStack() as stack:
             for _ in range(300):
-                half = socket.create_connection(("127.0.0.1", door.port), timeout=30)
+                half = socket.create_connection(("127.0.0.1", door.port), timeout=60)
                 stack.enter_context(half)
                 half.sendall(b"GET /metrics HTT")
             status, _ = got(door, "/ready")
@@ -157,7 +157,7 @@ def test_a_page_that_takes_for_ever_keeps_no_probe_waiting() -> None:
     )
     door = opened_door(registry)
     try:
-        with socket.create_connection(("127.0.0.1", door.port), timeout=30) as scraper:
+        with socket.create_connection(("127.0.0.1", door.port), timeout=60) as scraper:
             scraper.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             assert got(door, "/live")[0] == 200
             going_on.set()

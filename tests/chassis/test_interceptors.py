@@ -23,6 +23,7 @@ from tandem.chassis.metrics import REGISTRY
 from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.chassis.scripted_service import (
     SEARCH_SERVICE,
     hang,
@@ -103,7 +104,7 @@ async def test_bytes_that_are_no_message_are_the_callers_fault(request_bytes: by
 
     async with scripted_service(search) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary(f"/{SEARCH_SERVICE}/SearchItems")(request_bytes, timeout=5)
+            await channel.unary_unary(f"/{SEARCH_SERVICE}/SearchItems")(request_bytes, timeout=60)
 
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert dict(caught.value.trailing_metadata())["tandem-reason"] == "REQUEST_MALFORMED"
@@ -118,7 +119,7 @@ async def test_bytes_that_are_no_message_end_a_stream_after_the_good_ones() -> N
         yield b"\x0a\x01\xff"
 
     async with scripted_service(nothing_found) as channel:
-        stream = channel.stream_stream(f"/{SEARCH_SERVICE}/IngestItems")(requests(), timeout=5)
+        stream = channel.stream_stream(f"/{SEARCH_SERVICE}/IngestItems")(requests(), timeout=60)
         assert await stream.read() == b""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
@@ -134,7 +135,7 @@ async def test_a_stream_answers_batch_by_batch() -> None:
     ]
 
     async with scripted_service(nothing_found) as channel:
-        stream = SearchServiceStub(channel).IngestItems(batches(*sent), timeout=10)
+        stream = SearchServiceStub(channel).IngestItems(batches(*sent), timeout=60)
         answers = [answer.results[0].item_id async for answer in stream]
         trailing = dict(await stream.trailing_metadata())
 
@@ -159,7 +160,7 @@ async def test_a_mistake_of_ours_is_logged_and_not_shown(log_stream: io.StringIO
     """The caller gets an id to ask about; the log has the traceback under it."""
     async with scripted_service(crash) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=5)
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
 
     trailing = dict(caught.value.trailing_metadata())
     fault = next(event for event in events(log_stream) if event["event"] == "internal fault")
@@ -175,7 +176,7 @@ async def test_a_good_request_id_is_kept(offered: str) -> None:
     """One request has one name in every service."""
     async with scripted_service(nothing_found) as channel:
         answer = SearchServiceStub(channel).SearchItems(
-            pb.SearchItemsRequest(), timeout=5, metadata=(("x-request-id", offered),)
+            pb.SearchItemsRequest(), timeout=60, metadata=(("x-request-id", offered),)
         )
         trailing = dict(await answer.trailing_metadata())
 
@@ -188,7 +189,7 @@ async def test_without_a_good_request_id_there_is_a_new_one(offered: str | None)
     metadata = () if offered is None else (("x-request-id", offered),)
     async with scripted_service(nothing_found) as channel:
         answer = SearchServiceStub(channel).SearchItems(
-            pb.SearchItemsRequest(), timeout=5, metadata=metadata
+            pb.SearchItemsRequest(), timeout=60, metadata=metadata
         )
         trailing = dict(await answer.trailing_metadata())
 
@@ -203,11 +204,11 @@ async def test_a_request_keeps_its_id_from_service_to_service(log_stream: io.Str
             request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
         ) -> pb.SearchItemsResponse:
             method = SearchServiceStub(behind).SearchItems
-            return await call(method, request, service="behind", timeout_seconds=5)
+            return await call(method, request, service="behind", timeout_seconds=60)
 
         async with scripted_service(search) as channel:
             await SearchServiceStub(channel).SearchItems(
-                pb.SearchItemsRequest(), timeout=5, metadata=(("x-request-id", "one"),)
+                pb.SearchItemsRequest(), timeout=60, metadata=(("x-request-id", "one"),)
             )
 
     served = [event for event in events(log_stream) if event["event"] == "call served"]
@@ -245,10 +246,10 @@ async def test_calls_are_timed_by_method_and_code() -> None:
     async with scripted_service(refuse, name="timed") as channel:
         stub = SearchServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError):
-            await stub.SearchItems(pb.SearchItemsRequest(), timeout=5)
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=60)
         with pytest.raises(grpc.aio.AioRpcError):
-            await channel.unary_unary(f"/{SEARCH_SERVICE}/Invented")(b"", timeout=5)
-        assert [answer async for answer in stub.IngestItems(batches(), timeout=5)] == []
+            await channel.unary_unary(f"/{SEARCH_SERVICE}/Invented")(b"", timeout=60)
+        assert [answer async for answer in stub.IngestItems(batches(), timeout=60)] == []
 
     counted = {
         (point.labels["method"], point.labels["code"]): point.value
@@ -262,31 +263,43 @@ async def test_calls_are_timed_by_method_and_code() -> None:
 @pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
 async def test_work_that_nobody_waits_for_is_cancelled_and_counted(code: str) -> None:
     """By the cause: the caller left, or the caller's time was up."""
-    name = f"left_{code.lower()}"
-    async with scripted_service(hang, name=name) as channel:
-        answer = SearchServiceStub(channel).SearchItems(
-            pb.SearchItemsRequest(), timeout=1.0 if code == "DEADLINE_EXCEEDED" else 30
-        )
-        await until(lambda: sample("tandem_rpc_inflight_count", service=name) == 1)
-        if code == "CANCELLED":
-            answer.cancel()
 
-        count = "tandem_rpc_duration_seconds_count"
-        await until(lambda: sample(count, service=name, method="SearchItems", code=code) == 1)
-        assert (await answer.code()).name == code
+    async def check(factor: float) -> None:
+        name = f"left_{code.lower()}_{factor}"
+        async with scripted_service(hang, name=name) as channel:
+            answer = SearchServiceStub(channel).SearchItems(
+                pb.SearchItemsRequest(), timeout=1.0 * factor if code == "DEADLINE_EXCEEDED" else 60
+            )
+            if code == "CANCELLED":
+                await until(lambda: sample("tandem_rpc_inflight_count", service=name) == 1)
+                answer.cancel()
+
+            assert (await answer.code()).name == code
+            count = "tandem_rpc_duration_seconds_count"
+            labels = {"service": name, "method": "SearchItems", "code": code}
+            await until(lambda: sample(count, **labels) == 1)
+
+    await holds_with_longer_times(check)
 
 
 async def test_a_call_that_reaches_us_late_is_counted_as_its_caller_counts_it() -> None:
     """A caller's clock begins before ours, and so its time is up while we still have some."""
-    name = "late"
-    async with scripted_service(hang, name=name) as channel:
-        # What gRPC does at the caller when its clock runs out, a little before ours does.
-        answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=0.5)
-        await asyncio.sleep(0.48)
-        answer.cancel()
 
-        labels = {"service": name, "method": "SearchItems", "code": "DEADLINE_EXCEEDED"}
-        await until(lambda: sample("tandem_rpc_duration_seconds_count", **labels) == 1)
+    async def check(factor: float) -> None:
+        name = f"late_{factor}"
+        async with scripted_service(hang, name=name) as channel:
+            # What gRPC does at the caller when its clock runs out, a little before ours does.
+            seconds = 0.5 * factor
+            answer = SearchServiceStub(channel).SearchItems(
+                pb.SearchItemsRequest(), timeout=seconds
+            )
+            await asyncio.sleep(seconds - 0.02)
+            answer.cancel()
+
+            labels = {"service": name, "method": "SearchItems", "code": "DEADLINE_EXCEEDED"}
+            await until(lambda: sample("tandem_rpc_duration_seconds_count", **labels) == 1)
+
+    await holds_with_longer_times(check)
 
 
 async def test_the_time_left_is_the_callers() -> None:
@@ -300,10 +313,10 @@ async def test_the_time_left_is_the_callers() -> None:
         return pb.SearchItemsResponse()
 
     async with scripted_service(search) as channel:
-        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=30)
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
         await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest())
 
-    assert 15 < lefts[0] < 30.1  # gRPC rounds timeouts up
+    assert 30 < lefts[0] < 60.1  # gRPC rounds timeouts up
     assert lefts[1] == 7.0
 
 
@@ -311,7 +324,7 @@ async def test_reflection_lists_the_services() -> None:
     """So that grpcurl and buf curl work with no proto at hand."""
     async with scripted_service(nothing_found) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        stream = stub.ServerReflectionInfo(timeout=5)
+        stream = stub.ServerReflectionInfo(timeout=60)
         await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
         answer = await stream.read()
         await stream.done_writing()

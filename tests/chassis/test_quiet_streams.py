@@ -21,6 +21,7 @@ from tandem.chassis.tokens import TokenFile
 from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.chassis.open_door import INGEST, SEARCH, address, connection, raw, refusal
 from tests.support.chassis.scripted_service import sample, until
 
@@ -54,7 +55,7 @@ def client_options(changed: dict[str, int]) -> list[tuple[str, int | str]]:
 
 async def answered(to: grpc.aio.Channel, name: str) -> None:
     """Ingests one batch, and so finds a place."""
-    stream = SearchServiceStub(to).IngestItems(metadata=bearer(name), timeout=10)
+    stream = SearchServiceStub(to).IngestItems(metadata=bearer(name), timeout=60)
     await stream.write(pb.IngestItemsRequest())
     assert await stream.read() is not grpc.aio.EOF
     await stream.done_writing()
@@ -81,14 +82,20 @@ async def test_one_callers_streams_do_not_take_all_places(guard: Guard) -> None:
 
 async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
     """From its begin, and after a message that was answered."""
-    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
-    async with address(guard, limits) as to, connection(to) as channel:
-        assert await refusal(raw(channel, INGEST)(metadata=bearer("one"))) == "DEADLINE_EXCEEDED"
-        stream = raw(channel, INGEST)(metadata=bearer("one"))
-        await stream.write(b"")
-        await stream.read()
-        assert await refusal(stream) == "DEADLINE_EXCEEDED"
-        assert "a wait of 0.4 s: no message came" in await stream.details()
+
+    async def check(factor: float) -> None:
+        idle_seconds = IDLE_SECONDS * factor
+        limits = replace(DEFAULT_LIMITS, max_idle_seconds=idle_seconds)
+        async with address(guard, limits) as to, connection(to) as channel:
+            stream = raw(channel, INGEST)(metadata=bearer("one"))
+            assert await refusal(stream) == "DEADLINE_EXCEEDED"
+            stream = raw(channel, INGEST)(metadata=bearer("one"))
+            await stream.write(b"")
+            assert await stream.read() is not grpc.aio.EOF
+            assert await refusal(stream) == "DEADLINE_EXCEEDED"
+            assert f"a wait of {idle_seconds:.1f} s: no message came" in await stream.details()
+
+    await holds_with_longer_times(check)
 
 
 async def test_a_stream_whose_answers_are_not_taken_ends() -> None:
@@ -104,22 +111,28 @@ async def test_a_stream_whose_answers_are_not_taken_ends() -> None:
             except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 break
         await until(
-            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=20
+            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=60
         )
 
 
 async def test_a_stream_whose_batch_takes_long_does_not_end() -> None:
     """It is the service that is waited for: however long its work takes, its caller is not idle."""
+    idle_seconds = 0.0
 
     async def long(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:
-        await asyncio.sleep(4 * IDLE_SECONDS)
+        await asyncio.sleep(4 * idle_seconds)
         return pb.SearchItemsResponse()
 
-    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
-    async with address(limits=limits, search=long) as to, connection(to) as channel:
-        await answered(channel, "nobody")
+    async def check(factor: float) -> None:
+        nonlocal idle_seconds
+        idle_seconds = IDLE_SECONDS * factor
+        limits = replace(DEFAULT_LIMITS, max_idle_seconds=idle_seconds)
+        async with address(limits=limits, search=long) as to, connection(to) as channel:
+            await answered(channel, "nobody")
+
+    await holds_with_longer_times(check)
 
 
 @asynccontextmanager
@@ -178,35 +191,42 @@ async def test_a_dead_connection_is_found_from_both_sides() -> None:
         dead.set()
         assert await refusal(stream) == "UNAVAILABLE"
         await until(
-            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=20
+            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=60
         )
 
 
 async def test_a_service_that_is_slow_is_not_taken_for_dead() -> None:
     """Its event loop stands still for longer than a ping is waited for; gRPC itself answers."""
+    await holds_with_longer_times(check_slow_is_not_dead)
+
+
+async def check_slow_is_not_dead(factor: float) -> None:
+    """Where all times are so many times as long."""
     code = (
-        "import asyncio, time, grpc\n"
+        "import asyncio, sys, time, grpc\n"
+        "factor = float(sys.argv[1])\n"
         "from tests.support.chassis.open_door import address\n"
         "from tandem.v1 import search_service_pb2 as pb\n"
         "async def search(request, context):\n"
-        "    time.sleep(3)\n"
+        "    time.sleep(3 * factor)\n"
         "    return pb.SearchItemsResponse()\n"
         "async def main():\n"
         "    async with address(search=search) as to:\n"
         "        print(to, flush=True)\n"
-        "        await asyncio.sleep(60)\n"
+        "        await asyncio.sleep(300)\n"
         "asyncio.run(main())\n"
     )
-    quick = {"grpc.keepalive_time_ms": 1_000, "grpc.keepalive_timeout_ms": 1_000}
+    milliseconds = int(1_000 * factor)
+    quick = {"grpc.keepalive_time_ms": milliseconds, "grpc.keepalive_timeout_ms": milliseconds}
     server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, str(factor), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert server.stdout is not None
         to = (await server.stdout.readline()).decode().strip()
         options = client_options(quick)
         async with grpc.aio.insecure_channel(to, options=options) as channel:
-            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=30)
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=120)
     finally:
         server.kill()
         await server.wait()
@@ -223,20 +243,23 @@ async def test_answers_that_nobody_takes_are_bounded() -> None:
     def held_bytes() -> float:
         return sample("tandem_rpc_answer_bytes", service="door")
 
-    limits = replace(DEFAULT_LIMITS, max_answer_bytes=20_000_000, max_idle_seconds=2.0)
+    async def check(factor: float) -> None:
+        limits = replace(DEFAULT_LIMITS, max_answer_bytes=20_000_000, max_idle_seconds=2.0 * factor)
+        async with (
+            address(limits=limits, search=large) as to,
+            grpc.aio.insecure_channel(
+                to, options=(*narrow, ("grpc.max_receive_message_length", -1))
+            ) as channel,
+        ):
+            unread = raw(channel, SEARCH)()
+            await unread.write(b"")
+            await until(lambda: held_bytes() > 8_000_000)
+            assert await refusal(raw(channel, SEARCH)(iter([b""]))) == "OVERLOADED"
+            await until(lambda: held_bytes() == 0, timeout_seconds=60)
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
+            await until(lambda: held_bytes() == 0)
+            unread.cancel()
+
     # Or the client takes the whole answer into its own buffers, where it is fast.
     narrow = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
-    async with (
-        address(limits=limits, search=large) as to,
-        grpc.aio.insecure_channel(
-            to, options=(*narrow, ("grpc.max_receive_message_length", -1))
-        ) as channel,
-    ):
-        unread = raw(channel, SEARCH)()
-        await unread.write(b"")
-        await until(lambda: held_bytes() > 8_000_000)
-        assert await refusal(raw(channel, SEARCH)(iter([b""]))) == "OVERLOADED"
-        await until(lambda: held_bytes() == 0, timeout_seconds=20)
-        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
-        await until(lambda: held_bytes() == 0)
-        unread.cancel()
+    await holds_with_longer_times(check)

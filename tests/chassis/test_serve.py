@@ -27,6 +27,7 @@ from tandem.chassis.health import LIVENESS
 from tandem.local.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.chassis.longer_times import holds_with_longer_times
 
 ROOT = Path(__file__).parents[2]
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -107,7 +108,7 @@ async def began(call: grpc.aio.UnaryUnaryCall, folder: Path) -> None:
 async def health(channel: grpc.aio.Channel, name: str = "") -> int:
     """Asks for the health of the process as a whole, or of `name`."""
     request = health_pb2.HealthCheckRequest(service=name)
-    answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+    answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=60)
     status: int = answer.status
     return status
 
@@ -156,19 +157,30 @@ async def test_a_signal_drains_and_exits_0(tmp_path: Path, number: signal.Signal
     """Health flips first, a late caller who did not look is answered, the call in flight ends
     well, what was opened is closed.
     """
+
+    async def check(factor: float) -> None:
+        folder = tmp_path / f"{factor}"
+        folder.mkdir()
+        await check_drain(folder, number, factor)
+
+    await holds_with_longer_times(check)
+
+
+async def check_drain(tmp_path: Path, number: signal.Signals, factor: float) -> None:
+    """Where all times are so many times as long."""
     async with (
-        started(tmp_path, drain_notice_seconds=0.5) as service,
+        started(tmp_path, drain_notice_seconds=0.5 * factor) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
     ):
         await service.event("serving")
         stub = SearchServiceStub(channel)
-        in_flight = stub.SearchItems(pb.SearchItemsRequest(index_id="1.0"), timeout=10)
+        in_flight = stub.SearchItems(pb.SearchItemsRequest(index_id=f"{factor:.1f}"), timeout=60)
         await began(in_flight, tmp_path)
 
         service.process.send_signal(number)
         await service.event("draining")
         status = await health(channel)
-        late = await stub.SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=10)
+        late = await stub.SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=60)
         answer = await in_flight
         code = await service.end()
 
@@ -192,7 +204,7 @@ async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None
         await began(endless, tmp_path)
 
         service.process.terminate()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             code = await service.end()
 
         assert await endless.code() is not grpc.StatusCode.OK
@@ -210,7 +222,7 @@ async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: 
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         heard: list[Any] = []
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for answer in watch:
                 if not heard:
                     service.process.terminate()
@@ -277,7 +289,9 @@ async def test_prometheus_can_scrape(tmp_path: Path) -> None:
     """Calls by method and code, stages, readiness, and which Tandem this is."""
     async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
         await service.event("serving")
-        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=5)
+        await SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(index_id="0"), timeout=60
+        )
         page = await asyncio.to_thread(scrape, service.metrics_port)
 
     assert (
@@ -295,7 +309,7 @@ async def test_prometheus_can_scrape(tmp_path: Path) -> None:
 
 def scrape(port: int) -> str:
     """Returns what Prometheus would read."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         text: str = response.read().decode()
         return text
 
@@ -303,7 +317,7 @@ def scrape(port: int) -> str:
 def http_status(port: int, path: str) -> int:
     """Returns the status of a GET."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
             status: int = response.status
             return status
     except HTTPError as error:
@@ -376,7 +390,7 @@ async def test_calls_that_stay_open_do_not_hide_a_server_that_ended_by_a_fault(
         assert (await watch.read()).status == SERVING
         (tmp_path / "broken").touch()
         ending = asyncio.create_task(service.end())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not ending.done():
                 with contextlib.suppress(grpc.aio.AioRpcError):
                     await health(channel)
@@ -419,7 +433,7 @@ async def test_a_loop_that_stands_still_is_not_ready_and_no_reason_yet_to_be_kil
 
 async def until_ready_is(status: int, service: Service) -> None:
     """Returns once the probe says so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await ready_status(service) != status:  # noqa: ASYNC110 (a probe has no event)
             await asyncio.sleep(0.05)
 

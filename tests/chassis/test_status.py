@@ -45,7 +45,7 @@ async def failed_search(error: TandemError) -> grpc.aio.AioRpcError:
     """Returns what a caller sees of a search that raised `error`."""
     async with scripted_service(raising(error)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=5)
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
     return caught.value
 
 
@@ -161,10 +161,10 @@ async def test_a_method_that_is_not_there_is_an_internal_fault() -> None:
     async with scripted_service(nothing_found) as channel:
         method = channel.unary_unary("/tandem.v1.SearchService/FindItems")
         with pytest.raises(InternalFault, match="search answered UNIMPLEMENTED"):
-            await call(method, b"", service="search", timeout_seconds=5)
+            await call(method, b"", service="search", timeout_seconds=60)
 
 
-async def search(channel: grpc.aio.Channel, timeout_seconds: float = 5) -> pb.SearchItemsResponse:
+async def search(channel: grpc.aio.Channel, timeout_seconds: float = 60) -> pb.SearchItemsResponse:
     """Searches as a service calls another."""
     return await call(
         SearchServiceStub(channel).SearchItems,

@@ -82,12 +82,12 @@ def called(port: int, path: bytes, headers: list[Header], body: bytes) -> None:
         sent = frame(HEADERS, END_HEADERS, 1, block(call_headers(path, *headers))[:16_384])
         data = struct.pack("!BI", 0, len(body)) + body
         connection.sendall(sent + frame(DATA, END_STREAM, 1, data))
-        ended_streams(connection, 1, timeout_seconds=2)
+        ended_streams(connection, 1, timeout_seconds=60)
 
 
 def said(port: int, text: bytes) -> None:
     """Says something that is no call."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=2)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     with connection, contextlib.suppress(OSError):
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)

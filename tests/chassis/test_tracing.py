@@ -77,7 +77,7 @@ async def two_services(*, is_refused: bool = False) -> AsyncIterator[grpc.aio.Ch
         ) -> pb.SearchItemsResponse:
             with tracing().stage("encode"):
                 response: pb.SearchItemsResponse = await call(
-                    stub.SearchItems, request, service="second", timeout_seconds=5.0
+                    stub.SearchItems, request, service="second", timeout_seconds=60
                 )
                 stage_histogram("traced").labels("encode").observe(0.003, exemplar())
                 return response
@@ -268,7 +268,7 @@ async def test_spans_reach_a_collector() -> None:
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
     port = server.add_insecure_port("localhost:0")
     server.start()
-    exporter = OTLPSpanExporter(endpoint=f"localhost:{port}", insecure=True, timeout=2)
+    exporter = OTLPSpanExporter(endpoint=f"localhost:{port}", insecure=True, timeout=60)
     traced = Tracing(provider_of("test", exporter, ALWAYS_ON))
     use(traced)
     try:

@@ -373,7 +373,7 @@ async def test_a_sender_who_waits_for_a_refused_items_outcome_gets_it() -> None:
 
     def items() -> Iterator[tuple[str, NewContent]]:
         for text in ("a", "\ud800", "\ud800", "b"):
-            assert answered.acquire(timeout=10)
+            assert answered.acquire(timeout=60)
             yield "id", text
 
     async with search_server(ingest=stored_but_for_the_empty) as (address, _):
@@ -439,7 +439,7 @@ async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
 
     def items() -> Iterator[tuple[str, NewContent]]:
         for item in texts(5):
-            assert answered.acquire(timeout=10)
+            assert answered.acquire(timeout=60)
             yield item  # type: ignore[misc]
 
     async with search_server() as (address, _):
@@ -466,7 +466,7 @@ async def test_stopping_early_ends_the_call(connect: Callable[[str], AnyClient])
 
     async with search_server() as (address, service):
         outcomes = await connect(address).ingest(endless(), batch_item_count=1, take=2)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await service.stream_ended.wait()
         await asyncio.sleep(0.2)
         count = len(drawn)
@@ -485,7 +485,7 @@ async def test_a_cancelled_ingest_is_cancelled() -> None:
 
     async with search_server(ingest=ingest) as (address, service):
         task = asyncio.create_task(Awaited(address).ingest(texts(1)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not service.requests:  # noqa: ASYNC110 (the request has no event to wait for)
                 await asyncio.sleep(0.01)
             task.cancel()

@@ -269,7 +269,7 @@ async def test_without_triton_the_model_is_unavailable(
         model = ServedModel(triton, tiny_manifest)
         async with served_channel(model, served_texts) as channel:
             message = request(TextContent("two dogs"), TextContent(""))
-            code, error = await asyncio.wait_for(refusal(EncoderServiceStub(channel), message), 5)
+            code, error = await asyncio.wait_for(refusal(EncoderServiceStub(channel), message), 60)
     finally:
         await triton.close()
 
@@ -288,7 +288,7 @@ async def test_canary_follows_triton(
             await Encoder(tiny_served, served_texts, threads).check()
             lonely = Encoder(ServedModel(triton, tiny_manifest), served_texts, threads)
             with pytest.raises(errors.ModelUnavailable):
-                await asyncio.wait_for(lonely.check(), 5)
+                await asyncio.wait_for(lonely.check(), 60)
     finally:
         await triton.close()
 

@@ -107,7 +107,7 @@ async def test_a_large_shard_is_ready_in_time(
             for number in rng.sample(range(item_count), 20):
                 request = search_request([], k=1)
                 request.queries.append(embedding_to_proto(unit_vector(number, dimension)))
-                response = await stub.SearchEmbeddings(request, timeout=20)
+                response = await stub.SearchEmbeddings(request, timeout=60)
                 assert [hit.item_id for hit in response.hit_lists[0].hits] == [f"item-{number}"]
             upsert = asyncio.create_task(_upsert_on(stub, dimension))
             await asyncio.sleep(rng.uniform(0, MAX_DELAY_SECONDS))
@@ -142,7 +142,7 @@ async def _upsert_on(stub: IndexServiceStub, dimension: int) -> None:
     while True:
         try:
             request = upsert_request([text_item("busy", 10**8, dimension)])
-            await stub.UpsertItems(request, timeout=20)
+            await stub.UpsertItems(request, timeout=60)
         except grpc.aio.AioRpcError:
             return
 

@@ -80,7 +80,7 @@ class Served:
 
     def recall(self) -> dict[str, float]:
         """Returns the exported recall by direction."""
-        with urllib.request.urlopen(self.metrics_url, timeout=5) as response:
+        with urllib.request.urlopen(self.metrics_url, timeout=60) as response:
             return {
                 sample.labels["direction"]: sample.value
                 for family in text_string_to_metric_families(response.read().decode())

@@ -40,7 +40,7 @@ async def test_a_sequence_that_was_answered_is_reached(stub: IndexServiceStub) -
 
 
 async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
-    search = asyncio.ensure_future(stub.SearchEmbeddings(request_from(2), timeout=20))
+    search = asyncio.ensure_future(stub.SearchEmbeddings(request_from(2), timeout=60))
     await asyncio.sleep(0.2)
     assert not search.done()
 

@@ -51,7 +51,7 @@ async def test_all_that_a_shard_writes_is_its_owners_alone(tmp_path: Path) -> No
     try:
         async with await process.ready() as channel:
             items = [text_item(f"item-{number}", number) for number in range(40)]
-            await IndexServiceStub(channel).UpsertItems(upsert_request(items), timeout=30)
+            await IndexServiceStub(channel).UpsertItems(upsert_request(items), timeout=60)
             async with asyncio.timeout(60):
                 while not whole_snapshots(tmp_path / "shard"):  # noqa: ASYNC110 (a file)
                     await asyncio.sleep(0.05)

@@ -57,7 +57,7 @@ def test_concurrent_small_writes_share_transactions(tmp_path: Path) -> None:
     def write_ten(thread_number: int) -> None:
         for number in range(10):
             item = text_item(f"{thread_number}-{number}")
-            committed = writer.submit(Upsert("scenes", FINGERPRINT, [item])).result(timeout=10)
+            committed = writer.submit(Upsert("scenes", FINGERPRINT, [item])).result(timeout=60)
             assert store.read_items("scenes", [item.item_id]) != [None]
             assert committed.sequence > 0
 

@@ -131,5 +131,5 @@ def wait_for(prometheus: LocalPrometheus, expression: str, value: str) -> None:
 
 def get(prometheus: LocalPrometheus, path: str) -> Any:
     """Returns what its API says."""
-    with urllib.request.urlopen(f"{prometheus.url}/api/v1/{path}", timeout=5) as response:
+    with urllib.request.urlopen(f"{prometheus.url}/api/v1/{path}", timeout=60) as response:
         return json.load(response)["data"]

@@ -294,7 +294,7 @@ async def test_the_server_s_version_says_whether_it_is_told_of_cancelled_calls(
             call = asyncio.create_task(
                 moody(client, rows(PLAIN), timeout_seconds=1.0 if is_late else 30.0)
             )
-            await asyncio.wait_for(triton.began.wait(), 10)
+            await asyncio.wait_for(triton.began.wait(), 60)
             if is_late:
                 with pytest.raises(DeadlineExceeded):
                     await call

@@ -133,7 +133,7 @@ async def double(running: Serving) -> list[float]:
     output = OutputSpec("OUTPUT__0", np.float32, ())
     values = np.array([1, 2], dtype=np.float32)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             answer = await client.infer("double", {"x": values}, [output], timeout_seconds=3.0)
     finally:
         await client.close()

@@ -135,7 +135,7 @@ async def test_a_version_takes_the_place_of_another(
     ended.set()
     assert await asking > 20, "too little was asked to tell"
     # Triton answers first and counts what it answered afterwards.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while versions.idle_seconds(GOOD) >= 2:
             await logits(first.at(GOOD))
     await asyncio.to_thread(versions.unload, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,24 +87,21 @@ async def test_a_search_is_refused_by_name(
     request_: pb.SearchItemsRequest, error: type[errors.TandemError]
 ) -> None:
     async with stack() as behind, door(behind) as stub:
-        assert isinstance(await refused(stub.SearchItems(request_, timeout=5)), error)
+        assert isinstance(await refused(stub.SearchItems(request_, timeout=60)), error)
 
 
 async def test_the_callers_deadline_is_the_searchs() -> None:
     """The setting's applies if the caller sets none."""
 
     async def stall(request: object) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
 
     async with stack() as behind, door(behind, timeout_seconds=0.3) as stub:
         behind.encoder.before["EncodeContents"] = stall
-        start_time = time.monotonic()
 
-        assert isinstance(
-            await refused(stub.SearchItems(query(), timeout=0.3)), errors.DeadlineExceeded
-        )
-        assert isinstance(await refused(stub.SearchItems(query())), errors.DeadlineExceeded)
-        assert time.monotonic() - start_time < 15  # of the 30 that the stage would take
+        async with asyncio.timeout(90):
+            for call in (stub.SearchItems(query(), timeout=0.3), stub.SearchItems(query())):
+                assert isinstance(await refused(call), errors.DeadlineExceeded)
 
 
 async def test_removed_items_are_gone_and_counted_once() -> None:
@@ -155,9 +151,11 @@ async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
         assert len(counts) > 1
         assert response.consistency_token
         assert not any(shard.items for shard in behind.shards)
-        assert isinstance(await refused(stub.RemoveIndex(request, timeout=5)), errors.IndexNotFound)
         assert isinstance(
-            await refused(stub.RemoveIndex(pb.RemoveIndexRequest(index_id="A"), timeout=5)),
+            await refused(stub.RemoveIndex(request, timeout=60)), errors.IndexNotFound
+        )
+        assert isinstance(
+            await refused(stub.RemoveIndex(pb.RemoveIndexRequest(index_id="A"), timeout=60)),
             errors.IndexIdInvalid,
         )
 
@@ -169,7 +167,9 @@ async def test_a_removal_of_an_index_says_what_a_shard_that_failed_left() -> Non
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
         await behind.stop_shard(1)
 
-        error = await refused(stub.RemoveIndex(pb.RemoveIndexRequest(index_id="scenes"), timeout=5))
+        error = await refused(
+            stub.RemoveIndex(pb.RemoveIndexRequest(index_id="scenes"), timeout=60)
+        )
 
     assert isinstance(error, errors.ServiceUnavailable)
     assert "1 items are removed, 1 of 2 shards failed" in error.message
@@ -190,7 +190,7 @@ async def test_a_removal_is_refused_by_name(
     async with stack() as behind, door(behind) as stub:
         request = pb.RemoveItemsRequest(index_id=index_id, item_ids=item_ids)
 
-        assert isinstance(await refused(stub.RemoveItems(request, timeout=5)), error)
+        assert isinstance(await refused(stub.RemoveItems(request, timeout=60)), error)
         assert not any(shard.calls for shard in behind.shards)
 
 

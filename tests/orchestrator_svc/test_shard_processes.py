@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from orchestrator_svc.writes.removal import Remover
 from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality, TextContent
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, stack
 
@@ -52,7 +52,7 @@ class Shards:
         *,
         tokens: Sequence[str] = (),
         is_full: bool = False,
-        seconds: float = 10.0,
+        seconds: float = 60.0,
     ) -> SearchAnswer:
         """Finds texts, all of them if there are no more than a hundred."""
         query = SearchQuery(
@@ -113,13 +113,19 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
         assert ids(whole) == sorted(items)
         assert whole.coverage.covered_item_count == whole.coverage.item_count == ITEM_COUNT
 
-        running.processes[2].pause()
-        late = await running.search(seconds=2.0)
-        running.processes[2].resume()
-        assert ids(late) == [each for each in sorted(items) if owner[each] != 2]
-        assert {n: why.reason for n, why in late.coverage.missing.items()} == {
-            2: "DEADLINE_EXCEEDED"
-        }
+        async def check(factor: float) -> None:
+            running.processes[2].pause()
+            try:
+                late = await running.search(seconds=2.0 * factor)
+            finally:
+                running.processes[2].resume()
+            assert ids(late) == [each for each in sorted(items) if owner[each] != 2]
+            assert {n: why.reason for n, why in late.coverage.missing.items()} == {
+                2: "DEADLINE_EXCEEDED"
+            }
+
+        # After 3 s an unanswered ping ends the connection, and it is no more late but gone.
+        await holds_with_longer_times(check, factors=(1, 2, 2.5))
         assert ids(await running.search(is_full=True)) == sorted(items)
 
         running.processes[3].kill()
@@ -139,10 +145,9 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
             await running.search()
 
         running.processes[2].kill()
-        start_time = time.monotonic()
-        with pytest.raises(errors.ShardsMissing, match="0 of 4"):
-            await running.search(seconds=30.0)
-        assert time.monotonic() - start_time < 15
+        async with asyncio.timeout(90):
+            with pytest.raises(errors.ShardsMissing, match="0 of 4"):
+                await running.search(seconds=240.0)
 
 
 async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
@@ -155,19 +160,17 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
         await running.ingest({f"item-{n}": "0" for n in range(20)})
         running.processes[1].pause()
 
-        start_time = time.monotonic()
-        first = await running.search(seconds=40.0)
-        assert time.monotonic() - start_time < 20  # pings end it: a shard's share is 20
-        start_time = time.monotonic()
-        second = await running.search(seconds=40.0)
-        assert time.monotonic() - start_time < 10
+        # Pings end it: a shard's share is 100, and one that is late has another reason.
+        async with asyncio.timeout(90):
+            first = await running.search(seconds=200.0)
+            second = await running.search(seconds=200.0)
         for answer in (first, second):
             assert [why.reason for why in answer.coverage.missing.values()] == [
                 "SERVICE_UNAVAILABLE"
             ]
 
         running.processes[1].resume()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while (await running.search()).coverage.missing:  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.05)
 
@@ -182,7 +185,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         assert len(ids(await running.search(tokens=[token]))) == 20
 
         removal = await running.remover.remove(
-            "scenes", [f"item-{n}" for n in range(20)], "other", Deadline.after(5)
+            "scenes", [f"item-{n}" for n in range(20)], "other", Deadline.after(60)
         )
         assert removal.removed_count == 20
         again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
@@ -191,7 +194,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         tokens = [token, make_token(removal.sequences, running.shard_map)]
         assert ids(await running.search(tokens=tokens)) == []
         with pytest.raises(errors.RequestIdReused):
-            await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(5))
+            await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(60))
 
         ahead = make_token({0: removal.sequences[0] + 1}, running.shard_map)
         with pytest.raises(errors.SequenceNotReached):

@@ -304,7 +304,7 @@ async def test_without_triton_the_model_is_unavailable(
             store = ItemStore.open(tmp_path / "shard", 0, 1, readonly=True, map_bytes=MAP_BYTES)
             reranker = Reranker(model, lambda: store, threads)
             with pytest.raises(errors.ModelUnavailable):
-                await asyncio.wait_for(reranker.check(), 5)
+                await asyncio.wait_for(reranker.check(), 60)
             scoring = reranker.score(
                 INDEX_ID,
                 tiny_manifest.fingerprint,
@@ -312,7 +312,7 @@ async def test_without_triton_the_model_is_unavailable(
                 TIMEOUT_SECONDS,
             )
             with pytest.raises(errors.ModelUnavailable):
-                await asyncio.wait_for(scoring, 5)
+                await asyncio.wait_for(scoring, 60)
             reranker.close()
     finally:
         await triton.close()

@@ -160,7 +160,7 @@ def told(stack: SecuredStack, collector: Collector) -> dict[str, bytes]:
 def page(url: str, accept: str = "*/*") -> bytes:
     """Returns a page of metrics."""
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         body: bytes = response.read()
     return body
 

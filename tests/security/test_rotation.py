@@ -84,7 +84,7 @@ async def test_a_rotation_done_wrongly_is_noticed(secured: SecuredStack) -> None
         assert not tally.failures
         # The orchestrator now shows what nobody trusts, and trusts nobody.
         secured.files["orchestrator"].write(trustme.CA(), "127.0.0.1", "orchestrator")
-        await asyncio.wait_for(tally.fault.wait(), 10)
+        await asyncio.wait_for(tally.fault.wait(), 60)
     secured.show_certificates_of(secured.authority)
 
     assert tally.failures or tally.degraded_count
@@ -127,7 +127,7 @@ async def fill(stack: SecuredStack) -> None:
 
 def retried_count(stack: SecuredStack) -> int:
     """Returns how many calls to services behind it the orchestrator made a second time."""
-    with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=5) as response:
+    with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=60) as response:
         families = text_string_to_metric_families(response.read().decode())
     return sum(
         int(sample.value)
@@ -151,7 +151,7 @@ async def get_items(channel: grpc.aio.Channel) -> grpc.StatusCode:
     """Returns what a call of the shard ends with."""
     request = index_service_pb2.GetItemsRequest(index_id=INDEX_ID, item_ids=["text-0"])
     try:
-        await IndexServiceStub(channel).GetItems(request, timeout=5)
+        await IndexServiceStub(channel).GetItems(request, timeout=60)
     except grpc.aio.AioRpcError as error:
         return error.code()
     return grpc.StatusCode.OK

@@ -96,7 +96,7 @@ def test_a_bad_query_is_refused_by_name(
     """The code is INVALID_ARGUMENT, the reason says which, the message says what to do."""
     request = search_service_pb2.SearchItemsRequest(**{"index_id": scenes_index, **fields})
 
-    _refused(lambda: SearchServiceStub(channel).SearchItems(request, timeout=10), INVALID, reason)
+    _refused(lambda: SearchServiceStub(channel).SearchItems(request, timeout=60), INVALID, reason)
 
 
 def test_an_unknown_index_is_not_found(channel: grpc.Channel) -> None:
@@ -104,7 +104,7 @@ def test_an_unknown_index_is_not_found(channel: grpc.Channel) -> None:
     request = search_service_pb2.SearchItemsRequest(query=content(text="cat"), index_id="nowhere")
 
     _refused(
-        lambda: SearchServiceStub(channel).SearchItems(request, timeout=10),
+        lambda: SearchServiceStub(channel).SearchItems(request, timeout=60),
         grpc.StatusCode.NOT_FOUND,
         "INDEX_NOT_FOUND",
     )
@@ -144,8 +144,8 @@ def test_a_bad_vector_is_refused_by_name(
 
     with grpc.insecure_channel(shard) as channel:
         stub = IndexServiceStub(channel)
-        _refused(lambda: stub.SearchEmbeddings(search, timeout=10), INVALID, "EMBEDDING_INVALID")
-        _refused(lambda: stub.UpsertItems(upsert, timeout=10), INVALID, "EMBEDDING_INVALID")
+        _refused(lambda: stub.SearchEmbeddings(search, timeout=60), INVALID, "EMBEDDING_INVALID")
+        _refused(lambda: stub.UpsertItems(upsert, timeout=60), INVALID, "EMBEDDING_INVALID")
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> Non
         response_deserializer=search_service_pb2.IngestItemsResponse.FromString,
     )
 
-    answers = ingest(iter([good.SerializeToString(), bad]), timeout=20)
+    answers = ingest(iter([good.SerializeToString(), bad]), timeout=60)
     first = next(answers)
     assert not first.results[0].HasField("error")
     _refused(lambda: next(answers), INVALID, "REQUEST_MALFORMED")
 
     removal = search_service_pb2.RemoveItemsRequest(index_id="bad-ids", item_ids=["before"])
-    assert SearchServiceStub(channel).RemoveItems(removal, timeout=10).removed_count == 1
+    assert SearchServiceStub(channel).RemoveItems(removal, timeout=60).removed_count == 1
 
 
 def test_an_id_twice_in_one_batch_is_refused_by_name(client: Client) -> None:
@@ -213,7 +213,7 @@ def test_an_empty_batch_is_refused_by_name(channel: grpc.Channel) -> None:
     """A batch of nothing says nothing of any item, so the stream ends."""
     empty = search_service_pb2.IngestItemsRequest(index_id="scenes")
 
-    answers = SearchServiceStub(channel).IngestItems(iter([empty]), timeout=10)
+    answers = SearchServiceStub(channel).IngestItems(iter([empty]), timeout=60)
 
     _refused(lambda: next(answers), INVALID, "BATCH_SIZE_OUT_OF_RANGE")
 

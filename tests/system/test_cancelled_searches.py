@@ -80,7 +80,7 @@ def _searches(
 
 def _has_calls(stack: LocalStack, name: str) -> bool:
     """Returns whether a service has requests in hand."""
-    with urllib.request.urlopen(stack.metrics_url(name), timeout=5) as response:
+    with urllib.request.urlopen(stack.metrics_url(name), timeout=60) as response:
         found = re.search(
             r"^tandem_rpc_inflight_bytes\{[^}]*\} (\S+)$", response.read().decode(), re.M
         )

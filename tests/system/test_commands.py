@@ -128,7 +128,7 @@ def test_up_serves_and_leaves_nothing_behind(tiny_checkpoint: Path, tmp_path: Pa
 
         up.send_signal(signal.SIGINT)
 
-        assert up.wait(timeout=30) == 0
+        assert up.wait(timeout=60) == 0
         assert not any(_is_alive(pid) for pid in pids)
     finally:
         up.kill()

@@ -22,7 +22,7 @@ def scrapes(stack: LocalStack) -> dict[str, str]:
     """Returns what each process says of itself."""
     texts: dict[str, str] = {}
     for service in [*stack.service_names(), "triton"]:
-        with urllib.request.urlopen(stack.metrics_url(service), timeout=10) as response:
+        with urllib.request.urlopen(stack.metrics_url(service), timeout=60) as response:
             texts[service] = response.read().decode()
     return texts
 

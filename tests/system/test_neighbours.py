@@ -47,7 +47,7 @@ class Filled:
                     pb.GetItemsRequest(
                         index_id=INDEX, item_ids=self.contents, encodings_included=True
                     ),
-                    timeout=20,
+                    timeout=60,
                 )
             found |= {
                 item.item_id: embedding_from_proto(item.embedding) for item in got.encoded_items

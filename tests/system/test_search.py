@@ -139,12 +139,12 @@ def _check_coherent(result: SearchResult) -> None:
 def _services(channel: grpc.Channel) -> list[str]:
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-    [response] = stub.ServerReflectionInfo(iter([request]), timeout=5)
+    [response] = stub.ServerReflectionInfo(iter([request]), timeout=60)
     return [service.name for service in response.list_services_response.service]
 
 
 def _stage_counts(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         text = response.read().decode()
     return {
         sample.labels["stage"]: sample.value

@@ -6,6 +6,7 @@ docs/degradation.md says the same in a table.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from statistics import median
 
 import grpc
@@ -28,18 +29,17 @@ from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, door, raising, stack
 
-TIMEOUT_SECONDS = 10
-SHORT_SECONDS = 2
-"""Short for a search, and long enough that a busy machine's standstills do not end it."""
+TIMEOUT_SECONDS = 60
 NAMES = [f"image-{number:02}" for number in range(12)]
 GONE = errors.ModelUnavailable(model="joint", why="it is gone")
 
 
-@pytest.fixture
-async def filled() -> AsyncIterator[Stack]:
-    """Twelve pictures, all of which the cross-encoder can read."""
+@asynccontextmanager
+async def twelve_pictures() -> AsyncIterator[Stack]:
+    """Yields a stack that has them, all of which the cross-encoder can read."""
     async with stack() as behind:
         items = [
             index_pb.Item(item_id=name, content=content_pb2.Content(image=str(n).encode()))
@@ -50,6 +50,13 @@ async def filled() -> AsyncIterator[Stack]:
             assert [each async for each in stub.IngestItems(iter([request]))]
         for shard in behind.shards:
             shard.logits.update({name: float(n) for n, name in enumerate(NAMES)})
+        yield behind
+
+
+@pytest.fixture
+async def filled() -> AsyncIterator[Stack]:
+    """Twelve pictures."""
+    async with twelve_pictures() as behind:
         yield behind
 
 
@@ -112,29 +119,34 @@ async def test_nonsense_of_the_cross_encoder_is_not_ranked_by(
     assert DEGRADED_ANSWERS.labels("rerank_skipped")._value.get() == counted + 1
 
 
-async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled: Stack) -> None:
+async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches() -> None:
     """Then each search is as fast as one without a rerank; the first after its recovery is
     complete.
     """
-    for shard in filled.shards:
-        shard.before["ScoreCandidates"] = raising(errors.InternalFault(why="a bug"))
-    async with door(filled) as stub:
-        for _ in range(6):
-            await answer(stub)
-        counts = [len(shard.requests("ScoreCandidates")) for shard in filled.shards]
-        found = [await answer(stub) for _ in range(10)]
-        # On a busy machine a breaker's cool-down may pass, and one search then tries again.
-        for shard, count in zip(filled.shards, counts, strict=True):
-            assert len(shard.requests("ScoreCandidates")) <= count + 3
-        stops = [each.rerank.stop for each in found]
-        assert stops.count(pb.RERANK_STOP_UNAVAILABLE) >= 7
-        assert median(each.durations.rerank_duration.ToNanoseconds() for each in found) < 5_000_000
 
-        for shard in filled.shards:
-            shard.before.clear()
-        async with asyncio.timeout(30):
-            while (await answer(stub)).degradations:  # noqa: ASYNC110 (nobody tells of it)
-                await asyncio.sleep(0.1)
+    async def check(factor: float) -> None:
+        async with twelve_pictures() as behind, door(behind) as stub:
+            for shard in behind.shards:
+                shard.before["ScoreCandidates"] = raising(errors.InternalFault(why="a bug"))
+            for _ in range(6):
+                await answer(stub)
+            counts = [len(shard.requests("ScoreCandidates")) for shard in behind.shards]
+            found = [await answer(stub) for _ in range(10)]
+            # On a busy machine a breaker's cool-down may pass, and one search then tries again.
+            for shard, count in zip(behind.shards, counts, strict=True):
+                assert len(shard.requests("ScoreCandidates")) <= count + 3 * factor
+            stops = [each.rerank.stop for each in found]
+            assert stops.count(pb.RERANK_STOP_UNAVAILABLE) >= 7
+            told = [each.durations.rerank_duration.ToNanoseconds() for each in found]
+            assert median(told) < 5_000_000 * factor
+
+            for shard in behind.shards:
+                shard.before.clear()
+            async with asyncio.timeout(60):
+                while (await answer(stub)).degradations:  # noqa: ASYNC110 (nobody tells of it)
+                    await asyncio.sleep(0.1)
+
+    await holds_with_longer_times(check)
 
 
 async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> None:
@@ -147,25 +159,29 @@ async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> 
     assert found.coverage.answered_shard_count == 1
 
 
-async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack) -> None:
+async def test_a_dead_shard_is_not_waited_for_after_a_few_searches() -> None:
     """It hangs: the first searches wait their share for it, later ones do not call it."""
 
     async def hang(request: object) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(300)
 
-    filled.shards[1].before["SearchEmbeddings"] = hang
-    async with door(filled) as stub:
+    async def check(factor: float) -> None:
+        short_seconds = 1.0 * factor
         seconds = []
-        for _ in range(8):
-            start_time = time.monotonic()
-            found = await stub.SearchItems(search(), timeout=SHORT_SECONDS)
-            assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
-            seconds.append(time.monotonic() - start_time)
+        async with twelve_pictures() as behind, door(behind) as stub:
+            behind.shards[1].before["SearchEmbeddings"] = hang
+            for _ in range(8):
+                start_time = time.monotonic()
+                found = await stub.SearchItems(search(), timeout=short_seconds)
+                assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
+                seconds.append(time.monotonic() - start_time)
 
-    share = TIME_SHARES.retrieval * SHORT_SECONDS
-    assert seconds[0] > 0.8 * share
-    assert sum(each > 0.8 * share for each in seconds) == BREAKER_RULE.consecutive_count
-    assert seconds[-1] < 0.5 * share
+        share = TIME_SHARES.retrieval * short_seconds
+        assert seconds[0] > 0.8 * share
+        assert sum(each > 0.8 * share for each in seconds) == BREAKER_RULE.consecutive_count
+        assert seconds[-1] < 0.5 * share
+
+    await holds_with_longer_times(check)
 
 
 async def test_without_its_model_the_encoder_may_still_know_the_query(filled: Stack) -> None:
@@ -263,8 +279,13 @@ async def test_a_bi_encoder_alone_keeps_its_order(filled: Stack) -> None:
 
 async def test_the_stages_make_the_whole(filled: Stack) -> None:
     """Encode, retrieve, rerank, rank and fetch add up to the total within 2 ms."""
+    await holds_with_longer_times(lambda factor: check_stages(filled, 2_000_000 * factor))
+
+
+async def check_stages(behind: Stack, most_between_ns: float) -> None:
+    """Of nine searches, half have less between their stages."""
     between_ns = []
-    async with door(filled) as stub:
+    async with door(behind) as stub:
         for _ in range(9):
             told = (await answer(stub, search(content_included=True))).durations
             total = told.total_duration.ToNanoseconds()
@@ -278,7 +299,7 @@ async def test_the_stages_make_the_whole(filled: Stack) -> None:
             assert all(stage.ToNanoseconds() > 0 for stage in stages)
             between_ns.append(total - sum(stage.ToNanoseconds() for stage in stages))
     assert min(between_ns) >= 0
-    assert median(between_ns) < 2_000_000
+    assert median(between_ns) < most_between_ns
 
 
 CALIBRATION = ProbabilityCalibration(2.0, 0.5)
@@ -328,14 +349,14 @@ async def test_the_model_is_described_as_the_services_behind_do(
     for shard in filled.shards:
         shard.description = of_cross_encoder
     async with door(filled) as stub:
-        response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
+        response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
 
     assert model_from_proto(response.model) == expected
 
 
 async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> None:
     async with door(filled) as stub:
-        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
+        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
         assert isinstance(await refusal(call), errors.ModelUnavailable)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,6 +16,7 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 from tests.support.orchestrator_svc.scripted import Before
 
@@ -30,10 +32,17 @@ async def fill(behind: Stack, index_id: str = "scenes") -> None:
         shard.logits = {item.item_id: -float(n) for n, item in enumerate(items)}
 
 
-@pytest.fixture(name="filled")
-async def _filled() -> AsyncIterator[Stack]:
+@asynccontextmanager
+async def four_shards() -> AsyncIterator[Stack]:
+    """Yields a filled stack."""
     async with stack(shard_count=4) as behind:
         await fill(behind)
+        yield behind
+
+
+@pytest.fixture(name="filled")
+async def _filled() -> AsyncIterator[Stack]:
+    async with four_shards() as behind:
         yield behind
 
 
@@ -191,12 +200,10 @@ async def test_the_minimum_is_of_items_not_of_shards() -> None:
 async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
     for number in range(4):
         await filled.stop_shard(number)
-    start_time = time.monotonic()
 
-    with pytest.raises(errors.ShardsMissing, match="0 of 4"):
-        await search(filled, seconds=30.0)
-
-    assert time.monotonic() - start_time < 15
+    async with asyncio.timeout(90):
+        with pytest.raises(errors.ShardsMissing, match="0 of 4"):
+            await search(filled, seconds=240.0)
 
 
 async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
@@ -210,52 +217,67 @@ async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
             await search(behind)
 
 
-async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: Stack) -> None:
+async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked() -> None:
     """It gets half of the time; the other half is enough for everything else."""
-    filled.shards[3].before["SearchEmbeddings"] = stalling()
-    start_time = time.monotonic()
 
-    answer = await search(filled, seconds=4.0, content_included=True)
+    async def check(factor: float) -> None:
+        async with four_shards() as behind:
+            behind.shards[3].before["SearchEmbeddings"] = stalling(300.0)
+            start_time = time.monotonic()
 
-    assert 1.7 < time.monotonic() - start_time < 3.9
-    assert ids(answer) == nearest_without(filled, 3)
-    assert all(entry.match for entry in answer.ranked)
-    [(missing, error)] = answer.coverage.missing.items()
-    assert (missing, error.reason) == (3, "DEADLINE_EXCEEDED")
+            answer = await search(behind, seconds=2.0 * factor, content_included=True)
+
+            assert 0.8 * factor < time.monotonic() - start_time < 1.95 * factor
+            assert ids(answer) == nearest_without(behind, 3)
+            assert all(entry.match for entry in answer.ranked)
+            [(missing, error)] = answer.coverage.missing.items()
+            assert (missing, error.reason) == (3, "DEADLINE_EXCEEDED")
+
+    await holds_with_longer_times(check)
 
 
 async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> None:
     filled.shards[3].before["SearchEmbeddings"] = stalling(0.3)
 
-    answer = await search(filled, seconds=5.0)
+    answer = await search(filled, seconds=60.0)
 
     assert ids(answer) == nearest_without(filled)
     assert not answer.coverage.missing
 
 
-async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) -> None:
+async def test_a_late_shard_is_waited_for_where_all_are_demanded() -> None:
     """Even past its share: a late answer is better than a refusal that takes as long."""
-    filled.shards[3].before["SearchEmbeddings"] = stalling(1.7)
 
-    answer = await search(filled, seconds=3.0, is_full=True, rerank_disabled=True)
+    async def check(factor: float) -> None:
+        async with four_shards() as behind:
+            behind.shards[3].before["SearchEmbeddings"] = stalling(1.2 * factor)
 
-    assert ids(answer) == nearest_without(filled)
+            answer = await search(behind, seconds=2.0 * factor, is_full=True, rerank_disabled=True)
+
+            assert ids(answer) == nearest_without(behind)
+
+    await holds_with_longer_times(check)
 
 
-async def test_a_refusal_is_not_put_off_by_a_late_shard(filled: Stack) -> None:
+async def test_a_refusal_is_not_put_off_by_a_late_shard() -> None:
     """The first failing shard rules out full coverage; the late one gets its share, no more."""
-    filled.shards[0].before["SearchEmbeddings"] = raising(
-        errors.ItemCorrupt(item_id="image-0", why="its checksum is wrong")
-    )
-    filled.shards[3].before["SearchEmbeddings"] = stalling()
-    start_time = time.monotonic()
 
-    with pytest.raises(errors.ShardsMissing) as caught:
-        await search(filled, seconds=4.0, is_full=True)
+    async def check(factor: float) -> None:
+        async with four_shards() as behind:
+            behind.shards[0].before["SearchEmbeddings"] = raising(
+                errors.ItemCorrupt(item_id="image-0", why="its checksum is wrong")
+            )
+            behind.shards[3].before["SearchEmbeddings"] = stalling(300.0)
+            start_time = time.monotonic()
 
-    assert time.monotonic() - start_time < 3.9
-    assert "shard 0: ITEM_CORRUPT" in caught.value.message
-    assert "shard 3: DEADLINE_EXCEEDED" in caught.value.message
+            with pytest.raises(errors.ShardsMissing) as caught:
+                await search(behind, seconds=2.0 * factor, is_full=True)
+
+            assert time.monotonic() - start_time < 1.95 * factor
+            assert "shard 0: ITEM_CORRUPT" in caught.value.message
+            assert "shard 3: DEADLINE_EXCEEDED" in caught.value.message
+
+    await holds_with_longer_times(check)
 
 
 async def test_all_shards_late_is_a_deadline_exceeded(filled: Stack) -> None:
@@ -321,14 +343,18 @@ async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unkno
 
 async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
     """That the others do not know the index is no answer."""
-    async with stack(shard_count=2, minimum_coverage=0.0) as behind:
-        item = IncomingItem(behind.id_on(1), ImageContent(b"0"))
-        await ingest(behind.ingester, [item])
-        behind.shards[1].before["SearchEmbeddings"] = stalling(1.2)
 
-        answer = await search(behind, seconds=2.0, rerank_disabled=True)
+    async def check(factor: float) -> None:
+        async with stack(shard_count=2, minimum_coverage=0.0) as behind:
+            item = IncomingItem(behind.id_on(1), ImageContent(b"0"))
+            await ingest(behind.ingester, [item])
+            behind.shards[1].before["SearchEmbeddings"] = stalling(0.8 * factor)
 
-        assert ids(answer) == [item.item_id]
+            answer = await search(behind, seconds=1.4 * factor, rerank_disabled=True)
+
+            assert ids(answer) == [item.item_id]
+
+    await holds_with_longer_times(check)
 
 
 async def test_contents_are_whole_or_an_error(filled: Stack) -> None:

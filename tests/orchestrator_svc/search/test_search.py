@@ -1,7 +1,6 @@
 """Searches over two shards: merged, reranked by shard, and failing with named errors."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -245,7 +244,7 @@ async def test_one_shards_failure_does_not_wait_for_the_other(filled: Stack) -> 
     filled.shards[0].before["SearchEmbeddings"] = stall
     filled.shards[1].before["SearchEmbeddings"] = raising(errors.Overloaded(what="searches"))
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(errors.Overloaded):
             await search(filled)
 
@@ -273,17 +272,15 @@ async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) 
     """Whichever stage stalls, the search ends by the caller's deadline with its error."""
 
     async def stall(request: object) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
 
     filled.encoder.before[method] = stall
     for shard in filled.shards:
         shard.before[method] = stall
-    start_time = time.monotonic()
 
-    with pytest.raises(errors.DeadlineExceeded):
-        await search(filled, seconds=0.5)
-
-    assert time.monotonic() - start_time < 15  # of the 30 that the stage would take
+    async with asyncio.timeout(90):
+        with pytest.raises(errors.DeadlineExceeded):
+            await search(filled, seconds=0.5)
 
 
 async def test_a_deadline_that_passed_starts_nothing(filled: Stack) -> None:

@@ -37,7 +37,7 @@ from tests.support.rerank_svc.remote_shard import (
 )
 from tests.support.rerank_svc.served_reranker import INDEX_ID, QUERY
 
-SECONDS = 10.0
+SECONDS = 60.0
 WORDS = TextContent("two dogs")
 
 
@@ -171,22 +171,22 @@ async def test_a_query_without_what_the_model_reads_fails_alone(shard: RemoteSha
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "kind"),
+    ("sabotage", "kind", "seconds"),
     [
-        (Sabotage.ERROR_500, ModelUnavailable),
-        (Sabotage.FEWER, ModelOutputInvalid),
-        (Sabotage.SLOW, DeadlineExceeded),
+        (Sabotage.ERROR_500, ModelUnavailable, SECONDS),
+        (Sabotage.FEWER, ModelOutputInvalid, SECONDS),
+        (Sabotage.SLOW, DeadlineExceeded, 0.5),
     ],
 )
 async def test_a_failing_api_fails_the_call_by_name(
-    shard: RemoteShard, sabotage: Sabotage, kind: type[TandemError]
+    shard: RemoteShard, sabotage: Sabotage, kind: type[TandemError], seconds: float
 ) -> None:
     """Nothing of it is cached: the next call is answered."""
     with remote_api() as api:
         async with reranker_of(api, shard, cache_bytes=1 << 20, batch_size=2) as reranker:
             api.sabotage = sabotage
             with pytest.raises(kind):
-                await score(reranker, asked(WORDS, *PICTURES), seconds=0.5)
+                await score(reranker, asked(WORDS, *PICTURES), seconds=seconds)
             api.sabotage = Sabotage.SORTED
             scored = await score(reranker, asked(WORDS, *PICTURES))
 

@@ -86,5 +86,5 @@ def raw(channel: grpc.aio.Channel, path: str) -> grpc.aio.StreamStreamMultiCalla
 
 async def refusal(call: Any) -> str:
     """Returns the reason of the call's refusal, or else its code; never waits for long."""
-    code = await asyncio.wait_for(call.code(), 20)
+    code = await asyncio.wait_for(call.code(), 60)
     return str(dict(await call.trailing_metadata()).get(REASON_KEY, code.name))

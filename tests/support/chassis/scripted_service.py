@@ -95,7 +95,7 @@ def sample(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-async def until(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], timeout_seconds: float = 60.0) -> None:
     """Waits for what other tasks bring about."""
     async with asyncio.timeout(timeout_seconds):
         while not condition():  # noqa: ASYNC110 (a metric has no event to wait for)

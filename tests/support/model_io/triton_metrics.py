@@ -81,7 +81,7 @@ def wait_for_queue(
 
 
 def _values(metrics_url: str, model: str) -> dict[str, float]:
-    with urllib.request.urlopen(metrics_url, timeout=5) as response:
+    with urllib.request.urlopen(metrics_url, timeout=60) as response:
         families = text_string_to_metric_families(response.read().decode())
     return {
         family.name: sample.value

@@ -157,7 +157,7 @@ def _seconds_until_shown(stack: SecuredStack) -> float:
     chain = (stack.files["orchestrator"].folder / "tls.crt").read_text()
     first = chain[: chain.index(_END) + len(_END)]
     start_time = time.monotonic()
-    while ssl.get_server_certificate((host, int(port)), timeout=5).strip() != first.strip():
+    while ssl.get_server_certificate((host, int(port)), timeout=60).strip() != first.strip():
         if time.monotonic() - start_time > 10:
             raise AssertionError("the new certificate is not shown to new connections")
     return time.monotonic() - start_time

@@ -1,0 +1,43 @@
+"""What is tried with longer times: until it holds, and a fault shows with all of them."""
+
+import pytest
+
+from tests.support.chassis.longer_times import holds_with_longer_times
+
+
+async def test_what_holds_is_run_once() -> None:
+    factors = []
+
+    async def check(factor: float) -> None:
+        factors.append(factor)
+
+    await holds_with_longer_times(check)
+
+    assert factors == [1]
+
+
+async def test_what_holds_with_longer_times_holds() -> None:
+    """The machine takes 3 of what may take 1, and of what may take 4."""
+    factors = []
+
+    async def check(factor: float) -> None:
+        factors.append(factor)
+        assert factor > 3
+
+    await holds_with_longer_times(check)
+
+    assert factors == [1, 4]
+
+
+async def test_a_fault_shows_and_says_what_was_before() -> None:
+    async def check(factor: float) -> None:
+        assert factor < 0, f"{factor} is not enough"
+
+    with pytest.raises(AssertionError, match="16 is not enough") as caught:
+        await holds_with_longer_times(check)
+
+    [note] = caught.value.__notes__
+    assert [line.split(":")[0] for line in note.splitlines() if "with times" in line] == [
+        "with times 1 times as long",
+        "with times 4 times as long",
+    ]
