@@ -121,7 +121,7 @@ released-protos: .venv/.ok ## Makes the contract as it is the one that make chec
 
 metrics-doc: .venv/.ok ## Regenerates docs/metrics.md from the services
 	@sed '/^## /,$$d' docs/metrics.md > docs/metrics.md.part
-	@for service in orchestrator encoder index rerank; do \
+	@for service in orchestrator encoder index rerank gateway; do \
 		printf '## %s_svc\n\n' $$service; $(BIN)/python -m $${service}_svc --metrics; echo; \
 	done >> docs/metrics.md.part
 	@sed -i '$$d' docs/metrics.md.part && mv docs/metrics.md.part docs/metrics.md
@@ -136,7 +136,7 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv lock --upgrade
 	uv export --frozen --extra local --group dev --prune torch --no-emit-local --no-header \
 		--quiet --output-file $(LOCK)
-	uv export --frozen --extra serve --extra index --extra cli --no-dev --prune torch \
+	uv export --frozen --extra serve --extra index --extra gateway --extra cli --no-dev --prune torch \
 		--no-emit-local --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)

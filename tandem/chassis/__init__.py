@@ -1,6 +1,7 @@
 """Provides what every service stands on. Knows nothing of contents, embeddings or models.
 
     server                      `serve`: a process from start to graceful shutdown
+    process                     what it does before it serves, whatever protocol it serves
     settings, service_settings  environment variables in a frozen dataclass, with named faults
     grpc_server, channels       the server that survives odd paths; calls to other services
     interceptors                what runs around every call, in a fixed order

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import grpc
@@ -123,16 +124,27 @@ async def call(
     *,
     service: str,
     timeout_seconds: float,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    """Calls a unary method of `service` with the current request id; raises `TandemError`."""
-    request_id = current_request_id()
-    metadata = [(REQUEST_ID_KEY, request_id)] if request_id else []
-    if (trace := current_trace()) is not None:
-        metadata += trace.headers.items()
+    """Calls a unary method of `service` with the current request id; raises `TandemError`.
+
+    `headers` are sent as well.
+    """
+    metadata = call_metadata(headers)
     try:
-        return await _answer(method(request, timeout=timeout_seconds, metadata=tuple(metadata)))
+        return await _answer(method(request, timeout=timeout_seconds, metadata=metadata))
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from_rpc(rpc_error, service) from rpc_error
+
+
+def call_metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns `headers` with the current request id and trace, for a call to another service."""
+    metadata = dict(headers)
+    if request_id := current_request_id():
+        metadata[REQUEST_ID_KEY] = request_id
+    if (trace := current_trace()) is not None:
+        metadata |= trace.headers
+    return tuple(metadata.items())
 
 
 async def _answer(call: Awaitable[Response]) -> Response:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tls import Identity
-from tandem.chassis.tokens import Caller, TokenFile
+from tandem.chassis.tokens import Caller, Scope, TokenFile
 from tandem.contract.access import ACCESS, AccessRule
+from tandem.errors import PermissionDenied, Unauthenticated
+
+_BEARER = "bearer "
 
 _current: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
     "tandem_caller", default=None
@@ -40,6 +43,27 @@ class Guard:
         """Returns whether every caller is admitted."""
         return self.tokens is None and not self.peer_names
 
+    def access_of(self, path: str) -> AccessRule:
+        """Returns who may call the method at `path`; raises PermissionDenied if no caller may."""
+        access = self.access.get(path)
+        if access is None:
+            raise PermissionDenied(caller="anybody", what=f"call {path}")
+        return access
+
+    def let_in(self, access: AccessRule, authorization: str | bytes) -> None:
+        """Binds the caller with this authorization header to the current task.
+
+        Does nothing for an internal method, or without tokens. Raises Unauthenticated, or
+        PermissionDenied if the token lacks the scope.
+        """
+        if access is AccessRule.INTERNAL or self.tokens is None:
+            return
+        caller = self.tokens.caller_of(_token(authorization))
+        if caller is None:
+            raise Unauthenticated(why="its token is unknown")
+        caller.check_scope(Scope(access.value))
+        bind_caller(caller)
+
 
 def load_guard_or_exit(identity: Identity | None) -> Guard:
     """Returns the guard by the ACCESS_… variables and the identity's names; for `__main__` only.
@@ -63,3 +87,9 @@ def current_caller() -> Caller | None:
 def bind_caller(caller: Caller) -> None:
     """Sets the caller of the current task, in which gRPC runs one call."""
     _current.set(caller)
+
+
+def _token(authorization: str | bytes) -> str:
+    if not isinstance(authorization, str) or not authorization.lower().startswith(_BEARER):
+        raise Unauthenticated(why="it has no token")
+    return authorization[len(_BEARER) :].strip()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn
@@ -22,32 +21,24 @@ from typing import Any, NoReturn
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
-from prometheus_client import CollectorRegistry
 
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.allocator import Trimmer, bound_memory
+from tandem.chassis.allocator import Trimmer
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.grpc_server import GrpcServer
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
-from tandem.chassis.http_door import STILL_SECONDS, Heartbeat, HttpDoor
+from tandem.chassis.http_door import STILL_SECONDS, Heartbeat
 from tandem.chassis.interceptors import interceptors
-from tandem.chassis.log import configure, get_logger, load_log_level_or_exit, log_stray_faults
-from tandem.chassis.metrics import REGISTRY, note_build
+from tandem.chassis.log import get_logger
 from tandem.chassis.own_port import OwnPort, PortState
+from tandem.chassis.process import host_of, open_metrics_port, prepare
 from tandem.chassis.service_settings import ServiceSettings
-from tandem.chassis.side_doors import load_side_doors_or_exit
-from tandem.chassis.side_thread import switch_threads_often
-from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
-from tandem.chassis.tracing import load_tracing_or_exit, use
-from tandem.private_files import keep_files_private
 
 log = get_logger()
 
-# Threads of asyncio.to_thread: asyncio's default on two cores.
-_THREAD_COUNT = 6
 # Interval of the check whether the gRPC server has ended.
 _END_SECONDS = 1.0
 
@@ -76,20 +67,7 @@ async def serve(  # noqa: PLR0913
     Exits 1 if a port is not available, and at once if the gRPC server ends by itself; raises what
     `warm` raises other than `TandemError`.
     """
-    # A fork of a process with gRPC threads deadlocks; our services do not fork.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    bound_memory()
-    switch_threads_often()
-    keep_files_private()
-    configure(name, level=load_log_level_or_exit())
-    log_stray_faults()
-    side_doors = load_side_doors_or_exit()
-    use(traced := load_tracing_or_exit(name))
-    asyncio.get_running_loop().set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))
-    # asyncio.run's own handling of SIGTERM would end the process without a drain.
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    process = prepare(name)
     try:
         health = Health(name, service_names)
         options = server_options(SERVER_OPTIONS, identity)
@@ -101,12 +79,11 @@ async def serve(  # noqa: PLR0913
             settings.admission_limits(),
             options,
             guard,
-            is_reflected=side_doors.reflection,
+            is_reflected=process.side_doors.reflection,
         )
         heartbeat = Heartbeat()
         port = _bind(server, settings.address, identity)
-        own_port = OwnPort(f"{_host_of(settings.address)}:{port}", identity)
-        registry = REGISTRY if side_doors.metrics else None
+        own_port = OwnPort(f"{host_of(settings.address)}:{port}", identity)
 
         def is_live() -> bool:
             # A draining service closes its port first; that is no reason to kill it.
@@ -117,13 +94,13 @@ async def serve(  # noqa: PLR0913
         def is_ready() -> bool:
             return health.is_serving() and own_port.state() is PortState.ANSWERED
 
-        door = _open_door(name, settings, registry, is_live, is_ready)
+        door = open_metrics_port(name, settings, process.registry, is_live, is_ready)
         lasting = [asyncio.create_task(each) for each in (heartbeat.beat(), Trimmer().watch())]
         try:
             await server.start()
             log.info("listening", address=settings.address, port=port)
             warn_of_exposure(settings.address, service_names, identity, guard or Guard())
-            await _until_stopped(stopping, health.watch(warm, ready), server)
+            await _until_stopped(process.stopping, health.watch(warm, ready), server)
         finally:
             health.leave()
             log.info("draining")
@@ -135,7 +112,7 @@ async def serve(  # noqa: PLR0913
             door.close()
     finally:
         await close()
-        await asyncio.to_thread(traced.close)
+        await asyncio.to_thread(process.tracing.close)
     log.info("stopped")
 
 
@@ -172,26 +149,6 @@ def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> i
     except RuntimeError as error:
         log.error("cannot listen", address=address, cause=str(error))
         raise SystemExit(1) from error
-
-
-def _open_door(
-    name: str,
-    settings: ServiceSettings,
-    registry: CollectorRegistry | None,
-    is_live: Callable[[], bool],
-    is_ready: Callable[[], bool],
-) -> HttpDoor:
-    host = _host_of(settings.address)
-    note_build(name)
-    try:
-        return HttpDoor(host, settings.metrics_port, registry, is_live=is_live, is_ready=is_ready)
-    except OSError as error:
-        log.error("cannot listen", address=f"{host}:{settings.metrics_port}", cause=str(error))
-        raise SystemExit(1) from error
-
-
-def _host_of(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
 
 
 async def _until_stopped(

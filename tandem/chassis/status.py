@@ -42,7 +42,7 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
     code = grpc.StatusCode[error.status]
     message = _plain(error.message)
     metadata = (
-        (_DETAILS_KEY, _rich_status(code, message, error).SerializeToString()),
+        (_DETAILS_KEY, rich_status(error).SerializeToString()),
         (REASON_KEY, error.reason),
         (REQUEST_ID_KEY, current_request_id()),
         *_pushback(error),
@@ -69,26 +69,31 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError
             return InternalFault(why=f"{service} answered {code.name}: {details}")
 
 
+def rich_status(error: TandemError) -> status_pb2.Status:
+    """Returns the google.rpc.Status of `error`, with ErrorInfo and RetryInfo."""
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason,
+        domain=ERROR_DOMAIN,
+        metadata={key: _plain(value) for key, value in error.metadata.items()},
+    )
+    status = status_pb2.Status(
+        code=grpc.StatusCode[error.status].value[0],
+        message=_plain(error.message),
+        details=[_packed(info)],
+    )
+    if isinstance(error, Overloaded | QuotaExceeded):
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(round(error.retry_delay_seconds * 1e9))
+        status.details.append(_packed(retry))
+    return status
+
+
 def _pushback(error: TandemError) -> tuple[tuple[str, str], ...]:
     if not isinstance(error, Overloaded | QuotaExceeded):
         return ()
     if isinstance(error, QuotaExceeded) and error.is_final:
         return ((_PUSHBACK_KEY, _NO_RETRY),)
     return ((_PUSHBACK_KEY, str(round(error.retry_delay_seconds * 1000))),)
-
-
-def _rich_status(code: grpc.StatusCode, message: str, error: TandemError) -> status_pb2.Status:
-    info = error_details_pb2.ErrorInfo(
-        reason=error.reason,
-        domain=ERROR_DOMAIN,
-        metadata={key: _plain(value) for key, value in error.metadata.items()},
-    )
-    status = status_pb2.Status(code=code.value[0], message=message, details=[_packed(info)])
-    if isinstance(error, Overloaded | QuotaExceeded):
-        retry = error_details_pb2.RetryInfo()
-        retry.retry_delay.FromNanoseconds(round(error.retry_delay_seconds * 1e9))
-        status.details.append(_packed(retry))
-    return status
 
 
 def _packed(detail: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:

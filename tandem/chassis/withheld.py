@@ -22,7 +22,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 WITHHELD = "a library's line, withheld"
 
-_OURS = {"tandem", "orchestrator_svc", "encoder_svc", "index_svc", "rerank_svc"}
+_OURS = {"tandem", "orchestrator_svc", "encoder_svc", "index_svc", "rerank_svc", "gateway_svc"}
 # These loggers format their lines before logging; the first words are their own.
 _BEGIN_WITH_WORDS = {"asyncio", "concurrent", "grpc"}
 _WORDS = re.compile(r"[A-Za-z][A-Za-z_ ]*")

@@ -14,7 +14,7 @@ def settings_tables() -> str:
         f"## {service}_svc\n\n{_table(group)}\n"
         for service, group in zip(SERVICES, service_groups(), strict=True)
     ]
-    parts.append("## Every service\n\nSettings that all four services read.\n")
+    parts.append("## Every service\n\nSettings that all services read.\n")
     for group in (*shared_groups(), SettingsGroup("LOG_", LogSettings)):
         meaning = (group.settings_class.__doc__ or "").splitlines()[0]
         parts.append(f"### {group.prefix}…\n\n{meaning}\n\n{_table(group)}\n")

@@ -23,7 +23,13 @@ from tandem.local.prometheus import (
 )
 from tandem.local.service_settings import given_settings
 from tandem.local.stack import LocalStack, Ports, StackFailed
-from tandem.local.start_checks import check_machine, check_ports, precision_note, shard_count
+from tandem.local.start_checks import (
+    check_machine,
+    check_ports,
+    has_gateway,
+    precision_note,
+    shard_count,
+)
 from tandem.local.start_refused import StartRefused
 from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
@@ -130,6 +136,7 @@ def up(
                 ports,
                 caches=caches,
                 swaps=swaps,
+                gateway=has_gateway(),
                 settings=given.variables,
                 certificates=authority.issue_all() if authority else None,
             ) as stack,
@@ -195,6 +202,10 @@ def _local_authority(folder: Path) -> "LocalAuthority":
 
 
 def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
+    if stack.http_url is None:
+        out.print("HTTP is not served: pip install 'tandem-search[gateway]' adds it")
+    else:
+        out.print(f"HTTP: {stack.http_url}")
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
@@ -248,7 +259,7 @@ def _watch(
 def print_endpoints(stack: LocalStack) -> None:
     """Prints the address of each process."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("service", "gRPC", "metrics", "pid"):
+    for heading in ("service", "address", "metrics", "pid"):
         table.add_column(heading)
     for endpoint in stack.endpoints():
         table.add_row(endpoint.name, endpoint.address, endpoint.metrics_url, str(endpoint.pid))

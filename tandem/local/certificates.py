@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # Each kind of process, and the caller names that it accepts; empty if callers need none.
 PEERS: Mapping[str, tuple[str, ...]] = {
+    "gateway": (),
     "orchestrator": (),
     "encoder": ("orchestrator",),
     "index": ("orchestrator",),

@@ -14,7 +14,7 @@ from tandem.chassis.tls import TlsSettings
 from tandem.chassis.tracing import check_trace_settings
 from tandem.local.start_refused import StartRefused
 
-SERVICES = ("orchestrator", "encoder", "index", "rerank")
+SERVICES = ("orchestrator", "encoder", "index", "rerank", "gateway")
 # Settings that a local stack sets itself, and the option to use instead.
 WIRED: Mapping[str, str] = {
     "ADDRESS": "use --free-ports for other ports",
@@ -26,6 +26,7 @@ WIRED: Mapping[str, str] = {
     "SHARD_NUMBER": "--shards says how many there are",
     "SHARD_COUNT": "--shards says how many there are",
     "SHARD_MAP_VERSION": "--shards says how many there are",
+    "ORCHESTRATOR_ADDRESS": "use --free-ports for other ports",
     "ENCODER_ADDRESS": "use --free-ports for other ports",
     "INDEX_ADDRESSES": "--shards says how many there are",
     "RERANK_ADDRESSES": "--shards says how many there are",

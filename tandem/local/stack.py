@@ -24,7 +24,7 @@ _REPLICATED_NOTICE_SECONDS = 1.0
 # Searches in flight: an admitted search must meet its deadline, and this machine does all the work.
 # At five times the capacity of two cores, 32 gave a fifth fewer answers than 24 (docs/overload.md).
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
-_PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
+_PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR", "GATEWAY")
 _SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_")
 _TLS_PROXY = "tls-proxy"
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
@@ -58,20 +58,23 @@ class LocalStack:
         *,
         caches: bool = True,
         swaps: bool = False,
+        gateway: bool = False,
         settings: Mapping[str, str] | None = None,
         certificates: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Prepares a stack with stores and logs in `data_folder`; starts nothing yet.
 
         Without `caches` every search is computed, which measurements need. With `swaps` Triton
-        accepts other model versions while it serves. `settings` are variables of services, in
-        addition to those of the stack. `certificates` are the TLS_… variables of each kind of
-        process; with "triton" among them, a TLS proxy runs in front of Triton.
+        accepts other model versions while it serves. With `gateway` there is HTTP as well.
+        `settings` are variables of services, in addition to those of the stack. `certificates` are
+        the TLS_… variables of each kind of process; with "triton" among them, a TLS proxy runs in
+        front of Triton.
         """
         self._certificates = certificates or {}
         self._settings = settings or {}
         self._caches = caches
         self._swaps = swaps
+        self._has_gateway = gateway
         self.ports = ports
         self._data_folder = data_folder
         self._model_repository = model_repository
@@ -86,6 +89,12 @@ class LocalStack:
     def address(self) -> str:
         """Returns host:port of the orchestrator, or one address for several."""
         return self._addresses("orchestrator")
+
+    @property
+    def http_url(self) -> str | None:
+        """Returns the URL of the gateway; None without one."""
+        scheme = "https" if "gateway" in self._certificates else "http"
+        return f"{scheme}://localhost:{self.ports.gateway}/" if self._has_gateway else None
 
     def start(
         self,
@@ -124,6 +133,7 @@ class LocalStack:
             *(f"index-{number}" for number in shards),
             *(f"rerank-{number}" for number in shards),
             *self._processes_of("orchestrator"),
+            *(["gateway"] if self._has_gateway else []),
         ]
 
     def start_triton(self) -> None:
@@ -291,6 +301,8 @@ class LocalStack:
             settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
             searches = max(_LEAST_SEARCHES, _SEARCHES_A_CORE * core_count())
             settings["MAX_INFLIGHT_COUNT"] = str(searches)
+        if kind == "gateway":
+            settings["ORCHESTRATOR_ADDRESS"] = self.address
         variables = {f"{prefix}_{key}": value for key, value in settings.items()}
         others = tuple(f"{each}_" for each in _PREFIXES if each != prefix)
         given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
@@ -348,6 +360,8 @@ class LocalStack:
                 return self.ports.rerank[int(number)]
             case "encoder":
                 return self.ports.encoder
+            case "gateway":
+                return self.ports.gateway
             case _:
                 return self.ports.orchestrator
 

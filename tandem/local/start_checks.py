@@ -15,6 +15,7 @@ from tandem.modeling.checkpoint_files import CheckpointFiles
 DEFAULT_SHARD_COUNT = 2
 # Packages that a service or Triton's models import, but this process may not.
 _PACKAGES = ("faiss", "torch")
+_GATEWAY_PACKAGES = ("starlette", "uvicorn")
 
 
 def check_machine(checkpoint: Path) -> None:
@@ -55,9 +56,15 @@ def shard_count(asked: int | None, stored: int | None, data: Path) -> int:
     )
 
 
+def has_gateway() -> bool:
+    """Returns whether gateway_svc can run here; HTTP is an extra."""
+    return all(importlib.util.find_spec(name) is not None for name in _GATEWAY_PACKAGES)
+
+
 def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
     """Raises StartRefused, which names each port in use."""
     named = [
+        *([("gateway", ports.gateway)] if has_gateway() else []),
         ("orchestrator", ports.orchestrator),
         ("encoder", ports.encoder),
         ("triton", ports.triton),

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
-SERVICES = ("orchestrator", "encoder", "index", "rerank")
+SERVICES = ("orchestrator", "encoder", "index", "rerank", "gateway")
 # Prometheus's own, and Triton's, which tests/system compares with a running server.
 FOREIGN = re.compile(r"(up|ALERTS|nv_\w+)")
 NAME = re.compile(r"\b(tandem[:_][\w:]+|process_\w+|nv_\w+)\b")

@@ -5,7 +5,14 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("tandem", "encoder_svc", "index_svc", "rerank_svc", "orchestrator_svc")
+PACKAGES = (
+    "tandem",
+    "encoder_svc",
+    "index_svc",
+    "rerank_svc",
+    "orchestrator_svc",
+    "gateway_svc",
+)
 GENERATED = ROOT / "tandem" / "v1"
 
 

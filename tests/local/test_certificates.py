@@ -14,6 +14,8 @@ from tandem.chassis.tls import Identity, TlsSettings
 from tandem.local import certificates
 from tandem.local.certificates import PEERS, LocalAuthority
 
+DOORS = ("gateway", "orchestrator")
+
 
 def issued(folder: Path) -> x509.Certificate:
     """Returns the certificate in a folder."""
@@ -21,15 +23,15 @@ def issued(folder: Path) -> x509.Certificate:
 
 
 def test_every_process_starts_with_what_is_issued(tmp_path: Path) -> None:
-    """Identity reads each pair, and only the door asks callers for nothing."""
+    """Identity reads each pair, and only the doors ask callers for nothing."""
     variables = LocalAuthority(tmp_path / "tls").issue_all()
 
     assert set(variables) == set(PEERS)
     for kind, its in variables.items():
         identity = Identity(load(TlsSettings, "TLS_", its))
-        assert identity.is_client_certificate_required == (kind != "orchestrator")
+        assert identity.is_client_certificate_required == (kind not in DOORS)
         assert identity.server_context().verify_mode == (
-            ssl.CERT_NONE if kind == "orchestrator" else ssl.CERT_REQUIRED
+            ssl.CERT_NONE if kind in DOORS else ssl.CERT_REQUIRED
         )
 
 

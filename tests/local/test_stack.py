@@ -22,9 +22,10 @@ def test_fixed_ports_are_the_documented_ones() -> None:
 def test_free_ports_are_all_different() -> None:
     """None is handed out twice."""
     ports = Ports.free(shard_count=3)
-    serving = [ports.orchestrator, ports.encoder, ports.triton, *ports.index, *ports.rerank]
+    serving = [ports.orchestrator, ports.encoder, ports.triton, ports.gateway]
+    serving += [*ports.index, *ports.rerank]
 
-    assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 18
+    assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 20
 
 
 def test_as_many_searches_are_let_in_as_the_cores_can_answer(tmp_path: Path) -> None:

@@ -8,17 +8,15 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.guard import Guard, bind_caller, current_caller
+from tandem.chassis.guard import Guard, current_caller
 from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
-from tandem.chassis.tokens import Scope
 from tandem.contract.access import AccessRule
-from tandem.errors import PermissionDenied, Unauthenticated
+from tandem.errors import Unauthenticated
 
 log = get_logger()
 
-_BEARER = "bearer "
 _NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 
 
@@ -55,17 +53,9 @@ class AuthInterceptor(HandlerInterceptor):
 
     def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
         """Sets the caller; raises if it is not authorised."""
-        access = self._guard.access.get(path)
-        if access is None:
-            raise PermissionDenied(caller="anybody", what=f"call {path}")
+        access = self._guard.access_of(path)
         _check_name(self._guard.peer_names, context)
-        if access is AccessRule.INTERNAL or self._guard.tokens is None:
-            return
-        caller = self._guard.tokens.caller_of(_token())
-        if caller is None:
-            raise Unauthenticated(why="its token is unknown")
-        caller.check_scope(Scope(access.value))
-        bind_caller(caller)
+        self._guard.let_in(access, current_headers().get(AUTHORIZATION_KEY, ""))
 
 
 class MessageAuthInterceptor(HandlerInterceptor):
@@ -135,13 +125,6 @@ def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> Non
     found = {name.decode(errors="replace") for key in _NAME_KEYS for name in shown.get(key, ())}
     if names.isdisjoint(found):
         raise Unauthenticated(why="the name in its certificate is not accepted")
-
-
-def _token() -> str:
-    value = current_headers().get(AUTHORIZATION_KEY, "")
-    if not isinstance(value, str) or not value.lower().startswith(_BEARER):
-        raise Unauthenticated(why="it has no token")
-    return value[len(_BEARER) :].strip()
 
 
 def _index_ids(message: Any) -> Iterator[str]:  # noqa: ANN401

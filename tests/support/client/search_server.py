@@ -173,7 +173,7 @@ async def search_server(
 ) -> AsyncIterator[tuple[str, ToldService]]:
     """Serves on a free port of the loopback; yields the address and the service."""
     service = ToldService(search, ingest, remove)
-    health = Health("told", [])
+    health = Health("told", ["tandem.v1.SearchService"])
     server = await make_server(
         "told",
         health,

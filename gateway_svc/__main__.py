@@ -1,0 +1,28 @@
+"""Wires and runs the gateway: python -m gateway_svc."""
+
+import asyncio
+
+from gateway_svc.serving import serve
+from gateway_svc.settings import GatewaySettings
+from gateway_svc.upstream import Upstream
+from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
+
+
+async def main(settings: GatewaySettings) -> None:
+    """Serves until a signal stops it."""
+    identity = load_identity_or_exit()
+    channel = open_channel(settings.orchestrator_address, identity)
+    await serve(
+        settings,
+        upstream=Upstream(channel),
+        close=channel.close,
+        identity=identity,
+        guard=load_guard_or_exit(identity),
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(load_or_exit(GatewaySettings, "GATEWAY_")))

@@ -1,0 +1,108 @@
+"""One HTTP connection, which a slow or silent client cannot hold.
+
+uvicorn limits the time between two requests and nothing else: half a request line, or an answer
+that the client does not read, would hold a connection for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """Limits on connections, and who has how many. For one server."""
+
+    max_count: int
+    max_count_by_host: int
+    head_seconds: float
+    idle_seconds: float
+    count: int = 0
+    counts_by_host: Counter[str] = field(default_factory=Counter)
+
+    def has_room(self, host: str) -> bool:
+        """Returns whether `host` may open one more."""
+        return self.count < self.max_count and self.counts_by_host[host] < self.max_count_by_host
+
+    def take(self, host: str) -> None:
+        """Counts a connection."""
+        self.count += 1
+        self.counts_by_host[host] += 1
+
+    def give_back(self, host: str) -> None:
+        """Counts a connection's end."""
+        self.count -= 1
+        self.counts_by_host[host] -= 1
+        if not self.counts_by_host[host]:
+            del self.counts_by_host[host]
+
+
+class LimitedConnection(H11Protocol):
+    """Ends if a request's head does not arrive in time, and is aborted rather than flushed."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        limits: ConnectionLimits,
+    ) -> None:
+        # Requests find their connection in their state.
+        super().__init__(config, server_state, {"connection": self}, asyncio.get_running_loop())
+        self._limits = limits
+        self._host: str | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Starts the clock of the first request; closes a connection over the limits."""
+        super().connection_made(cast(asyncio.Transport, transport))
+        host = self.client[0] if self.client else ""
+        if not self._limits.has_room(host):
+            self.abort()
+            return
+        self._host = host
+        self._limits.take(host)
+        self._await_head(self._limits.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stops the clock."""
+        self._stop_clock()
+        if self._host is not None:
+            self._limits.give_back(self._host)
+            self._host = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Reads; a request that has begun has a time to arrive."""
+        is_first_of_head = self._is_between_requests() and self._head_timer is None
+        super().data_received(data)
+        if not self._is_between_requests():
+            self._stop_clock()
+        elif is_first_of_head:
+            self._await_head(self._limits.head_seconds)
+
+    def abort(self) -> None:
+        """Ends the connection without sending what waits to be sent."""
+        self.transport.abort()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Aborts an idle connection, also one whose last answer was not read."""
+        self.transport.abort()
+
+    def _is_between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _await_head(self, seconds: float) -> None:
+        self._stop_clock()
+        self._head_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop_clock(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

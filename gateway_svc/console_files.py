@@ -1,0 +1,72 @@
+"""Serves the files of the web console, which are read into memory at start.
+
+A path is looked up among the names of those files, so none can lead out of their folder.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.problem import problem
+
+FOLDER = Path(__file__).parent / "console"
+
+_INDEX = "index.html"
+# Not of the console: they explain the folder.
+_LEFT_OUT = {".md", ".py", ".pyc"}
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+}
+
+
+class ConsoleFiles:
+    """An ASGI application: GET and HEAD of the files, and the start page at "/"."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        """Reads every file below `folder`."""
+        self._files: dict[str, tuple[bytes, str, str]] = {}
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix not in _LEFT_OUT:
+                self._add(path.relative_to(folder).as_posix(), path.read_bytes())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        await self._answer(Request(scope))(scope, receive, send)
+
+    def _add(self, name: str, content: bytes) -> None:
+        suffix = Path(name).suffix
+        kind = _TYPES.get(suffix) or mimetypes.types_map.get(suffix, "application/octet-stream")
+        tag = f'"{sha256(content).hexdigest()[:32]}"'
+        self._files[f"/{name}"] = (content, kind, tag)
+        if Path(name).name == _INDEX:
+            self._files[f"/{name}".removesuffix(_INDEX)] = (content, kind, tag)
+
+    def _answer(self, request: Request) -> Response:
+        found = self._files.get(request.url.path)
+        if found is None:
+            return problem(HttpRefusal(HTTPStatus.NOT_FOUND, "nothing is served at this path"))
+        if request.method not in ("GET", "HEAD"):
+            refusal = HttpRefusal(
+                HTTPStatus.METHOD_NOT_ALLOWED, "this path is only read", {"allow": "GET, HEAD"}
+            )
+            return problem(refusal)
+        content, kind, tag = found
+        # Browsers ask again, and mostly hear that nothing changed.
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(content, headers=headers, media_type=kind)

@@ -1,0 +1,163 @@
+"""Admits calls to an endpoint: who calls, how much is in flight, and only then the body."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway_svc.body import CallerGone, check_size, declared_byte_count, read_body
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.http_call import HttpCall, HttpEndpoint, Outcome, deadline_of
+from gateway_svc.observed import SERVICE, observed
+from gateway_svc.settings import GatewaySettings
+from gateway_svc.upstream import CallContext
+from tandem.chassis.admission import Pace, Room
+from tandem.chassis.guard import Guard
+from tandem.chassis.headers import AUTHORIZATION_KEY
+from tandem.chassis.log import get_logger
+from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, ANSWER_BYTES, INFLIGHT_BYTES
+from tandem.errors import InternalFault, Overloaded, TandemError
+
+log = get_logger()
+
+
+class Hall:
+    """What all endpoints share: the guard, and the room for requests and answers."""
+
+    def __init__(self, guard: Guard, settings: GatewaySettings) -> None:
+        """Needs a running event loop."""
+        self.guard = guard
+        self.settings = settings
+        self._room = Room(settings.max_inflight_count, settings.max_inflight_bytes)
+        self._answers = Room(settings.max_inflight_count, settings.max_answer_bytes)
+        self._pace = Pace()
+        for limit, value in (
+            ("count", settings.max_inflight_count),
+            ("bytes", settings.max_inflight_bytes),
+            ("answers", settings.max_answer_bytes),
+        ):
+            ADMISSION_LIMIT.labels(SERVICE, limit).set(value)
+
+    @contextmanager
+    def place_for(self, byte_count: int) -> Iterator[None]:
+        """Holds a place, and room for a body of that size; raises Overloaded."""
+        if self._room.lacks_places():
+            raise self._refused("count", "requests in flight")
+        if self._room.lacks_bytes(byte_count):
+            raise self._refused("bytes", "bytes of requests in flight")
+        self._room.take(1, byte_count)
+        INFLIGHT_BYTES.labels(SERVICE).inc(byte_count)
+        try:
+            yield
+        finally:
+            self._room.give_back(1, byte_count)
+            INFLIGHT_BYTES.labels(SERVICE).dec(byte_count)
+            self._pace.note_end()
+
+    @contextmanager
+    def room_for_answer(self, byte_count: int) -> Iterator[None]:
+        """Holds room for an answer until its caller has read it; raises Overloaded."""
+        if self._answers.lacks_bytes(byte_count):
+            raise self._refused("answers", "bytes of unread answers")
+        self._answers.take(1, byte_count)
+        ANSWER_BYTES.labels(SERVICE).inc(byte_count)
+        try:
+            yield
+        finally:
+            self._answers.give_back(1, byte_count)
+            ANSWER_BYTES.labels(SERVICE).dec(byte_count)
+
+    def _refused(self, limit: str, what: str) -> Overloaded:
+        ADMISSION_REFUSED.labels(SERVICE, limit).inc()
+        return Overloaded(
+            what=f"the gateway has as many {what} as it admits",
+            retry_delay_seconds=self._pace.retry_delay_seconds(),
+        )
+
+
+class Door:
+    """An ASGI application: one endpoint behind the hall."""
+
+    def __init__(self, endpoint: HttpEndpoint, hall: Hall) -> None:
+        self._endpoint = endpoint
+        self._hall = hall
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request, outcome = Request(scope, receive), Outcome()
+        is_answered = False
+
+        async def answer(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        with observed(self._endpoint.name, request, outcome):
+            try:
+                await self._admit(request, outcome, answer)
+            except CallerGone:
+                outcome.code = "CANCELLED"
+            except Exception as error:
+                told = _told(error, self._endpoint.name)
+                outcome.fail(told)
+                if is_answered:
+                    # Only a broken connection can still tell.
+                    raise
+                response = self._endpoint.refuse(told, request)
+                await response(scope, receive, send)
+
+    async def _admit(self, request: Request, outcome: Outcome, send: Send) -> None:
+        guard, settings, headers = self._hall.guard, self._hall.settings, request.headers
+        deadline = deadline_of(
+            headers,
+            default_seconds=settings.default_timeout_seconds,
+            max_seconds=settings.max_timeout_seconds,
+        )
+        authorization = headers.get(AUTHORIZATION_KEY, "")
+        guard.let_in(guard.access_of(self._endpoint.method.path), authorization)
+        max_bytes = self._endpoint.max_body_bytes(headers)
+        declared = declared_byte_count(headers)
+        check_size(declared or 0, max_bytes)
+        # Without a declared size, it may become as large as is allowed.
+        with self._hall.place_for(max_bytes if declared is None else declared):
+            body = await read_body(request.receive, max_bytes, settings.body_seconds)
+            context = CallContext(
+                deadline, {AUTHORIZATION_KEY: authorization} if authorization else {}
+            )
+            call = HttpCall(request, body, context, outcome)
+            response = await _unless_gone(self._endpoint, call)
+            with self._hall.room_for_answer(len(getattr(response, "body", b""))):
+                await response(request.scope, request.receive, send)
+
+
+async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:
+    """Returns the response; cancels the work and raises CallerGone if the caller hangs up."""
+    serving = asyncio.ensure_future(endpoint.serve(call))
+    leaving = asyncio.ensure_future(call.request.receive())
+    try:
+        await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            return serving.result()
+        raise CallerGone
+    finally:
+        for task in (serving, leaving):
+            task.cancel()
+        await asyncio.gather(serving, leaving, return_exceptions=True)
+
+
+def _told(error: Exception, name: str) -> TandemError | HttpRefusal:
+    """Returns the error for the caller, without its traceback, which would hold the request."""
+    if isinstance(error, TandemError):
+        return error.kept()
+    if isinstance(error, HttpRefusal):
+        return error
+    # Strangers see the message, so it says nothing.
+    log.error("internal fault", method=name, exc_info=error)
+    traceback.clear_frames(error.__traceback__)
+    return InternalFault(why=f"{name} failed")

@@ -1,0 +1,190 @@
+"""Wraps the whole application: what holds for every request, whatever its path.
+
+Request ids, headers that protect browsers, hosts and origins, framing that proxies could read in
+two ways, and callers that read slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway_svc.body import CallerGone
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.problem import problem
+from gateway_svc.settings import GatewaySettings
+from tandem.chassis.exposure import is_loopback
+from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
+
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_PIECE_BYTES = 64 * 1024
+_PREFLIGHT_SECONDS = 600
+
+# A page of ours loads from here alone, runs no inline script, and is in no frame.
+_CONTENT_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_PROTECTION: Mapping[str, str] = {
+    "content-security-policy": _CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_EXPOSED = (
+    "x-request-id, retry-after, grpc-status, grpc-message, grpc-status-details-bin, tandem-reason"
+)
+_ALLOWED_HEADERS = (
+    "authorization, content-type, accept, connect-protocol-version, connect-timeout-ms, "
+    "grpc-timeout, x-grpc-web, x-user-agent, x-request-id, x-request-timeout-ms, traceparent, "
+    "tracestate"
+)
+
+
+class Edge:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+        self._app = app
+        self._origins = frozenset(settings.origins)
+        self._send_seconds = settings.send_seconds
+        self._hosts = frozenset(settings.hosts)
+        if not self._hosts and is_loopback(settings.address):
+            # Otherwise a page that resolves its own name to this machine could call it.
+            self._hosts = _LOCAL_NAMES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        headers = Headers(scope=scope)
+        request_id = bind_request_id(headers.get(REQUEST_ID_KEY))
+        origin = headers.get("origin", "")
+        answers = _Answers(scope, send, self._send_seconds)
+        answers.headers = {REQUEST_ID_KEY: request_id, **_PROTECTION}
+        if origin in self._origins:
+            answers.headers |= _cross_origin(origin)
+        try:
+            self._check(headers, origin)
+        except HttpRefusal as refusal:
+            # What follows on this connection may be a body that was not read.
+            answers.headers["connection"] = "close"
+            await problem(refusal)(scope, receive, answers.send)
+            return
+        try:
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await _preflight()(scope, receive, answers.send)
+            else:
+                await self._app(scope, receive, answers.send)
+        except CallerGone:
+            pass
+
+    def _check(self, headers: Headers, origin: str) -> None:
+        _check_framing(headers)
+        host = headers.get("host", "")
+        if self._hosts and _name_of(host) not in self._hosts:
+            raise HttpRefusal(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this host is not served here; the operator names more in GATEWAY_HOSTS",
+            )
+        # By the host alone: a proxy may have ended TLS.
+        is_own = origin.partition("://")[2] == host
+        if origin and not is_own and origin not in self._origins:
+            raise HttpRefusal(
+                HTTPStatus.FORBIDDEN,
+                "pages of other origins may not call; the operator allows them in GATEWAY_ORIGINS",
+            )
+
+
+class _Answers:
+    """Sends a response in small pieces, and gives up on a caller that does not read them."""
+
+    def __init__(self, scope: Scope, send: Send, seconds: float) -> None:
+        self._connection: Any = scope.get("state", {}).get("connection")
+        self._send = send
+        self._seconds = seconds
+        self.headers: dict[str, str] = {}
+
+    async def send(self, message: Message) -> None:
+        """Sends one message; aborts the connection and raises CallerGone if it takes too long."""
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            for name, value in self.headers.items():
+                headers.setdefault(name, value)
+            message = {**message, "headers": headers.raw}
+        body = message.get("body", b"")
+        try:
+            async with asyncio.timeout(self._seconds + len(body) // _PIECE_BYTES):
+                sent = 0
+                # uvicorn writes a message whole, however little of the last one was read.
+                for start in range(0, len(body) - _PIECE_BYTES, _PIECE_BYTES):
+                    piece = body[start : start + _PIECE_BYTES]
+                    await self._send({**message, "body": piece, "more_body": True})
+                    sent = start + _PIECE_BYTES
+                await self._send({**message, "body": body[sent:]} if sent else message)
+        except TimeoutError:
+            if self._connection is not None:
+                self._connection.abort()
+            raise CallerGone from None
+
+
+def _check_framing(headers: Headers) -> None:
+    """Raises if another server could see another end of this request."""
+    lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
+    if lengths and codings:
+        raise HttpRefusal(
+            HTTPStatus.BAD_REQUEST, "send content-length or transfer-encoding, not both"
+        )
+    if len(headers.getlist("host")) != 1:
+        raise HttpRefusal(HTTPStatus.BAD_REQUEST, "send one host header")
+    if headers.get("content-encoding", "identity") not in ("identity", ""):
+        raise HttpRefusal(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "compressed bodies are not read; send it as it is",
+            {"accept-encoding": "identity"},
+        )
+
+
+def _name_of(host: str) -> str:
+    """Returns a host header's name, without its port and an IPv6 address's brackets."""
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    name = name.strip("[]").lower()
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
+
+
+def _cross_origin(origin: str) -> dict[str, str]:
+    return {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": _EXPOSED,
+        "cross-origin-resource-policy": "cross-origin",
+        "vary": "Origin",
+    }
+
+
+def _preflight() -> Response:
+    headers = {
+        "access-control-allow-methods": "GET, POST, PUT, DELETE",
+        "access-control-allow-headers": _ALLOWED_HEADERS,
+        "access-control-max-age": str(_PREFLIGHT_SECONDS),
+    }
+    return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)

@@ -1,0 +1,88 @@
+"""Defines one HTTP call of a method, and what endpoints make of it."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.methods import Method
+from gateway_svc.problem import problem
+from gateway_svc.upstream import CallContext
+from tandem.chassis.deadline import Deadline
+from tandem.errors import TandemError
+
+# gRPC's units of grpc-timeout.
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_GRPC_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
+_MILLISECONDS = re.compile(rb"\d{1,10}")
+
+# base64 makes four bytes of three, and JSON has names and signs around them.
+_JSON_GROWTH = 4 / 3
+_JSON_ROOM_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a call ended, for the log and the metrics."""
+
+    code: str = "OK"
+    reason: str = ""
+
+    def fail(self, error: TandemError | HttpRefusal) -> None:
+        """Notes an error."""
+        if isinstance(error, TandemError):
+            self.code, self.reason = error.status, error.reason
+        else:
+            self.code = "INVALID_ARGUMENT"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """One admitted call, with its whole body."""
+
+    request: Request
+    body: bytes
+    context: CallContext
+    outcome: Outcome
+
+
+class HttpEndpoint(ABC):
+    """Answers calls of one method."""
+
+    def __init__(self, method: Method, name: str | None = None) -> None:
+        """`name` labels its metrics; by default the method's."""
+        self.method = method
+        self.name = name or method.name
+
+    def max_body_bytes(self, headers: Headers) -> int:
+        """Returns the limit of a body: a request's, and what JSON makes of it."""
+        return int(self.method.limit.max_bytes * _JSON_GROWTH) + _JSON_ROOM_BYTES
+
+    @abstractmethod
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns the response; raises TandemError or HttpRefusal."""
+
+    def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
+        """Returns the response for an error."""
+        return problem(error)
+
+
+def deadline_of(headers: Headers, *, default_seconds: float, max_seconds: float) -> Deadline:
+    """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default."""
+    seconds = _asked_seconds(dict(headers.raw))
+    return Deadline.after(min(default_seconds if seconds is None else seconds, max_seconds))
+
+
+def _asked_seconds(headers: dict[bytes, bytes]) -> float | None:
+    if found := _GRPC_TIMEOUT.fullmatch(headers.get(b"grpc-timeout", b"")):
+        return int(found[1]) * _UNITS[found[2]]
+    for name in (b"connect-timeout-ms", b"x-request-timeout-ms"):
+        if _MILLISECONDS.fullmatch(text := headers.get(name, b"")):
+            return int(text) / 1000
+    return None

@@ -1,0 +1,108 @@
+"""The HTTP server: uvicorn with a connection of ours, and TLS that follows its files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import ssl
+from collections.abc import Iterator
+
+from uvicorn import Config, Server
+
+from gateway_svc.app import GatewayApp
+from gateway_svc.connection import LimitedConnection
+from gateway_svc.settings import GatewaySettings
+from tandem.chassis.settings import SettingsError
+from tandem.chassis.tls import Identity
+
+_BACKLOG = 512
+# asyncio takes no 0.
+_LEAST_HANDSHAKE_SECONDS = 0.1
+
+
+class HttpServer(Server):
+    """Serves one application until `should_exit` is set; leaves signals to the process."""
+
+    def __init__(
+        self, app: GatewayApp, settings: GatewaySettings, identity: Identity | None
+    ) -> None:
+        """Raises OSError if the address is not available."""
+        config = Config(
+            app,
+            http=LimitedConnection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=math.ceil(settings.idle_seconds),
+            timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
+            h11_max_incomplete_event_size=settings.max_head_bytes,
+            backlog=_BACKLOG,
+        )
+        # A caller can make it warn as often as it likes.
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        config.load()
+        if identity is not None:
+            config.ssl = _followed(identity)
+        super().__init__(config)
+        self.listening = asyncio.Event()
+        self._limits = app.limits
+        self._head_seconds = max(settings.head_seconds, _LEAST_HANDSHAKE_SECONDS)
+        self._socket = _listening(settings.address)
+        self.port: int = self._socket.getsockname()[1]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listens, with a limit of the time for a TLS handshake, which uvicorn has not."""
+        config = self.config
+        server = await asyncio.get_running_loop().create_server(
+            lambda: LimitedConnection(config, self.server_state, self._limits),
+            sock=self._socket,
+            ssl=config.ssl,
+            ssl_handshake_timeout=self._head_seconds if config.ssl is not None else None,
+            backlog=_BACKLOG,
+        )
+        self.servers, self.started = [server], True
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none: the process's own handler drains first."""
+        yield
+
+
+def _listening(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
+
+
+def _followed(identity: Identity) -> ssl.SSLContext:
+    """Returns a context that hands each handshake on to one of the current files."""
+    shown, current = identity.certificates(), _http_context(identity)
+
+    def hand_on(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        nonlocal shown, current
+        certificates = identity.certificates()
+        if certificates is not shown:
+            # Between two writes the files do not match; the next handshake looks again.
+            with contextlib.suppress(SettingsError):
+                current = _http_context(identity)
+                shown = certificates
+        connection.context = current
+
+    first = _http_context(identity)
+    first.sni_callback = hand_on
+    return first
+
+
+def _http_context(identity: Identity) -> ssl.SSLContext:
+    context = identity.server_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

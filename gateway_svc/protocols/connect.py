@@ -1,0 +1,118 @@
+"""Connect's protocol, version 1: unary calls as plain POST, streams as envelopes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any
+
+from google.protobuf import json_format
+from google.rpc import error_details_pb2
+from starlette.responses import Response, StreamingResponse
+
+from gateway_svc.faults import HttpRefusal, error_headers, http_status
+from gateway_svc.http_call import HttpCall
+from gateway_svc.json_message import message_to_json, parse_message
+from gateway_svc.methods import Method
+from gateway_svc.protocols.envelopes import envelope, messages_of
+from gateway_svc.upstream import Upstream
+from tandem.chassis.status import rich_status
+from tandem.errors import TandemError
+
+UNARY_TYPES = {"application/json", "application/proto"}
+STREAM_TYPES = {"application/connect+json", "application/connect+proto"}
+
+_END_STREAM = 0x02
+_DETAILS = (error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo)
+
+
+async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+    """Answers one message with one.
+
+    A stream of requests may be called with one: a batch of IngestItems is a call of its own.
+    """
+    if method.is_answer_stream and not method.is_request_stream:
+        raise HttpRefusal(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"{method.name} answers with a stream; send {' or '.join(sorted(STREAM_TYPES))}",
+        )
+    is_json = kind.endswith("json")
+    request = await _request(method, call.body, is_json=is_json)
+    answer = await upstream.answer(method, request, call.context)
+    return Response(_answer(method, answer, is_json=is_json), media_type=kind)
+
+
+async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+    """Answers with a stream; its requests, if it has several, are all in the body."""
+    is_json = kind.endswith("json")
+    requests = [
+        await _request(method, message, is_json=is_json) for message in messages_of(call.body)
+    ]
+    if not method.is_request_stream and len(requests) != 1:
+        raise HttpRefusal(HTTPStatus.BAD_REQUEST, f"{method.name} takes one message")
+
+    async def answers() -> AsyncIterator[bytes]:
+        end: dict[str, Any] = {}
+        try:
+            async with aclosing(upstream.answers(method, requests, call.context)) as streamed:
+                async for each in streamed:
+                    yield envelope(_answer(method, each, is_json=is_json))
+        except TandemError as error:
+            call.outcome.fail(error)
+            end = {"error": error_members(error)}
+        yield envelope(json.dumps(end).encode(), _END_STREAM)
+
+    return StreamingResponse(answers(), media_type=kind)
+
+
+def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
+    """Returns the response for an error before any answer."""
+    if isinstance(error, HttpRefusal):
+        members, status, headers = _http_members(error), int(error.status), error.headers
+    else:
+        members, status, headers = error_members(error), http_status(error), error_headers(error)
+    if kind in STREAM_TYPES and isinstance(error, TandemError):
+        # A stream's status is 200, and its end says how it ended.
+        return Response(
+            envelope(json.dumps({"error": members}).encode(), _END_STREAM), 200, {}, kind
+        )
+    return Response(json.dumps(members), status, headers, "application/json")
+
+
+def error_members(error: TandemError) -> Mapping[str, Any]:
+    """Returns Connect's JSON of an error, with the details that gRPC has."""
+    details = []
+    for packed in rich_status(error).details:
+        name = packed.type_url.rpartition("/")[2]
+        found = next(each for each in _DETAILS if each.DESCRIPTOR.full_name == name)()
+        packed.Unpack(found)
+        value = base64.b64encode(packed.value).decode().rstrip("=")
+        debug = json_format.MessageToDict(found)
+        details.append({"type": name, "value": value, "debug": debug})
+    return {
+        "code": error.status.lower(),
+        "message": error.message.encode("utf-8", "replace").decode(),
+        "details": details,
+    }
+
+
+def _http_members(refusal: HttpRefusal) -> Mapping[str, Any]:
+    is_unknown = refusal.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    code = "unimplemented" if is_unknown else "invalid_argument"
+    return {"code": code, "message": refusal.detail}
+
+
+async def _request(method: Method, message: bytes, *, is_json: bool) -> bytes:
+    if not is_json:
+        return message
+    parsed = await parse_message(message, method.request_class, method.limit)
+    return parsed.SerializeToString()
+
+
+def _answer(method: Method, answer: bytes, *, is_json: bool) -> bytes:
+    if not is_json:
+        return answer
+    return message_to_json(method.answer_class.FromString(answer))

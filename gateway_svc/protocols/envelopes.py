@@ -1,0 +1,43 @@
+"""Splits and makes the length-prefixed messages of gRPC-Web and of Connect's streams."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from tandem.errors import RequestMalformed
+
+_PREFIX = struct.Struct("!BI")
+# Both protocols: the message is compressed.
+_COMPRESSED = 0x01
+
+
+def envelope(payload: bytes, flags: int = 0) -> bytes:
+    """Returns a message with its prefix."""
+    return _PREFIX.pack(flags, len(payload)) + payload
+
+
+def messages_of(body: bytes) -> Iterator[bytes]:
+    """Yields the messages of a body; raises RequestMalformed."""
+    position = 0
+    while position < len(body):
+        if len(body) - position < _PREFIX.size:
+            raise RequestMalformed(why="the body ends within a message's prefix")
+        flags, size = _PREFIX.unpack_from(body, position)
+        position += _PREFIX.size
+        if flags & _COMPRESSED:
+            raise RequestMalformed(why="compressed messages are not read")
+        if len(body) - position < size:
+            raise RequestMalformed(why="the body ends within a message")
+        if not flags:
+            yield body[position : position + size]
+        # Other flags mark trailers or a stream's end, which say nothing here.
+        position += size
+
+
+def one_message(body: bytes) -> bytes:
+    """Returns the only message of a body; raises RequestMalformed."""
+    messages = list(messages_of(body))
+    if len(messages) != 1:
+        raise RequestMalformed(why=f"the body has {len(messages)} messages; send one")
+    return messages[0]

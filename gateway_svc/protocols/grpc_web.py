@@ -1,0 +1,99 @@
+"""gRPC-Web: messages and trailers in one body, for browsers; in binary or in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from urllib.parse import quote
+
+import grpc
+from starlette.responses import Response, StreamingResponse
+
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.http_call import HttpCall
+from gateway_svc.methods import Method
+from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
+from gateway_svc.upstream import Upstream
+from tandem.chassis.status import REASON_KEY, rich_status
+from tandem.errors import InternalFault, RequestMalformed, TandemError
+
+BINARY_TYPES = {"application/grpc-web", "application/grpc-web+proto"}
+TEXT_TYPES = {"application/grpc-web-text", "application/grpc-web-text+proto"}
+
+_TRAILERS = 0x80
+_OK = "grpc-status:0\r\n"
+
+
+async def answer(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+    """Answers a call of any method; a stream of requests has all of them in the body."""
+    encode = _encoder(kind)
+    body = _decoded(call.body) if kind in TEXT_TYPES else call.body
+    if not method.is_answer_stream:
+        found = await upstream.answer(method, one_message(body), call.context)
+        whole = envelope(found) + envelope(_OK.encode(), _TRAILERS)
+        return Response(encode(whole), media_type=kind)
+    requests = list(messages_of(body)) if method.is_request_stream else [one_message(body)]
+
+    async def answers() -> AsyncIterator[bytes]:
+        trailers = _OK
+        try:
+            async with aclosing(upstream.answers(method, requests, call.context)) as streamed:
+                async for each in streamed:
+                    yield encode(envelope(each))
+        except TandemError as error:
+            call.outcome.fail(error)
+            trailers = _trailers(error)
+        yield encode(envelope(trailers.encode(), _TRAILERS))
+
+    return StreamingResponse(answers(), media_type=kind)
+
+
+def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
+    """Returns the response for an error before any answer: its trailers."""
+    if isinstance(error, HttpRefusal):
+        return Response(error.detail, int(error.status), error.headers, "text/plain")
+    return Response(_encoder(kind)(envelope(_trailers(error).encode(), _TRAILERS)), media_type=kind)
+
+
+def _encoder(kind: str) -> Callable[[bytes], bytes]:
+    return base64.b64encode if kind in TEXT_TYPES else bytes
+
+
+def _decoded(body: bytes) -> bytes:
+    """Returns the bytes of base64, which may be padded after each message."""
+    try:
+        if b"=" not in body[:-2]:
+            return base64.b64decode(body, validate=True)
+        pieces = body.replace(b"=", b"= ").split()
+        return b"".join(_joined(pieces))
+    except (binascii.Error, ValueError):
+        raise RequestMalformed(why="the body is not base64") from None
+
+
+def _joined(pieces: list[bytes]) -> list[bytes]:
+    """Returns the decoded runs of base64; a run ends after its padding."""
+    runs: list[bytes] = []
+    run = b""
+    for piece in pieces:
+        run += piece
+        if len(run) % 4 == 0:
+            runs.append(base64.b64decode(run, validate=True))
+            run = b""
+    if run:
+        raise ValueError("the last run is not whole")
+    return runs
+
+
+def _trailers(error: TandemError) -> str:
+    status = rich_status(error)
+    details = base64.b64encode(status.SerializeToString()).decode().rstrip("=")
+    code = getattr(grpc.StatusCode, error.status, grpc.StatusCode[InternalFault.status])
+    lines = {
+        "grpc-status": str(code.value[0]),
+        "grpc-message": quote(status.message, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"),
+        "grpc-status-details-bin": details,
+        REASON_KEY: error.reason,
+    }
+    return "".join(f"{name}:{value}\r\n" for name, value in lines.items())

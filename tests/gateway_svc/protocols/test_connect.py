@@ -1,0 +1,181 @@
+"""gateway_svc.protocols.connect: calls as JSON, for curl and connect-web."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+import pytest
+from google.rpc import error_details_pb2
+
+from gateway_svc.methods import METHODS
+from tandem.errors import IndexNotFound, Overloaded
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.gateway_svc.running import SEARCH, STREAM, gateway
+
+
+async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Finds an item named after the query."""
+    item = pb.RankedItem(item_id=request.query.text, similarity=0.5, retrieve_rank=1)
+    return pb.SearchItemsResponse(items=[item])
+
+
+async def no_index(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Refuses every search."""
+    raise IndexNotFound(index_id=request.index_id)
+
+
+def envelopes(body: bytes) -> list[tuple[int, bytes]]:
+    """Returns the flags and payload of each envelope."""
+    found, position = [], 0
+    while position < len(body):
+        flags, size = struct.unpack_from("!BI", body, position)
+        found.append((flags, body[position + 5 : position + 5 + size]))
+        position += 5 + size
+    return found
+
+
+async def test_a_search_is_a_plain_post_of_json() -> None:
+    """As curl sends it, with the names of protobuf's JSON."""
+    async with gateway(found_one) as served:
+        response = await served.search({"query": {"text": "a dog"}, "indexId": "scenes"})
+
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == {"items": [{"itemId": "a dog", "similarity": 0.5, "retrieveRank": 1}]}
+    assert served.service.requests[0].index_id == "scenes"
+
+
+async def test_names_as_the_proto_spells_them_are_read_too() -> None:
+    """Nobody has to know that protobuf's JSON prefers camels."""
+    async with gateway(found_one) as served:
+        await served.search({"query": {"text": "a dog"}, "index_id": "scenes"})
+
+    assert served.service.requests[0].index_id == "scenes"
+
+
+async def test_protobuf_travels_as_it_is() -> None:
+    """connect-web's binary form."""
+    request = pb.SearchItemsRequest(index_id="scenes")
+    request.query.text = "a cat"
+    async with gateway(found_one) as served:
+        response = await served.client.post(
+            SEARCH,
+            content=request.SerializeToString(),
+            headers={"content-type": "application/proto"},
+        )
+
+    assert pb.SearchItemsResponse.FromString(response.content).items[0].item_id == "a cat"
+
+
+async def test_an_error_has_its_code_and_the_details_of_grpc() -> None:
+    """ErrorInfo has the reason, for programs."""
+    async with gateway(no_index) as served:
+        response = await served.search({"indexId": "nowhere"})
+
+    error = response.json()
+    info = error_details_pb2.ErrorInfo.FromString(
+        base64.b64decode(error["details"][0]["value"] + "==")
+    )
+    assert (response.status_code, error["code"]) == (404, "not_found")
+    assert "there is no index 'nowhere'" in error["message"]
+    assert (info.reason, info.metadata["index_id"]) == ("INDEX_NOT_FOUND", "nowhere")
+    assert error["details"][0]["debug"]["reason"] == "INDEX_NOT_FOUND"
+
+
+async def test_an_overload_says_when_to_come_again() -> None:
+    """In whole seconds for HTTP, exactly in RetryInfo."""
+
+    async def busy(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        raise Overloaded(what="full", retry_delay_seconds=2.5)
+
+    async with gateway(busy) as served:
+        response = await served.search({})
+
+    assert response.status_code == 429
+    assert response.headers["retry-after"] == "2"
+    assert response.json()["details"][1]["debug"] == {"retryDelay": "2.500s"}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", "no JSON"),
+        (b"[]", "no JSON object"),
+        (b'{"query": {"text": NaN}}', "NaN"),
+        (b"[" * 100_000, "over"),
+        (b"[" * 20_000, "recursion"),
+        (b'{"colour": "red"}', "colour"),
+        (b'{"retrieveK": "many"}', "many"),
+        (b'{"query": {"text": "\xff"}}', "utf-8"),
+    ],
+    ids=["half", "list", "nan", "deep", "deep_enough", "unknown", "word", "latin"],
+)
+async def test_what_is_no_request_is_refused_by_name(body: bytes, told: str) -> None:
+    """And never an internal fault."""
+    async with gateway() as served:
+        response = await served.client.post(
+            SEARCH, content=body, headers={"content-type": "application/json"}
+        )
+
+    assert response.status_code in (400, 413)
+    assert told in response.json()["message"]
+    assert not served.service.requests
+
+
+async def test_a_stream_has_both_answers_and_an_end() -> None:
+    """As connect-web reads it."""
+    message = json.dumps({"search": {"query": {"text": "a dog"}}}).encode()
+    async with gateway(found_one) as served:
+        response = await served.client.post(
+            STREAM,
+            content=struct.pack("!BI", 0, len(message)) + message,
+            headers={"content-type": "application/connect+json"},
+        )
+
+    *answers, end = envelopes(response.content)
+    phases = [json.loads(payload)["phase"] for _, payload in answers]
+    assert phases == ["SEARCH_PHASE_RETRIEVED", "SEARCH_PHASE_FINAL"]
+    assert end == (2, b"{}")
+
+
+async def test_an_error_ends_a_stream_by_name() -> None:
+    """Its HTTP status is 200 by then."""
+    message = b"{}"
+    async with gateway(no_index) as served:
+        response = await served.client.post(
+            STREAM,
+            content=struct.pack("!BI", 0, len(message)) + message,
+            headers={"content-type": "application/connect+json"},
+        )
+
+    [(flags, end)] = envelopes(response.content)
+    assert (response.status_code, flags) == (200, 2)
+    assert json.loads(end)["error"]["code"] == "not_found"
+
+
+async def test_every_public_method_answers_json() -> None:
+    """A stream of answers in Connect's streaming form, one batch of items as a call of its own."""
+    answers: dict[str, Any] = {}
+    async with gateway() as served:
+        for path, method in METHODS.items():
+            is_streamed = method.is_answer_stream and not method.is_request_stream
+            kind = "application/connect+json" if is_streamed else "application/json"
+            content = struct.pack("!BI", 0, 2) + b"{}" if is_streamed else b"{}"
+            response = await served.client.post(
+                path, content=content, headers={"content-type": kind}
+            )
+            answers[method.name] = response.status_code
+
+    assert answers == dict.fromkeys((method.name for method in METHODS.values()), 200)
+
+
+async def test_a_stream_asked_for_as_a_unary_call_names_what_to_send() -> None:
+    """415, as Connect says."""
+    async with gateway() as served:
+        response = await served.client.post(STREAM, json={})
+
+    assert response.status_code == 415
+    assert "application/connect+json" in response.json()["message"]

@@ -1,0 +1,110 @@
+"""A gateway in this process, before a SearchService that does what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from gateway_svc.app import GatewayApp
+from gateway_svc.http_server import HttpServer
+from gateway_svc.settings import GatewaySettings
+from gateway_svc.upstream import Upstream
+from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import Guard
+from tandem.chassis.tls import Identity
+from tests.support.client.search_server import (
+    IngestBatch,
+    Remove,
+    Search,
+    ToldService,
+    all_removed,
+    all_stored,
+    found_nothing,
+    search_server,
+)
+
+SEARCH = "/tandem.v1.SearchService/SearchItems"
+STREAM = "/tandem.v1.SearchService/StreamSearchItems"
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A running gateway, a client of it, and what stands behind it."""
+
+    port: int
+    client: httpx2.AsyncClient
+    service: ToldService
+
+    async def search(self, body: Any = None, **headers: str) -> httpx2.Response:
+        """Calls SearchItems with JSON."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.client.post(SEARCH, json=body or {}, headers=named)
+
+    async def send(self, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Opens a connection of its own and sends bytes as they are."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data)
+        await writer.drain()
+        return reader, writer
+
+    async def exchange(self, data: bytes, seconds: float = 20.0) -> bytes:
+        """Sends bytes, and returns all that comes until the gateway closes the connection."""
+        reader, writer = await self.send(data)
+        try:
+            async with asyncio.timeout(seconds):
+                return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def gateway(
+    search: Search = found_nothing,
+    ingest: IngestBatch = all_stored,
+    remove: Remove = all_removed,
+    *,
+    guard: Guard | None = None,
+    identity: Identity | None = None,
+    **settings: Any,
+) -> AsyncIterator[Gateway]:
+    """Runs it on a free port of the loopback."""
+    scheme = "http" if identity is None else "https"
+    async with (
+        search_server(search, ingest, remove) as (address, service),
+        gateway_before(address, guard=guard, identity=identity, **settings) as port,
+        httpx2.AsyncClient(
+            base_url=f"{scheme}://127.0.0.1:{port}", trust_env=False, timeout=30.0, verify=False
+        ) as client,
+    ):
+        yield Gateway(port, client, service)
+
+
+@asynccontextmanager
+async def gateway_before(
+    address: str,
+    *,
+    guard: Guard | None = None,
+    identity: Identity | None = None,
+    **settings: Any,
+) -> AsyncIterator[int]:
+    """Runs it before the SearchService at `address`; yields its port."""
+    chosen = GatewaySettings(address="127.0.0.1:0", orchestrator_address=address, grace_seconds=1.0)
+    chosen = dataclasses.replace(chosen, **settings)
+    channel = open_channel(address)
+    server = HttpServer(GatewayApp(Upstream(channel), guard or Guard(), chosen), chosen, identity)
+    serving = asyncio.create_task(server.serve())
+    try:
+        await server.listening.wait()
+        yield server.port
+    finally:
+        server.should_exit = True
+        await serving
+        await channel.close()
