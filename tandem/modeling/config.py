@@ -30,6 +30,9 @@ ImageSource = Literal[
 learn with them.
 """
 
+Pooling = Literal["mean", "cls"]
+"""What the bi-encoder embeds: the mean of all positions that count, or the first alone."""
+
 PictureFit = Literal["letterbox", "squash", "crop"]
 """Ways to make a picture a square (Fit): with margins, distorted, or cut."""
 
@@ -59,6 +62,7 @@ class JointConfig:
     """Width of the grid's tokens; None means `width`. Other sources have fixed widths."""
     region_count: int = 50
     """Maximum number of regions per image."""
+    embedding_pooling: Pooling = "mean"
     has_two_encoders: bool = False
     """Whether BE and CE are two encoders of this shape (Sep+Coop) instead of one."""
     has_two_towers: bool = False
@@ -126,6 +130,13 @@ class JointConfig:
             raise ValueError("matcher_width: only two towers have a matcher")
         if self.has_two_towers and self.image_token_count == 1:
             raise ValueError("has_two_towers: a picture needs two image tokens at least")
+        if self.embedding_pooling not in get_args(Pooling):
+            raise ValueError(
+                f"no embedding_pooling {self.embedding_pooling!r}; there are "
+                f"{', '.join(get_args(Pooling))}"
+            )
+        if self.has_two_towers and self.embedding_pooling != "mean":
+            raise ValueError("embedding_pooling: two towers have a pooling of their own")
         if self.picture_fit not in get_args(PictureFit):
             raise ValueError(
                 f"no picture_fit {self.picture_fit!r}; there are {', '.join(get_args(PictureFit))}"

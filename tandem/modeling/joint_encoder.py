@@ -45,6 +45,7 @@ class JointEncoder(nn.Module):
         self.image_norm = nn.LayerNorm(width, config.norm_epsilon) if is_bert else None
         layer = PostNormLayer if is_bert else PreNormLayer
         self.layers = nn.ModuleList(layer(config) for _ in range(config.layer_count))
+        self.embeds_first = config.embedding_pooling == "cls"
         self.final_norm = nn.Identity() if is_bert else nn.LayerNorm(width, config.norm_epsilon)
         self.pooler = nn.Linear(2 * width, width)
         self.dropout = nn.Dropout(config.dropout)
@@ -58,8 +59,9 @@ class JointEncoder(nn.Module):
 
         input_ids, text_mask: int64 [B, T]; image_tokens: float [B, R, D]; image_mask: int64
         [B, R]. A mask is 1 where a token counts. Returns float32 [B, D] of unit length, the mean
-        over all positions that count, and float32 [B, 1], z1 - z0 of the two-class head: the log
-        odds of a match, which rank as its probability does but do not saturate.
+        over all positions that count or the first one (`JointConfig.embedding_pooling`), and
+        float32 [B, 1], z1 - z0 of the two-class head: the log odds of a match, which rank as its
+        probability does but do not saturate.
         """
         hidden_BLD = self.hidden_states(input_ids, text_mask, image_tokens, image_mask).float()
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
@@ -67,7 +69,8 @@ class JointEncoder(nn.Module):
         read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
         pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
         logits_B2 = self.classifier(pooled).float()
-        return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
+        embedding_BD = hidden_BLD[:, 0] if self.embeds_first else mean_BD
+        return F.normalize(embedding_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
     def hidden_states(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor

@@ -10,8 +10,8 @@ from torch import Tensor
 def mean_of_counted(hidden_BLD: Tensor, mask_BL: Tensor) -> Tensor:
     """Returns [B, D], the mean over all positions that count.
 
-    This is the embedding before it is normalised. Geigle et al. 2022 (footnote 7) found the mean
-    better than [CLS].
+    This is the embedding before it is normalised, unless a model embeds its first position. Geigle
+    et al. 2022 (footnote 7) found the mean better than [CLS].
     """
     weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
     return (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)

@@ -92,6 +92,20 @@ def pair_classification_loss(match_logits_B: Tensor, matches_B: Tensor) -> Tenso
     return F.binary_cross_entropy_with_logits(match_logits_B, matches_B.to(match_logits_B.dtype))
 
 
+def pair_triplet_loss(match_logits_B: Tensor, margin: float) -> Tensor:
+    """Returns the mean hinge by which each mismatch comes within the margin of its match.
+
+        mean_i max(0, m + p(mismatch_i) - p(match_i))
+
+    with p the probability of a match and m the margin: what UNITER trains retrieval by (Chen et al.
+    2020), over one mismatch a match.
+
+    match_logits_B: matches first, then each one's mismatch in the same order.
+    """
+    match_P, mismatch_P = match_logits_B.float().sigmoid().chunk(2)
+    return F.relu(margin + mismatch_P - match_P).mean()
+
+
 def masked_word_loss(word_logits_MV: Tensor, words_M: Tensor, masked_count: float) -> Tensor:
     """Returns the cross-entropy of masked words: its sum divided by `masked_count`.
 

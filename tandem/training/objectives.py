@@ -22,6 +22,7 @@ from tandem.training.losses import (
     in_batch_softmax_loss,
     masked_word_loss,
     pair_classification_loss,
+    pair_triplet_loss,
     sampled_triplet_loss,
 )
 from tandem.training.masked_words import mask_id, masked, with_hidden_words
@@ -87,6 +88,9 @@ class Objectives:
                     for part in parts
                 ]
             )
+        if recipe.pair_loss == "triplet":
+            in_order_B = logits_B[_rows(parts).argsort()]
+            return pair_triplet_loss(self._processes.gathered(in_order_B), recipe.pair_margin)
         return pair_classification_loss(logits_B, pairs.matches[_rows(parts)])
 
     def mlm_loss(self, round_number: int) -> Tensor:

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.modeling.config import ImageSource, PictureFit
+from tandem.modeling.config import ImageSource, PictureFit, Pooling
 from tandem.training.recipe_ranges import check_ranges
 from tandem.zoo.config import TextReader, ZooName
 
 DevScore = Literal["text_to_image", "mean_recall"]
 Decay = Literal["linear", "cosine"]
+PairLoss = Literal["classification", "triplet"]
 Hinges = Literal["hardest", "all"]
 
 
@@ -89,6 +90,14 @@ class Recipe:
     """Largest natural logarithm of the factor by which a crop is wider than high, or higher than
     wide, next to its picture; 0 keeps the picture's aspect."""
 
+    embedding_pooling: Pooling = "mean"
+    """What the BE embeds: the mean of all positions, or [CLS] alone (Geigle et al. 2022, footnote
+    7)."""
+    pair_loss: PairLoss = "classification"
+    """What the CE learns by: telling matches from mismatches, or by a triplet's hinge that puts
+    each match above its mismatch."""
+    pair_margin: float = 0.2
+    """Of that hinge, between probabilities."""
     has_two_towers: bool = False
     """Embed text and picture apart (two_towers.py), and after the rounds train a matcher."""
     embedding_width: int = 0
@@ -195,6 +204,12 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} has two towers, whose rounds train the BE alone: set "
                 "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
+            )
+        fixes_pooling = self.has_two_towers or self.zoo_model or self.begins_trained
+        if fixes_pooling and self.embedding_pooling != "mean":
+            raise ValueError(
+                f"recipe {self.name} has embedding_pooling {self.embedding_pooling}, which two "
+                "towers, a network of the zoo and a trained checkpoint fix themselves: leave it out"
             )
         if self.zoo_model and self.zoo_model not in get_args(ZooName):
             raise ValueError(

@@ -40,6 +40,7 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "adam_beta2": (0.0, 0.999999),
     "dropout": (0.0, 0.99),
     "margin": (0.0, 2.0),
+    "pair_margin": (0.0, 1.0),
     "gradient_clip_norm": (1e-6, 1e6),
     "dev_family_count": (1, _MANY),
     "dev_every_round_count": (1, _MANY),

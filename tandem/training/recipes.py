@@ -163,6 +163,16 @@ def random_negatives(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     return replace(_variant("random_negatives", base(seed)), sibling_negative_share=0.0)
 
 
+def cls_pooling(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """Trains the joint model to embed [CLS], not the mean (Geigle et al. 2022, footnote 7)."""
+    return replace(_variant("cls_pooling", base(seed)), embedding_pooling="cls")
+
+
+def pair_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """Trains the joint model's CE by triplets instead of classification."""
+    return replace(_variant("pair_triplets", base(seed)), pair_loss="triplet")
+
+
 def small(seed: int = 1) -> Recipe:
     """Trains a smaller model, long enough for its CE to catch up with its BE (`make train-demo`).
 
@@ -468,11 +478,13 @@ RECIPES: Mapping[str, NamedRecipe] = {
         bi_encoder,
         cross_encoder,
         cross_encoder_after_be,
+        cls_pooling,
         half,
         minilm,
         half_minilm,
         joint_matcher,
         no_masked_words,
+        pair_triplets,
         paper,
         photographs,
         photographs_joint,

@@ -133,6 +133,7 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
         "image_size": recipe.image_size,
         "picture_fit": recipe.picture_fit,
         "dropout": recipe.dropout,
+        "embedding_pooling": recipe.embedding_pooling,
     }
     if recipe.vision:
         vision = PublishedVision.open(recipe.vision)

@@ -67,6 +67,28 @@ def test_what_is_drawn_at_a_place_shows_at_its_token(model: JointModel) -> None:
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("encoder", get_args(Encoder))
+def test_cls_pooling_embeds_the_first_position(encoder: Encoder) -> None:
+    """The same weights pool the mean by default; match logits do not depend on it."""
+    mean = tiny_model(encoder=encoder)
+    cls = JointModel(replace(mean.config, embedding_pooling="cls")).eval()
+    cls.load_state_dict(mean.state_dict())
+    ids, tokens = texts(3, 9), image_tokens(3)
+    mask, image_mask = torch.ones_like(ids), torch.zeros((3, R), dtype=torch.int64)
+    joint = mean.joint_encoder
+    assert isinstance(joint, JointEncoder)
+    states_BLD = joint.hidden_states(ids, mask, tokens, image_mask).float()
+
+    def expected(pooled_BD: Tensor) -> Tensor:
+        return nn.functional.normalize(pooled_BD, dim=-1)
+
+    assert_allclose(cls.embed_texts(ids, mask), expected(states_BLD[:, 0]), **CLOSE)
+    assert_allclose(mean.embed_texts(ids, mask), expected(states_BLD[:, :9].mean(1)), **CLOSE)
+    logits = [each.match_logits(ids, mask, tokens) for each in (mean, cls)]
+    assert_allclose(logits[0], logits[1], **CLOSE)
+
+
+@torch.inference_mode()
 def test_embeddings_have_unit_length(model: JointModel) -> None:
     """So that a dot product is a cosine."""
     ids = texts(5, 9)

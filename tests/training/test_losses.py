@@ -20,6 +20,7 @@ from tandem.training.losses import (
     labelling_loss,
     masked_word_loss,
     pair_classification_loss,
+    pair_triplet_loss,
     sampled_triplet_loss,
 )
 
@@ -224,6 +225,19 @@ def test_the_pair_loss_pulls_matches_up_and_mismatches_down() -> None:
 
     assert logits.grad is not None
     assert logits.grad.tolist() == [-0.25, 0.25]
+
+
+def test_the_pair_triplet_loss_by_hand() -> None:
+    """Probabilities 1/2 and 3/4 of two matches, 3/4 and 1/4 of their mismatches, margin 0.2.
+
+    (max(0, 0.2 + 3/4 - 1/2) + max(0, 0.2 + 1/4 - 3/4)) / 2 = 0.45 / 2.
+    """
+    logits = torch.tensor([0.0, math.log(3), math.log(3), -math.log(3)])
+
+    assert pair_triplet_loss(logits, 0.2).item() == pytest.approx(0.225)
+    # Each mismatch is held against its own match: crossed they would give (0.2 + 0) / 2.
+    crossed = logits[[0, 1, 3, 2]]
+    assert pair_triplet_loss(crossed, 0.2).item() == pytest.approx(0.1)
 
 
 def test_the_labelling_loss_by_hand() -> None:

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from tandem.training.data.pooled_images import HeldImages
 from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.objectives import Objectives
 from tandem.training.processes import ALONE
+from tandem.training.recipe import PairLoss
 from tandem.training.recipes import tiny
 from tandem.training.run import Run
 from tests.support.modeling.tiny_checkpoint import tiny_model
@@ -33,7 +35,9 @@ def as_drawn(texts: TextBatch, _count: int) -> list[LengthPart]:
     return [LengthPart(torch.arange(len(texts.ids)), texts)]
 
 
-def losses_and_gradients(folder: Path, round_number: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+def losses_and_gradients(
+    folder: Path, round_number: int, pair_loss: PairLoss = "classification"
+) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Returns each use's loss over the same batches, and the gradient of their sum."""
     scenes = [scene for family in FAMILIES for scene in family]
     tokenizer = train_tokenizer((captions_of(each, "en")[0] for each in scenes), 300)
@@ -48,6 +52,7 @@ def losses_and_gradients(folder: Path, round_number: int) -> tuple[dict[str, Ten
         ance_batch_size=5,
         ance_steps_per_round=1,
         mined_refresh_round_count=1,
+        pair_loss=pair_loss,
     )
     run = Run(
         recipe,
@@ -65,15 +70,16 @@ def losses_and_gradients(folder: Path, round_number: int) -> tuple[dict[str, Ten
     return losses, list(torch.autograd.grad(total, list(model.joint_encoder.parameters())))
 
 
+@pytest.mark.parametrize("pair_loss", get_args(PairLoss))
 @pytest.mark.parametrize("round_number", [1, 3])
 def test_parts_by_length_give_the_loss_and_gradient_of_the_whole_batch(
-    round_number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    round_number: int, pair_loss: PairLoss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every use, by softmax and by triplet: no text has met another's image."""
-    parts, gradients = losses_and_gradients(tmp_path / "parts", round_number)
+    parts, gradients = losses_and_gradients(tmp_path / "parts", round_number, pair_loss)
 
     monkeypatch.setattr(objectives, "by_length", as_drawn)
-    whole, whole_gradients = losses_and_gradients(tmp_path / "whole", round_number)
+    whole, whole_gradients = losses_and_gradients(tmp_path / "whole", round_number, pair_loss)
     assert min(whole.values()) > 0
     assert_close(parts, whole, rtol=1e-4, atol=1e-6)
     assert_close(gradients, whole_gradients, rtol=1e-4, atol=1e-6)

@@ -127,9 +127,11 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError,
         match="no recipe 'huge'; there are ance, ance_mismatches, ance_triplets, bi_encoder, "
-        "compact, cross_encoder, cross_encoder_after_be, default, frozen_heads, half, "
+        "cls_pooling, compact, cross_encoder, cross_encoder_after_be, default, frozen_heads, "
+        "half, "
         "half_minilm, joint_matcher, minilm, "
-        "no_masked_words, paper, photographs, photographs_joint, picture_dictionary, "
+        "no_masked_words, pair_triplets, paper, photographs, photographs_joint, "
+        "picture_dictionary, "
         "random_negatives, "
         "small, ",
     ):
