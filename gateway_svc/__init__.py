@@ -19,4 +19,5 @@ json_message   JSON to messages and back
 console_files  serves console/, the files of the web console
 
 protocols/     Connect and gRPC-Web
+rest/          plain HTTP under /v1
 """

@@ -12,9 +12,11 @@ from gateway_svc.console_files import ConsoleFiles
 from gateway_svc.door import Door, Hall
 from gateway_svc.edge import Edge
 from gateway_svc.faults import HttpRefusal
+from gateway_svc.http_call import HttpEndpoint
 from gateway_svc.methods import METHODS
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
+from gateway_svc.rest.search import SearchEndpoint
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.guard import Guard
@@ -42,8 +44,13 @@ class GatewayApp:
 
 
 def _routes(upstream: Upstream, hall: Hall) -> list[BaseRoute]:
-    endpoints = [RpcEndpoint(method, upstream) for method in METHODS.values()]
-    return [_route(each.method.path, {"POST": Door(each, hall)}) for each in endpoints]
+    def post(path: str, endpoint: HttpEndpoint) -> Route:
+        return _route(path, {"POST": Door(endpoint, hall)})
+
+    return [
+        *(post(path, RpcEndpoint(method, upstream)) for path, method in METHODS.items()),
+        post("/v1/search", SearchEndpoint(upstream)),
+    ]
 
 
 def _route(path: str, doors: dict[str, ASGIApp]) -> Route:

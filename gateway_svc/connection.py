@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import cast
 
+import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -85,6 +86,15 @@ class LimitedConnection(H11Protocol):
         if not self._is_between_requests():
             self._stop_clock()
         elif is_first_of_head:
+            self._await_head(self._limits.head_seconds)
+
+    def on_response_complete(self) -> None:
+        """Reads what is left of a refused body only for as long as a head may take.
+
+        Closing at once would discard the answer of a client that is still sending.
+        """
+        super().on_response_complete()
+        if self._is_between_requests() and self.conn.their_state is h11.SEND_BODY:
             self._await_head(self._limits.head_seconds)
 
     def abort(self) -> None:

@@ -25,6 +25,8 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _PIECE_BYTES = 64 * 1024
+# A caller that reads slower is given up.
+_LEAST_BYTES_A_SECOND = 64 * 1024
 _PREFLIGHT_SECONDS = 600
 
 # A page of ours loads from here alone, runs no inline script, and is in no frame.
@@ -131,7 +133,7 @@ class _Answers:
             message = {**message, "headers": headers.raw}
         body = message.get("body", b"")
         try:
-            async with asyncio.timeout(self._seconds + len(body) // _PIECE_BYTES):
+            async with asyncio.timeout(self._seconds + len(body) / _LEAST_BYTES_A_SECOND):
                 sent = 0
                 # uvicorn writes a message whole, however little of the last one was read.
                 for start in range(0, len(body) - _PIECE_BYTES, _PIECE_BYTES):

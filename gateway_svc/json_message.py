@@ -33,10 +33,10 @@ async def message_from_json(
     value: Any,  # noqa: ANN401 (JSON)
     message_class: type[AnyMessage],
     *,
-    is_large: bool = False,
+    byte_count: int = 0,
 ) -> AnyMessage:
-    """Returns the message of a JSON value; raises RequestMalformed."""
-    if is_large:
+    """Returns the message of a JSON value, which had `byte_count`; raises RequestMalformed."""
+    if byte_count >= _LARGE_BYTES:
         return await asyncio.to_thread(_parsed, value, message_class)
     return _parsed(value, message_class)
 
@@ -46,7 +46,7 @@ async def parse_message(
 ) -> AnyMessage:
     """Returns the message of a JSON body; raises RequestMalformed or MessageTooLarge."""
     value = await read_json(body, limit)
-    return await message_from_json(value, message_class, is_large=len(body) >= _LARGE_BYTES)
+    return await message_from_json(value, message_class, byte_count=len(body))
 
 
 def message_to_json(message: Message, *, is_canonical: bool = True) -> bytes:

@@ -17,13 +17,18 @@ PROBLEM_TYPE = "application/problem+json"
 
 def problem(error: TandemError | HttpRefusal) -> Response:
     """Returns the response for an error."""
+    headers = error.headers if isinstance(error, HttpRefusal) else error_headers(error)
+    members = problem_members(error)
+    body = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, members["status"], headers, media_type=PROBLEM_TYPE)
+
+
+def problem_members(error: TandemError | HttpRefusal) -> dict[str, Any]:
+    """Returns the JSON object for an error."""
     if isinstance(error, HttpRefusal):
-        members = _members(int(error.status), RequestMalformed.reason, error.detail)
-        return _response(members, error.headers)
+        return _members(int(error.status), RequestMalformed.reason, error.detail)
     members = _members(http_status(error), error.reason, error.message)
-    if error.metadata:
-        members["metadata"] = error.metadata
-    return _response(members, error_headers(error))
+    return members | {"metadata": error.metadata} if error.metadata else members
 
 
 def _members(status: int, reason: str, detail: str) -> dict[str, Any]:
@@ -43,8 +48,3 @@ def _title(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Client Closed Request"
-
-
-def _response(members: dict[str, Any], headers: dict[str, str]) -> Response:
-    body = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(body, members["status"], headers, media_type=PROBLEM_TYPE)

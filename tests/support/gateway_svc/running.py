@@ -17,6 +17,7 @@ from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import Guard
+from tandem.chassis.metrics import RPC_INFLIGHT
 from tandem.chassis.tls import Identity
 from tests.support.client.search_server import (
     IngestBatch,
@@ -40,6 +41,13 @@ class Gateway:
     port: int
     client: httpx2.AsyncClient
     service: ToldService
+
+    async def until_no_request(self) -> None:
+        """Waits until no request is in flight in this process."""
+        inflight = RPC_INFLIGHT.labels("gateway")
+        async with asyncio.timeout(60.0):
+            while inflight._value.get():  # noqa: ASYNC110 (a gauge)
+                await asyncio.sleep(0.01)
 
     async def search(self, body: Any = None, **headers: str) -> httpx2.Response:
         """Calls SearchItems with JSON."""

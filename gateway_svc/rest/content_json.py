@@ -1,0 +1,76 @@
+"""Reads texts and pictures in the forms that JSON APIs have for them.
+
+    "a red car"                                            a text
+    {"text": "a red car"}
+    {"type": "text", "text": "a red car"}
+    {"image": "iVBORw0…"}                                  base64, or a data: URI
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0…"}}
+
+A URL is refused: no request makes the server fetch anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from tandem.errors import RequestMalformed
+from tandem.v1 import content_pb2
+
+_DATA = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,", re.ASCII)
+_DATA_PREFIX_CHARACTERS = 256
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_KINDS = ("text", "image", "image_url", "image_base64")
+
+
+def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
+    """Returns the content of a JSON value; raises RequestMalformed, which names `where`."""
+    if isinstance(value, str):
+        return content_pb2.Content(text=_text(value, where))
+    if not isinstance(value, dict):
+        raise RequestMalformed(why=f"{where} is neither a text nor an object")
+    members = {name: each for name, each in value.items() if name not in ("type", "detail")}
+    if set(members) == {"text"}:
+        return content_pb2.Content(text=_text(members["text"], f"{where}.text"))
+    if len(members) == 1 and (name := next(iter(members))) in _KINDS:
+        return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
+    raise RequestMalformed(why=f"{where} has not one of text, image and image_url")
+
+
+def is_picture(text: str) -> bool:
+    """Returns whether a text is a data: URI of a picture."""
+    return text.startswith("data:image/")
+
+
+def image_bytes(text: str, where: str) -> bytes:
+    """Returns the bytes of base64 or a data: URI; raises RequestMalformed."""
+    found = _DATA.match(text[:_DATA_PREFIX_CHARACTERS])
+    if found is None and _URL.match(text[:_DATA_PREFIX_CHARACTERS]):
+        raise RequestMalformed(
+            why=f"{where} is a URL, and nothing is fetched; send the picture's bytes as base64, "
+            "or as a data: URI with base64"
+        )
+    try:
+        return base64.b64decode(text[found.end() :] if found else text, validate=True)
+    except (binascii.Error, ValueError):
+        raise RequestMalformed(why=f"{where} is not base64") from None
+
+
+def _image(value: Any, where: str) -> bytes:  # noqa: ANN401 (JSON)
+    if isinstance(value, dict) and set(value) <= {"url", "detail"} and "url" in value:
+        return _image(value["url"], f"{where}.url")
+    if not isinstance(value, str):
+        raise RequestMalformed(why=f"{where} is no text of base64")
+    return image_bytes(value, where)
+
+
+def _text(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
+    if not isinstance(value, str):
+        raise RequestMalformed(why=f"{where} is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise RequestMalformed(why=f"{where} has half of a surrogate pair") from None
+    return value

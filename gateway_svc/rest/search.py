@@ -1,0 +1,87 @@
+"""POST /v1/search: one search, answered at once or in two server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from gateway_svc.http_call import HttpCall
+from gateway_svc.json_message import message_to_json
+from gateway_svc.methods import search_method
+from gateway_svc.problem import problem_members
+from gateway_svc.rest.content_json import content_of
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.upstream import Upstream
+from tandem.errors import RequestMalformed, TandemError
+from tandem.v1 import search_service_pb2 as pb
+
+EVENTS_TYPE = "text/event-stream"
+
+_EVENT_NAMES = {pb.SEARCH_PHASE_RETRIEVED: "retrieved", pb.SEARCH_PHASE_FINAL: "final"}
+
+
+class SearchEndpoint(JsonEndpoint):
+    """Searches. `query` may be a text, and `filter` too, in the form of `--where`."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(search_method("SearchItems"), upstream, "search")
+        self._stream_method = search_method("StreamSearchItems")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns the answer, or its events with `stream` or where they are what is accepted."""
+        members = await self.members(call)
+        is_stream = _flag(members, "stream") or EVENTS_TYPE in call.request.headers.get(
+            "accept", ""
+        )
+        search = await self._search(call, members)
+        if is_stream:
+            request = pb.StreamSearchItemsRequest(search=search).SerializeToString()
+            headers = {"cache-control": "no-store"}
+            return StreamingResponse(
+                self._events(call, request), headers=headers, media_type=EVENTS_TYPE
+            )
+        answer = await self.upstream.answer(self.method, search.SerializeToString(), call.context)
+        return answer_json(pb.SearchItemsResponse.FromString(answer))
+
+    async def _search(self, call: HttpCall, members: dict[str, Any]) -> pb.SearchItemsRequest:
+        """Returns the message of the members, of which a query and a filter may be texts."""
+        query = members.pop("query", None)
+        if isinstance(members.get("filter"), str):
+            if "filter_text" in members:
+                raise RequestMalformed(why="filter is a text, and filter_text is there too")
+            members["filter_text"] = members.pop("filter")
+        search = await self.message(call, members, pb.SearchItemsRequest)
+        if isinstance(query, dict) and "regions" in query:
+            content = await self.message(call, {"query": query}, pb.SearchItemsRequest)
+            search.query.CopyFrom(content.query)
+        elif query is not None:
+            search.query.CopyFrom(content_of(query, "query"))
+        return search
+
+    async def _events(self, call: HttpCall, request: bytes) -> AsyncIterator[bytes]:
+        try:
+            answers = self.upstream.answers(self._stream_method, [request], call.context)
+            async with aclosing(answers):
+                async for answer in answers:
+                    message = pb.StreamSearchItemsResponse.FromString(answer)
+                    name = _EVENT_NAMES.get(message.phase, "answer")
+                    yield _event(name, message_to_json(message.answer, is_canonical=False))
+        except TandemError as error:
+            call.outcome.fail(error)
+            yield _event("error", json.dumps(problem_members(error)).encode())
+
+
+def _event(name: str, data: bytes) -> bytes:
+    # JSON of one line, so the event has one line of data.
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
+def _flag(members: dict[str, Any], name: str) -> bool:
+    value = members.pop(name, False)
+    if not isinstance(value, bool):
+        raise RequestMalformed(why=f"{name} is neither true nor false")
+    return value

@@ -1,0 +1,163 @@
+"""gateway_svc.rest.search: POST /v1/search, as a person writes it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tandem.errors import IndexNotFound
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.gateway_svc.running import Gateway, gateway
+
+PICTURE = b"\x89PNG picture"
+ENCODED = base64.b64encode(PICTURE).decode()
+
+
+async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Finds an item named after the query."""
+    item = pb.RankedItem(item_id=request.query.text, similarity=0.5, retrieve_rank=1)
+    return pb.SearchItemsResponse(items=[item])
+
+
+async def no_index(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Refuses every search."""
+    raise IndexNotFound(index_id=request.index_id)
+
+
+async def sent(body: dict[str, Any]) -> pb.SearchItemsRequest:
+    """Returns what the orchestrator hears of a body."""
+    async with gateway() as served:
+        response = await served.client.post("/v1/search", json=body)
+        assert response.status_code == 200, response.text
+        request = served.service.requests[0]
+    assert isinstance(request, pb.SearchItemsRequest)
+    return request
+
+
+async def test_a_text_is_found_by_a_text() -> None:
+    """Names are the protos', and fields that are 0 or empty are there."""
+    async with gateway(found_one) as served:
+        response = await served.client.post(
+            "/v1/search", json={"query": "a dog", "index_id": "scenes", "retrieve_k": 5}
+        )
+
+    [item] = response.json()["items"]
+    assert response.headers["content-type"] == "application/json"
+    assert (item["item_id"], item["similarity"], item["final_rank"]) == ("a dog", 0.5, 0)
+    assert response.json()["next_cursor"] == ""
+    assert served.service.requests[0].retrieve_k == 5
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"image": ENCODED},
+        {"image": f"data:image/png;base64,{ENCODED}"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED}"}},
+        {"image_url": f"data:image/png;base64,{ENCODED}"},
+    ],
+    ids=["base64", "data", "part", "short_part"],
+)
+async def test_a_picture_is_sent_as_its_bytes(query: dict[str, Any]) -> None:
+    """In every form that JSON APIs have."""
+    assert (await sent({"query": query})).query.image == PICTURE
+
+
+@pytest.mark.parametrize("name", ["filter", "filter_text"])
+async def test_a_filter_may_be_a_text(name: str) -> None:
+    """The server parses it, so its errors point at the place."""
+    assert (await sent({"query": "dog", name: "style = noto"})).filter_text == "style = noto"
+
+
+async def test_a_filter_may_be_json() -> None:
+    """As protobuf's JSON has it."""
+    where = {"equals": {"name": "style", "value": {"text": "noto"}}}
+
+    assert (await sent({"query": "dog", "filter": where})).filter.equals.value.text == "noto"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"query": {"image": "https://example.com/dog.png"}}, "nothing is fetched"),
+        ({"query": {"image": "file:///etc/passwd"}}, "nothing is fetched"),
+        ({"query": {"image_url": {"url": "http://169.254.169.254/"}}}, "nothing is fetched"),
+        ({"query": {"image": "no base64!"}}, "not base64"),
+        ({"query": {"image": 3}}, "query.image"),
+        ({"query": {"text": "dog", "image": ENCODED}}, "not one of"),
+        ({"query": 3}, "neither a text nor an object"),
+        ({"query": "\ud800"}, "surrogate"),
+        ({"query": "dog", "filter": "a = 1", "filter_text": "b = 2"}, "filter_text"),
+        ({"query": "dog", "stream": "yes"}, "stream"),
+        ({"query": "dog", "colour": "red"}, "colour"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused_by_name(body: dict[str, Any], told: str) -> None:
+    """A URL above all."""
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/search",
+            content=json.dumps(body),
+            headers={"content-type": "application/json"},
+        )
+
+    assert response.status_code == 400
+    assert response.headers["content-type"] == "application/problem+json"
+    assert told in response.json()["detail"]
+    assert response.json()["reason"] == "REQUEST_MALFORMED"
+    assert not served.service.requests
+
+
+async def test_an_error_is_a_problem_with_the_reason_of_grpc() -> None:
+    """And the request id, by which the operator finds it."""
+    async with gateway(no_index) as served:
+        response = await served.client.post(
+            "/v1/search",
+            json={"query": "dog", "index_id": "nowhere"},
+            headers={"x-request-id": "mine-1"},
+        )
+
+    assert response.status_code == 404
+    assert response.json() == {
+        "type": "urn:tandem:reason:INDEX_NOT_FOUND",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "there is no index 'nowhere'; ingest into it, or check the id",
+        "reason": "INDEX_NOT_FOUND",
+        "request_id": "mine-1",
+        "metadata": {"index_id": "nowhere"},
+    }
+    assert response.headers["x-request-id"] == "mine-1"
+
+
+async def events(served: Gateway, body: dict[str, Any], **headers: str) -> list[tuple[str, Any]]:
+    """Returns the name and the data of each event."""
+    response = await served.client.post("/v1/search", json=body, headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    found = []
+    for event in response.text.strip().split("\n\n"):
+        name, data = event.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+async def test_a_streamed_search_has_two_events() -> None:
+    """Asked for by the body, or by what is accepted."""
+    async with gateway(found_one) as served:
+        by_body = await events(served, {"query": "a dog", "stream": True})
+        by_header = await events(served, {"query": "a dog"}, accept="text/event-stream")
+
+    assert by_body == by_header
+    assert [name for name, _ in by_body] == ["retrieved", "final"]
+    assert by_body[1][1]["items"][0]["item_id"] == "a dog"
+
+
+async def test_a_streamed_search_that_fails_ends_with_its_problem() -> None:
+    """The status was sent by then."""
+    async with gateway(no_index) as served:
+        [(name, problem)] = await events(served, {"query": "a dog", "stream": True})
+
+    assert (name, problem["reason"], problem["status"]) == ("error", "INDEX_NOT_FOUND", 404)
