@@ -13,6 +13,7 @@ A query may be a stored item, or several weighted parts:
 
 A search sees a write of another process if you pass the write's token:
 
+    items = [Item("my-cat", image=Path("cat.jpg").read_bytes(), attributes={"colour": "red"})]
     *_, last = client.ingest(items, index_id="pets")
     client.search("one cat", index_id="pets", consistency_tokens=[last.consistency_token])
 
@@ -21,8 +22,17 @@ Errors are the classes of `tandem.errors`.
 
 from tandem.client import where
 from tandem.client.access import Access
+from tandem.client.answer_names import (
+    DegradationKind,
+    ErrorReason,
+    NeighbourStopReason,
+    OrderedBy,
+    RerankStopReason,
+)
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
+from tandem.client.ingest_progress import IngestProgress
+from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import (
     GivenEncoding,
     Query,
@@ -31,7 +41,6 @@ from tandem.client.query import (
     SearchOptions,
     StoredItem,
 )
-from tandem.client.requests import NewItem
 from tandem.client.results import (
     Coverage,
     Explanation,
@@ -45,7 +54,6 @@ from tandem.client.results import (
     StageSeconds,
 )
 from tandem.client.retries import NO_RETRIES, RetryPolicy
-from tandem.client.sendable import NewContent
 from tandem.contract.content import Modality, TextUse, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
@@ -59,21 +67,28 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Coverage",
+    "DegradationKind",
+    "ErrorReason",
     "Explanation",
     "FoundItem",
     "FusionMethod",
     "GivenEncoding",
     "InferenceCost",
     "IngestOutcome",
+    "IngestProgress",
+    "Item",
     "Modality",
     "ModelDescription",
+    "NeighbourStopReason",
     "NeighbourSummary",
     "NewContent",
     "NewItem",
+    "OrderedBy",
     "Query",
     "QueryPart",
     "RegionContent",
     "Removal",
+    "RerankStopReason",
     "RerankSummary",
     "RetryPolicy",
     "ScoreTerm",

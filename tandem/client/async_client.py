@@ -11,11 +11,12 @@ from google.protobuf.message import Message
 from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
+from tandem.client.ingest_progress import IngestProgress, ProgressCounter
+from tandem.client.item import NewItem
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
-    NewItem,
     remove_index_request,
     remove_request,
     request_metadata,
@@ -141,17 +142,21 @@ class AsyncClient:
         batch_item_count: int = 32,
         request_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+        progress: Callable[[IngestProgress], None] | None = None,
     ) -> AsyncIterator[IngestOutcome]:
         """Stores items, and yields each one's outcome in order. See `Client.ingest`."""
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
+        counter = ProgressCounter(items, progress)
         metadata = self._metadata()
         call = self._stub.IngestItems(iter(requests), metadata=metadata)
         status = ServerStatus(call)
         try:
             async for response in call:
-                for outcome in requests.outcomes(checked_answer(response, self._address)):
+                outcomes = list(requests.outcomes(checked_answer(response, self._address)))
+                counter.note(outcomes)
+                for outcome in outcomes:
                     yield outcome
             requests.check_all_answered()
         except grpc.aio.AioRpcError as error:

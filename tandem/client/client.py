@@ -10,11 +10,12 @@ from google.protobuf.message import Message
 from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
+from tandem.client.ingest_progress import IngestProgress, ProgressCounter
+from tandem.client.item import NewItem
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
-    NewItem,
     remove_index_request,
     remove_request,
     request_metadata,
@@ -160,15 +161,19 @@ class Client:
         batch_item_count: int = 32,
         request_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+        progress: Callable[[IngestProgress], None] | None = None,
     ) -> Iterator[IngestOutcome]:
         """Stores items, and yields each one's outcome in order.
 
-        An item is (item id, content) or (item id, content, attributes). A refused item does not
-        stop the others. The client reads `items` only as fast as the server accepts them. Raises a
-        TandemError if the stream fails; items yielded without an error by then are stored.
+        An item is an `Item`, (item id, content) or (item id, content, attributes). A refused item
+        does not stop the others. The client reads `items` only as fast as the server accepts them.
+        Raises a TandemError if the stream fails; items yielded without an error by then are stored.
 
         A text over the model's limit is refused (TextTooLong), or truncated with
         TruncationPolicy.TRUNCATE; `text_use` of its outcome says how much was read.
+
+        `progress` is called with the counts after each batch, before its outcomes are yielded; what
+        it raises ends the ingest.
 
         A `request_id` of at most 50 bytes makes a retry with the same items safe: stored items are
         not stored again.
@@ -176,11 +181,14 @@ class Client:
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
+        counter = ProgressCounter(items, progress)
         metadata = self._metadata()
         call = self._stub.IngestItems(iter(requests), metadata=metadata)
         try:
             for response in call:
-                yield from requests.outcomes(checked_answer(response, self._address))
+                outcomes = list(requests.outcomes(checked_answer(response, self._address)))
+                counter.note(outcomes)
+                yield from outcomes
             requests.check_all_answered()
         except grpc.RpcError as error:
             named = error_of(error, self._address, dict(metadata))

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from tandem.client.item import NewItem as NewItem
+from tandem.client.item import item_parts
 from tandem.client.results import IngestOutcome, ingest_outcomes
-from tandem.client.sendable import NewItem as NewItem
 from tandem.client.sendable import checked_request_id, item_to_proto
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id
@@ -169,7 +170,7 @@ class IngestRequests:
                 request, refused, byte_count = _copied(self._empty_batch), {}, 0
             byte_count += item_bytes
             if error is not None:
-                refused[len(request.items)] = partial(_refusal, new_item[0], error)
+                refused[len(request.items)] = partial(_refusal, item_parts(new_item)[0], error)
             request.items.append(item)
         yield self._noted(request, refused)
 

@@ -4,6 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tandem.client.answer_names import (
+    DegradationKind,
+    ErrorReason,
+    NeighbourStopReason,
+    OrderedBy,
+    RerankStopReason,
+)
 from tandem.contract.attribute_wire import value_from_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, ImageContent, Modality, TextContent, TextUse
@@ -74,9 +81,8 @@ class FoundItem:
     """None unless explained is set."""
     neighbour_score: float | None = None
     """The neighbour model's score, -1 to 1; None if it did not score the item."""
-    ordered_by: str = ""
-    """The stage that gave the score: a name of `tandem.v1.OrderingStage`, for example "RERANK";
-    empty unless neighbours_enabled is set."""
+    ordered_by: OrderedBy = OrderedBy.UNSPECIFIED
+    """The stage that gave the score; UNSPECIFIED, which is "", unless neighbours_enabled is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,8 @@ class Coverage:
     """The items of the target modality on the shards that answered."""
     item_count: int | None
     """The same with the missing shards' last known counts; None if one never answered."""
-    missing_shards: Mapping[int, str]
-    """The reason of each missing shard, by its number, for example "DEADLINE_EXCEEDED"."""
+    missing_shards: Mapping[int, ErrorReason]
+    """The reason of each missing shard, by its number."""
 
     @property
     def is_full(self) -> bool:
@@ -119,8 +125,8 @@ class RerankSummary:
 
     reranked_depth: int = 0
     """Candidates, from the first in retrieval order, that were put to it."""
-    stop: str = "UNSPECIFIED"
-    """Why it ended there: a name of `tandem.v1.RerankStop`, for example "COMPLETE"."""
+    stop: RerankStopReason = RerankStopReason.UNSPECIFIED
+    """Why it ended there."""
     missing_count: int = 0
     """Of these, items that were no longer there, or had nothing it could read."""
     reranker: str = ""
@@ -133,11 +139,11 @@ class NeighbourSummary:
 
     scored_count: int
     """Items, from the first."""
-    stop: str
-    """Why it stopped: a name of `tandem.v1.NeighbourStop`, for example "COMPLETE"."""
+    stop: NeighbourStopReason
+    """Why it stopped."""
     neighbour_model: str
     """The fingerprint of the model that scored them; empty if none did."""
-    missing_shards: Mapping[int, str]
+    missing_shards: Mapping[int, ErrorReason]
     """The reason of each shard whose items are not among the neighbours, by its number."""
 
 
@@ -150,8 +156,8 @@ class SearchResult:
     seconds: StageSeconds
     coverage: Coverage
     rerank: RerankSummary = field(default_factory=RerankSummary)
-    degradations: tuple[str, ...] = ()
-    """How the answer is degraded: names of `tandem.v1.Degradation`, such as "RERANK_PARTIAL"."""
+    degradations: tuple[DegradationKind, ...] = ()
+    """How the answer is degraded; empty if it is not."""
     text_uses: tuple[TextUse, ...] = ()
     """How much of each query text the model read."""
     cost: InferenceCost = field(default_factory=InferenceCost)
@@ -216,12 +222,14 @@ def search_result(
         _coverage(response.coverage),
         RerankSummary(
             response.rerank.reranked_depth,
-            _name(search_service_pb2.RerankStop, response.rerank.stop, "RERANK_STOP_"),
+            RerankStopReason(
+                _name(search_service_pb2.RerankStop, response.rerank.stop, "RERANK_STOP_")
+            ),
             response.rerank.missing_count,
             response.rerank.reranker,
         ),
         tuple(
-            _name(search_service_pb2.Degradation, value, "DEGRADATION_")
+            DegradationKind(_name(search_service_pb2.Degradation, value, "DEGRADATION_"))
             for value in response.degradations
         ),
         tuple(TextUse(use.token_count, use.used_token_count) for use in response.text_uses),
@@ -307,14 +315,18 @@ def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:
 def _neighbours(summary: search_service_pb2.NeighbourSummary) -> NeighbourSummary:
     return NeighbourSummary(
         summary.scored_count,
-        _name(search_service_pb2.NeighbourStop, summary.stop, "NEIGHBOUR_STOP_"),
+        NeighbourStopReason(
+            _name(search_service_pb2.NeighbourStop, summary.stop, "NEIGHBOUR_STOP_")
+        ),
         summary.neighbour_model,
         _missing_shards(summary.missing_shards),
     )
 
 
-def _missing_shards(missing: Iterable[search_service_pb2.MissingShard]) -> Mapping[int, str]:
-    return {each.shard_number: _reason(each.reason) for each in missing}
+def _missing_shards(
+    missing: Iterable[search_service_pb2.MissingShard],
+) -> Mapping[int, ErrorReason]:
+    return {each.shard_number: ErrorReason(_reason(each.reason)) for each in missing}
 
 
 def _error(error: error_reason_pb2.ItemError) -> TandemError:
@@ -346,10 +358,14 @@ def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
         score=item.score,
         explanation=_explanation(item.explanation) if item.HasField("explanation") else None,
         neighbour_score=item.neighbour_score if item.HasField("neighbour_score") else None,
-        ordered_by=_name(search_service_pb2.OrderingStage, item.ordered_by, "ORDERING_STAGE_")
-        if item.ordered_by
-        else "",
+        ordered_by=_ordered_by(item.ordered_by),
     )
+
+
+def _ordered_by(value: int) -> OrderedBy:
+    if not value:
+        return OrderedBy.UNSPECIFIED
+    return OrderedBy(_name(search_service_pb2.OrderingStage, value, "ORDERING_STAGE_"))
 
 
 def _explanation(message: search_service_pb2.Explanation) -> Explanation:

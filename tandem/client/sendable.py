@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tandem.client.item import NewContent as NewContent
+from tandem.client.item import NewItem as NewItem
+from tandem.client.item import item_parts
 from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.contract.attributes import Attributes, check_attributes
+from tandem.contract.attributes import check_attributes
 from tandem.contract.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
 from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.region_wire import regions_to_proto
@@ -16,12 +19,6 @@ from tandem.errors import (
     TextTooLong,
 )
 from tandem.v1 import content_pb2, index_service_pb2
-
-NewContent = str | bytes | RegionContent
-"""A text, the bytes of a JPEG, PNG or WebP file, or a detector's regions of an image."""
-
-NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
-"""Item id, content and optionally attributes."""
 
 
 def check_sendable(field: str, text: str) -> str:
@@ -45,7 +42,7 @@ def checked_request_id(request_id: str) -> str:
     return check_sendable("request_id", check_request_id(request_id))
 
 
-def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
+def content_to_proto(content: object, field: str) -> content_pb2.Content:
     """Returns the message.
 
     Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
@@ -68,8 +65,7 @@ def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
 
 def item_to_proto(item: NewItem) -> index_service_pb2.Item:
     """Returns the message; raises ItemIdInvalid, AttributeInvalid, or a content's error."""
-    item_id, content = item[:2]
-    attributes = item[2] if len(item) == 3 else {}
+    item_id, content, attributes = item_parts(item)
     if not isinstance(item_id, str):
         raise ItemIdInvalid(item_id=str(item_id), why=f"it is of type {type(item_id).__name__}")
     check_item_id(item_id)

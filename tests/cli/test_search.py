@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.search_table import coverage_warning
-from tandem.client import Coverage
+from tandem.client import Coverage, ErrorReason
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import Search, ToldService, search_server
@@ -85,8 +85,10 @@ def test_full_coverage_is_asked_for(option: bool) -> None:
 
 def test_the_warning_says_how_much_and_why() -> None:
     """With the total where it is known."""
-    known = Coverage(3, 4, 1234, 2000, {2: "DEADLINE_EXCEEDED"})
-    unknown = Coverage(2, 4, 1234, None, {3: "ITEM_CORRUPT", 2: "SERVICE_UNAVAILABLE"})
+    known = Coverage(3, 4, 1234, 2000, {2: ErrorReason.DEADLINE_EXCEEDED})
+    unknown = Coverage(
+        2, 4, 1234, None, {3: ErrorReason.ITEM_CORRUPT, 2: ErrorReason.SERVICE_UNAVAILABLE}
+    )
 
     assert coverage_warning(known) == (
         "warning: partial answer: 3 of 4 shards (1,234 of 2,000 items) were searched; "

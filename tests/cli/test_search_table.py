@@ -7,8 +7,12 @@ import pytest
 from tandem.cli.search_table import print_result, warnings
 from tandem.client import (
     Coverage,
+    DegradationKind,
+    ErrorReason,
     FoundItem,
+    NeighbourStopReason,
     NeighbourSummary,
+    RerankStopReason,
     RerankSummary,
     SearchResult,
     StageSeconds,
@@ -26,7 +30,9 @@ def result(
 ) -> SearchResult:
     """Returns an answer without items."""
     seconds = StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
-    return SearchResult((), "f1", seconds, coverage, rerank, degradations, text_uses)
+    return SearchResult(
+        (), "f1", seconds, coverage, rerank, tuple(map(DegradationKind, degradations)), text_uses
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def result(
 )
 def test_each_degradation_is_told(degradation: str, said: str) -> None:
     """In words, with how much and why; one of a newer server by its name."""
-    answer = result((degradation,), RerankSummary(8, "UNAVAILABLE", 3))
+    answer = result((degradation,), RerankSummary(8, RerankStopReason.UNAVAILABLE, 3))
 
     assert warnings(answer) == [said]
 
@@ -62,8 +68,10 @@ def test_each_degradation_is_told(degradation: str, said: str) -> None:
 )
 def test_what_neighbours_lack_is_told(degradation: str, said: str) -> None:
     answer = replace(
-        result((degradation,), RerankSummary(8, "COMPLETE")),
-        neighbours=NeighbourSummary(0, "TIME", "", {3: "SERVICE_UNAVAILABLE"}),
+        result((degradation,), RerankSummary(8, RerankStopReason.COMPLETE)),
+        neighbours=NeighbourSummary(
+            0, NeighbourStopReason.TIME, "", {3: ErrorReason.SERVICE_UNAVAILABLE}
+        ),
     )
 
     assert warnings(answer) == [said]
@@ -72,8 +80,10 @@ def test_what_neighbours_lack_is_told(degradation: str, said: str) -> None:
 def test_neighbour_scores_have_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     """Only where an item has one; with the stage's time, model and stop."""
     scored = FoundItem("a", 0.5, 1.0, 0.75, 2, 1, None, neighbour_score=0.25)
-    plain = replace(result((), RerankSummary(2, "COMPLETE")), items=(scored,))
-    asked = replace(plain, neighbours=NeighbourSummary(1, "COMPLETE", "leaprr-1", {}))
+    plain = replace(result((), RerankSummary(2, RerankStopReason.COMPLETE)), items=(scored,))
+    asked = replace(
+        plain, neighbours=NeighbourSummary(1, NeighbourStopReason.COMPLETE, "leaprr-1", {})
+    )
 
     print_result(asked)
     printed = capsys.readouterr().out
@@ -87,15 +97,15 @@ def test_neighbour_scores_have_a_column(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_whole_answer_has_no_warning() -> None:
     """A text that was read wholly is none either."""
-    answer = result((), RerankSummary(20, "COMPLETE"), (TextUse(64, 64),))
+    answer = result((), RerankSummary(20, RerankStopReason.COMPLETE), (TextUse(64, 64),))
 
     assert warnings(answer) == []
 
 
 def test_missing_shards_are_told_once() -> None:
     """By the coverage, which says more than the flag, and also where there is no flag."""
-    partial = Coverage(1, 2, 30, 60, {1: "DEADLINE_EXCEEDED"})
-    summary = RerankSummary(20, "COMPLETE")
+    partial = Coverage(1, 2, 30, 60, {1: ErrorReason.DEADLINE_EXCEEDED})
+    summary = RerankSummary(20, RerankStopReason.COMPLETE)
 
     flagged = warnings(result(("SHARDS_MISSING",), summary, coverage=partial))
 
@@ -107,6 +117,6 @@ def test_missing_shards_are_told_once() -> None:
 
 def test_a_text_that_was_cut_is_told() -> None:
     """With how much of it was read."""
-    answer = result((), RerankSummary(20, "COMPLETE"), (TextUse(80, 64),))
+    answer = result((), RerankSummary(20, RerankStopReason.COMPLETE), (TextUse(80, 64),))
 
     assert warnings(answer) == ["64 of the 80 tokens of a text were read"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tandem.client.answer_names import ErrorReason, RerankStopReason
 from tandem.client.results import (
     Coverage,
     Explanation,
@@ -77,7 +78,16 @@ def test_an_answer_by_hand() -> None:
         ),
         model_fingerprint="f1",
         seconds=StageSeconds(encode=1.5, retrieve=0.25, rerank=0.125, fetch=0.0, total=2.0),
-        coverage=Coverage(2, 4, 30, 60, {3: "SERVICE_UNAVAILABLE", 1: "9999"}),
+        coverage=Coverage(
+            2,
+            4,
+            30,
+            60,
+            {
+                3: ErrorReason.SERVICE_UNAVAILABLE,
+                1: ErrorReason("9999"),
+            },
+        ),
     )
     assert not search_result(response).coverage.is_full
 
@@ -202,7 +212,7 @@ def test_what_else_an_answer_says_by_hand() -> None:
         (ScoreTerm("similarity", 1.5, 0.5),), {"retrieve": 3, "rerank": 1}
     )
     assert result.seconds.rank == 0.5
-    assert result.rerank == RerankSummary(7, "TIME", 2)
+    assert result.rerank == RerankSummary(7, RerankStopReason.TIME, 2)
     assert result.degradations == ("RERANK_PARTIAL", "99")
     assert result.is_degraded
     assert result.text_uses == (TextUse(80, 64),)

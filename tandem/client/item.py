@@ -1,0 +1,55 @@
+"""Defines what can be stored: an item with its content and attributes."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
+
+from tandem.contract.attributes import Attributes
+from tandem.contract.regions import RegionContent
+
+NewContent: TypeAlias = str | bytes | RegionContent
+"""A text, the bytes of a JPEG, PNG or WebP file, or a detector's regions of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item to store, with one of text, image and regions."""
+
+    item_id: str
+    """1 to 256 bytes of UTF-8, unique in its index; a stored item of this id is replaced."""
+    _: KW_ONLY
+    text: str | None = None
+    """At most 8,192 bytes; 131,072 if it may be truncated."""
+    image: bytes | None = None
+    """The bytes of a JPEG, PNG or WebP file, at most 32 MiB."""
+    regions: RegionContent | None = None
+    """A detector's regions of an image, for models that read them."""
+    attributes: Attributes = field(default_factory=dict)
+    """For filters, by name: texts, numbers, booleans, and tuples of texts; at most 64."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for two contents. An item without one is refused when it is sent."""
+        if sum(each is not None for each in (self.text, self.image, self.regions)) > 1:
+            raise ValueError(
+                f"item {self.item_id!a} has several contents; give it text, image or regions, and "
+                "store the others under ids of their own"
+            )
+
+    @property
+    def content(self) -> NewContent | None:
+        """The text, the image or the regions; None without any."""
+        if self.text is not None:
+            return self.text
+        return self.image if self.image is not None else self.regions
+
+
+NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, Attributes]
+"""An Item, or its id and content and optionally its attributes."""
+
+
+def item_parts(item: NewItem) -> tuple[str, NewContent | None, Attributes]:
+    """Returns id, content and attributes as the caller gave them, unchecked."""
+    if isinstance(item, Item):
+        return item.item_id, item.content, item.attributes
+    return item[0], item[1], item[2] if len(item) == 3 else {}

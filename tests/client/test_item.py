@@ -1,0 +1,126 @@
+"""Named items: what they hold, and that they are sent as tuples are."""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from tandem.client import AsyncClient, Client, IngestProgress, Item, NewItem
+from tandem.client.requests import IngestRequests
+from tandem.contract.regions import RegionContent
+from tandem.errors import ContentMissing, ItemIdInvalid
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.search_server import all_stored, search_server
+
+REGIONS = RegionContent.of([[1.0, 2.0]], [[0.0, 0.0, 1.0, 1.0]], image_width=1, image_height=1)
+Ingest = Callable[[str, Iterable[NewItem], Callable[[IngestProgress], None]], Awaitable[int]]
+
+
+def sent(*items: NewItem) -> list[pb.IngestItemsRequest]:
+    """Returns the batches."""
+    return list(IngestRequests(items, "scenes", 32))
+
+
+def test_an_item_is_sent_as_its_tuple_is() -> None:
+    """With each kind of content."""
+    assert sent(
+        Item("a", text="a cup"),
+        Item("b", image=b"png", attributes={"count": 3, "tags": ("x", "y")}),
+        Item("c", regions=REGIONS),
+    ) == sent(("a", "a cup"), ("b", b"png", {"count": 3, "tags": ("x", "y")}), ("c", REGIONS))
+
+
+def test_an_item_has_one_content() -> None:
+    """Two would be two items; an empty text is one for the server to refuse."""
+    with pytest.raises(ValueError, match="'a' has several contents"):
+        Item("a", text="a cup", image=b"png")
+    assert Item("a", text="").content == ""
+    assert Item("a", image=b"").content == b""
+    assert Item("a").content is None
+
+
+def test_an_item_does_not_change() -> None:
+    """And equals one of the same parts."""
+    item = Item("a", text="a cup")
+
+    assert item == Item("a", text="a cup") != Item("a", image=b"a cup")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        item.text = "b"  # type: ignore[misc]
+
+
+def test_an_item_that_cannot_be_sent_is_refused_alone() -> None:
+    """Under its id."""
+    requests = IngestRequests([Item("a", text="x"), Item("b"), Item("", text="y")], "scenes", 32)
+    [request] = requests
+    results = [pb.IngestResult(item_id=item.item_id) for item in request.items]
+
+    outcomes = list(requests.outcomes(pb.IngestItemsResponse(results=results)))
+
+    assert [outcome.item_id for outcome in outcomes] == ["a", "b", ""]
+    kinds = [type(outcome.error) for outcome in outcomes]
+    assert kinds == [type(None), ContentMissing, ItemIdInvalid]
+
+
+async def by_client(
+    address: str, items: Iterable[NewItem], tell: Callable[[IngestProgress], None]
+) -> int:
+    """Ingests in batches of two through Client."""
+
+    def ingest() -> int:
+        with Client(address) as client:
+            outcomes = client.ingest(items, index_id="s", batch_item_count=2, progress=tell)
+            return len(list(outcomes))
+
+    return await asyncio.to_thread(ingest)
+
+
+async def by_async_client(
+    address: str, items: Iterable[NewItem], tell: Callable[[IngestProgress], None]
+) -> int:
+    """Ingests in batches of two through AsyncClient."""
+    async with AsyncClient(address) as client:
+        outcomes = client.ingest(items, index_id="s", batch_item_count=2, progress=tell)
+        return len([outcome async for outcome in outcomes])
+
+
+both = pytest.mark.parametrize("ingest", [by_client, by_async_client])
+
+
+async def second_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+    """Stores all but the item "1"."""
+    response = await all_stored(request)
+    for result in response.results:
+        if result.item_id == "1":
+            result.error.reason = error_reason_pb2.ERROR_REASON_TEXT_EMPTY
+    return response
+
+
+@both
+async def test_progress_is_told_after_each_batch(ingest: Ingest) -> None:
+    """With the total of a list; an iterator has none."""
+    items = [Item(str(number), text="word") for number in range(5)]
+    told: list[IngestProgress] = []
+
+    async with search_server(ingest=second_refused) as (address, _):
+        assert await ingest(address, items, told.append) == 5
+        assert await ingest(address, iter(items), told.append) == 5
+
+    assert told[:3] == [IngestProgress(1, 1, 5), IngestProgress(3, 1, 5), IngestProgress(4, 1, 5)]
+    assert told[3:] == [IngestProgress(n, 1, None) for n in (1, 3, 4)]
+    assert [each.done_count for each in told[:3]] == [2, 4, 5]
+
+
+@both
+async def test_what_the_callback_raises_ends_the_ingest(ingest: Ingest) -> None:
+    """And is raised as it is."""
+
+    def tell(progress: IngestProgress) -> None:
+        raise KeyError("mine")
+
+    async with search_server() as (address, service):
+        with pytest.raises(KeyError, match="mine"):
+            await ingest(address, [("a", "b")], tell)
+        async with asyncio.timeout(30):
+            await service.stream_ended.wait()
