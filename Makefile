@@ -35,6 +35,7 @@ WORKERS ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: test-references roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
+.PHONY: console test-console
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +68,9 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 
 test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
 	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/evaluation/test_metrics_by_reference.py
+
+test-console: .venv/console/.ok ## Tries the web console in a browser; needs chromium
+	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python -m benchmarks.runs.watch
@@ -115,6 +119,13 @@ protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(STUBS) --pyi_out=$(STUBS) $(PROTOS)
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=$(STUBS) \
 		$(filter %_service.proto,$(PROTOS))
+
+console: console/node_modules/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
+	cd console && npm run --silent generate && npm run --silent check && npm run --silent build
+
+console/node_modules/.ok: console/package-lock.json
+	cd console && npm ci --no-audit --no-fund
+	touch $@
 
 released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)

@@ -1,0 +1,108 @@
+// The page: runs searches and puts their answers on it.
+
+import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
+import { Details } from "./details.ts";
+import { byId, element } from "./elements.ts";
+import { timed } from "./figures.ts";
+import { Form } from "./form.ts";
+import { Orders } from "./orders.ts";
+import { problemOf } from "./problems.ts";
+import { Server, type Choices, type Phase } from "./search.ts";
+import { showStages } from "./stages.ts";
+import { startTheme } from "./theme.ts";
+import { coverageWords, degradationWords, rerankWords } from "./words.ts";
+
+const server = new Server(location.origin);
+const status = byId("status", HTMLElement);
+const problem = byId("problem", HTMLElement);
+const degraded = byId("degraded", HTMLUListElement);
+const answerArea = byId("answer", HTMLElement);
+
+const form = new Form(() => void search(), showProblem);
+const details = new Details((item: RankedItem) => form.takeItem(item));
+const orders = new Orders((item) => details.open(item, final));
+
+let running: AbortController | null = null;
+let final: SearchItemsResponse | null = null;
+
+async function search(): Promise<void> {
+  const choices = form.choices();
+  if (choices === null) {
+    form.focus();
+    return;
+  }
+  running?.abort();
+  const own = (running = new AbortController());
+  server.token = byId("token", HTMLInputElement).value.trim();
+  begin();
+  try {
+    let retrievedAfterMs = 0;
+    for await (const phase of server.answers(choices, own.signal)) {
+      if (own.signal.aborted) return;
+      if (phase.isFinal) showFinal(phase, choices, retrievedAfterMs);
+      else showRetrieved(phase, (retrievedAfterMs = phase.afterMs));
+    }
+  } catch (error) {
+    if (!own.signal.aborted) fail(error);
+  } finally {
+    if (running === own) {
+      running = null;
+      answerArea.setAttribute("aria-busy", "false");
+    }
+  }
+}
+
+function begin(): void {
+  final = null;
+  problem.hidden = true;
+  form.filter.clear();
+  degraded.replaceChildren();
+  answerArea.setAttribute("aria-busy", "true");
+  answerArea.classList.add("searching");
+  status.textContent = "Searching…";
+}
+
+function showRetrieved({ answer }: Phase, afterMs: number): void {
+  answerArea.classList.remove("searching");
+  answerArea.hidden = false;
+  orders.showRetrieved(answer);
+  status.textContent = `Retrieved after ${timed(afterMs)}. The cross-encoder reads…`;
+}
+
+function showFinal(phase: Phase, choices: Choices, retrievedAfterMs: number): void {
+  const { answer, afterMs } = phase;
+  final = answer;
+  orders.showFinal(answer);
+  showStages(answer.durations, choices.deadlineMs);
+  degraded.replaceChildren(
+    ...degradationWords(answer, choices.rerankDepth).map((each) => element("li", {}, each)),
+  );
+  const order =
+    answer.items.length === 0
+      ? "Nothing was found."
+      : `First order after ${timed(retrievedAfterMs)}, final order after ${timed(afterMs)}.`;
+  status.textContent = [order, rerankWords(answer), coverageWords(answer.coverage)].join(" ");
+  byId("trace", HTMLElement).textContent = phase.traceId;
+}
+
+function fail(error: unknown): void {
+  const { message, reason, filterPosition } = problemOf(error);
+  status.textContent = "";
+  answerArea.classList.remove("searching");
+  if (reason === "FILTER_INVALID") {
+    form.filter.complain(message, filterPosition);
+    byId("options", HTMLDetailsElement).open = true;
+    return;
+  }
+  orders.clear();
+  answerArea.hidden = true;
+  showProblem(message);
+}
+
+function showProblem(message: string): void {
+  problem.textContent = message;
+  problem.hidden = false;
+}
+
+startTheme();
+form.focus();

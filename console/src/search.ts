@@ -1,0 +1,129 @@
+// Searches: from what a person chose to the two answers of the server.
+
+import { create } from "@bufbuild/protobuf";
+import { createClient, type Client } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+
+import { ContentSchema, Modality } from "../gen/tandem/v1/content_pb.ts";
+import { ModelService } from "../gen/tandem/v1/model_service_pb.ts";
+import {
+  QueryPartSchema,
+  SearchItemsRequestSchema,
+  SearchPhase,
+  SearchService,
+  type SearchItemsRequest,
+  type SearchItemsResponse,
+} from "../gen/tandem/v1/search_service_pb.ts";
+import { newTrace } from "./trace.ts";
+
+export type Query =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "image"; readonly bytes: Uint8Array<ArrayBuffer>; readonly name: string }
+  | { readonly kind: "item"; readonly itemId: string; readonly modality: Modality };
+
+export interface Choices {
+  readonly query: Query;
+  readonly indexId: string;
+  readonly target: Modality;
+  readonly rerankDepth: number;
+  readonly shownCount: number;
+  readonly minProbability: number;
+  readonly deadlineMs: number;
+  readonly filterText: string;
+  readonly isAdaptive: boolean;
+  readonly usesNeighbours: boolean;
+}
+
+export interface Phase {
+  readonly answer: SearchItemsResponse;
+  readonly isFinal: boolean;
+  readonly afterMs: number;
+  readonly traceId: string;
+}
+
+/** The most items that the cross-encoder reads in one search. */
+export const MAX_RERANK_DEPTH = 200;
+
+/** Calls the server that the page came from. */
+export class Server {
+  /** The token that calls carry; it is never stored. */
+  token = "";
+  private readonly search: Client<typeof SearchService>;
+  private readonly models: Client<typeof ModelService>;
+
+  constructor(baseUrl: string) {
+    const transport = createConnectTransport({
+      baseUrl,
+      useBinaryFormat: true,
+      interceptors: [
+        (next) => (request) => {
+          if (this.token !== "") request.header.set("authorization", `Bearer ${this.token}`);
+          return next(request);
+        },
+      ],
+    });
+    this.search = createClient(SearchService, transport);
+    this.models = createClient(ModelService, transport);
+  }
+
+  /** Yields the answer in bi-encoder order, then the final one; throws ConnectError. */
+  async *answers(choices: Choices, signal: AbortSignal): AsyncGenerator<Phase> {
+    const trace = newTrace();
+    const begun = performance.now();
+    const stream = this.search.streamSearchItems(
+      { search: searchRequest(choices) },
+      { signal, timeoutMs: choices.deadlineMs, headers: { traceparent: trace.header } },
+    );
+    for await (const { phase, answer } of stream) {
+      if (answer !== undefined) {
+        const afterMs = performance.now() - begun;
+        yield { answer, isFinal: phase === SearchPhase.FINAL, afterMs, traceId: trace.id };
+      }
+    }
+  }
+
+  /** Returns the model that the server serves; throws ConnectError. */
+  async model() {
+    return (await this.models.describeModel({}, { timeoutMs: 5000 })).model;
+  }
+}
+
+/** Returns the message of a search. */
+export function searchRequest(choices: Choices): SearchItemsRequest {
+  const { query, rerankDepth, shownCount } = choices;
+  const request = create(SearchItemsRequestSchema, {
+    indexId: choices.indexId,
+    targetModality: choices.target,
+    retrieveK: Math.max(rerankDepth, shownCount),
+    returnN: shownCount,
+    rerankDisabled: rerankDepth === 0,
+    contentIncluded: true,
+    explained: true,
+    filterText: choices.filterText,
+    adaptiveDepth: choices.isAdaptive,
+    neighboursEnabled: choices.usesNeighbours,
+  });
+  if (rerankDepth > 0) request.rerankK = rerankDepth;
+  if (choices.minProbability > 0) request.minProbability = choices.minProbability;
+  if (query.kind === "item") {
+    const source = { case: "itemId", value: query.itemId } as const;
+    request.queryParts = [create(QueryPartSchema, { source })];
+  } else {
+    request.query = create(ContentSchema, {
+      data:
+        query.kind === "text"
+          ? { case: "text", value: query.text }
+          : { case: "image", value: query.bytes },
+    });
+  }
+  return request;
+}
+
+/** Returns what a query finds: what was chosen, or the other modality. */
+export function targetOf(query: Query, chosen: Modality): Modality {
+  if (chosen !== Modality.UNSPECIFIED) return chosen;
+  if (query.kind === "item") {
+    return query.modality === Modality.IMAGE ? Modality.TEXT : Modality.IMAGE;
+  }
+  return query.kind === "text" ? Modality.IMAGE : Modality.TEXT;
+}

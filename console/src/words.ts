@@ -1,0 +1,105 @@
+// Says in words what an answer lacks: its degradations, its coverage, why a rerank stopped.
+
+import { ErrorReason } from "../gen/tandem/v1/error_reason_pb.ts";
+import {
+  Degradation,
+  NeighbourStop,
+  RerankStop,
+  type Coverage,
+  type MissingShard,
+  type SearchItemsResponse,
+} from "../gen/tandem/v1/search_service_pb.ts";
+import { counted } from "./figures.ts";
+
+const RERANK_STOPS: Readonly<Record<RerankStop, string>> = {
+  [RerankStop.UNSPECIFIED]: "it did not say why",
+  [RerankStop.COMPLETE]: "every candidate was read",
+  [RerankStop.DISABLED]: "reranking is switched off",
+  [RerankStop.NOT_APPLICABLE]:
+    "there is nothing that it can read: the query and the items are of one kind, or this model has no cross-encoder",
+  [RerankStop.TIME]: "the time was used up",
+  [RerankStop.ADAPTIVE]: "the first item was unlikely to change",
+  [RerankStop.UNAVAILABLE]: "the cross-encoder did not answer",
+  [RerankStop.OUTPUT_INVALID]: "the cross-encoder returned invalid scores",
+  [RerankStop.OVERLOADED]: "the cross-encoder is overloaded",
+};
+
+const NEIGHBOUR_STOPS: Readonly<Record<NeighbourStop, string>> = {
+  [NeighbourStop.UNSPECIFIED]: "it did not say why",
+  [NeighbourStop.COMPLETE]: "the first items were scored",
+  [NeighbourStop.NOT_SERVED]: "no neighbour model is served",
+  [NeighbourStop.NOT_APPLICABLE]: "it does not apply to this query",
+  [NeighbourStop.MODEL_MISMATCH]: "the neighbour model was trained over another model",
+  [NeighbourStop.TOO_FEW_ITEMS]: "the index has too few items",
+  [NeighbourStop.TIME]: "the time was used up",
+  [NeighbourStop.UNAVAILABLE]: "the neighbour model did not answer",
+  [NeighbourStop.OUTPUT_INVALID]: "the neighbour model returned invalid scores",
+  [NeighbourStop.OVERLOADED]: "the neighbour model is overloaded",
+};
+
+/** Returns a sentence for each way in which the answer is less than was asked for. */
+export function degradationWords(answer: SearchItemsResponse, rerankDepth: number): string[] {
+  return answer.degradations.map((each) => degradationInWords(each, answer, rerankDepth));
+}
+
+/** Returns how deep the cross-encoder read, and why not deeper. */
+export function rerankWords(answer: SearchItemsResponse): string {
+  const { rerank } = answer;
+  if (rerank === undefined) return "";
+  const stop = RERANK_STOPS[rerank.stop];
+  return rerank.rerankedDepth === 0
+    ? `The cross-encoder read nothing: ${stop}.`
+    : `The cross-encoder read ${counted(rerank.rerankedDepth, "candidate")}: ${stop}.`;
+}
+
+/** Returns how much of the index was searched. */
+export function coverageWords(coverage: Coverage | undefined): string {
+  if (coverage === undefined) return "";
+  const { answeredShardCount, shardCount, coveredItemCount, itemCount, missingShards } = coverage;
+  if (missingShards.length === 0) {
+    return `Searched all ${counted(coveredItemCount, "item")} on ${counted(shardCount, "shard")}.`;
+  }
+  const ofAll = itemCount === undefined ? "" : ` of ${counted(itemCount, "item")}`;
+  const covered = ofAll === "" ? counted(coveredItemCount, "item") : coveredItemCount.toLocaleString("en");
+  return `Searched ${covered}${ofAll}: ${answeredShardCount} of ${counted(shardCount, "shard")} answered; ${missingWords(missingShards)}.`;
+}
+
+function degradationInWords(
+  degradation: Degradation,
+  answer: SearchItemsResponse,
+  rerankDepth: number,
+): string {
+  const stop = RERANK_STOPS[answer.rerank?.stop ?? RerankStop.UNSPECIFIED];
+  const depth = answer.rerank?.rerankedDepth ?? 0;
+  const neighbours = NEIGHBOUR_STOPS[answer.neighbours?.stop ?? NeighbourStop.UNSPECIFIED];
+  switch (degradation) {
+    case Degradation.RERANK_SKIPPED:
+      return `Not reranked, because ${stop}. Both columns show the bi-encoder’s order.`;
+    case Degradation.RERANK_PARTIAL:
+      return `Only the first ${depth} of ${rerankDepth} candidates were reranked, because ${stop}. The others follow as retrieved.`;
+    case Degradation.SHARDS_MISSING:
+      return `A part of the index is missing. ${coverageWords(answer.coverage)}`;
+    case Degradation.TOKENS_MISSING:
+      return `${counted(answer.rerank?.missingCount ?? 0, "candidate")} could not be reranked: deleted meanwhile, or stored without what the cross-encoder reads.`;
+    case Degradation.EMBEDDING_CACHED:
+      return "The encoder’s model is down; the query’s encoding came from a cache. The results are complete.";
+    case Degradation.SHARD_REBUILDING:
+      return "An index is being built, so every item was compared: slower, with the same results.";
+    case Degradation.NEIGHBOURS_SKIPPED:
+      return `Not reordered by neighbours, because ${neighbours}.`;
+    case Degradation.NEIGHBOURS_PARTIAL:
+      return `The neighbours lack a part of the index: ${missingWords(answer.neighbours?.missingShards ?? [])}.`;
+    default:
+      return "The answer is degraded in a way that this page does not know.";
+  }
+}
+
+function missingWords(shards: readonly MissingShard[]): string {
+  return shards
+    .map(({ shardNumber, reason }) => `shard ${shardNumber} is missing (${reasonName(reason)})`)
+    .join(", ");
+}
+
+function reasonName(reason: ErrorReason): string {
+  return (ErrorReason[reason] ?? "UNKNOWN").toLowerCase().replaceAll("_", " ");
+}
