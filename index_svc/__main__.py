@@ -10,10 +10,10 @@ from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.retrieval.faiss_index import visible_gpu_count
 from index_svc.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
-from index_svc.retrieval.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
-from index_svc.shard import Shard, ShardSettings
+from index_svc.shard import Shard
+from index_svc.shard_settings import shard_settings
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -26,24 +26,6 @@ from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
-
-
-def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
-    """Returns the shard's part of the settings."""
-    return ShardSettings(
-        commit_wait_seconds=settings.commit_wait_seconds,
-        tuning=IndexTuning(
-            index_type=settings.faiss_type,
-            recall_target=settings.recall_target,
-            memory_bytes=settings.faiss_memory_bytes,
-        ),
-        min_snapshot_change_count=settings.snapshot_change_count,
-        recall_sample_share=settings.recall_sample_share,
-        recall_window_seconds=settings.recall_window_seconds,
-        recall_floor=settings.recall_floor,
-        gpu_number=gpu_number,
-        checked_at_load_bytes=settings.checked_at_start_bytes,
-    )
 
 
 async def main() -> None:

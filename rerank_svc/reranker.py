@@ -111,9 +111,13 @@ class Reranker:
         """Closes the store; no call may be in flight."""
         self._reader.close()
 
+    async def open(self) -> None:
+        """Opens the store; raises what `open_store` raises."""
+        await self._reader.open()
+
     async def check(self) -> None:
         """Opens the store and scores one made-up pair; raises a TandemError if either fails."""
-        await self._reader.open()
+        await self.open()
         await check_matching(self._model.at(self._serving_version()))
 
     async def score(

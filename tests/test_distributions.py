@@ -25,7 +25,15 @@ from packaging.requirements import Requirement
 from tests.support.client.search_server import search_server
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("tandem", "encoder_svc", "index_svc", "rerank_svc", "orchestrator_svc")
+PACKAGES = (
+    "tandem",
+    "encoder_svc",
+    "index_svc",
+    "rerank_svc",
+    "orchestrator_svc",
+    "gateway_svc",
+    "embedded",
+)
 DISTRIBUTIONS = {
     "tandem-search-client": "distributions/client",
     "tandem-search-demo": "distributions/demo",

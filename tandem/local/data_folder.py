@@ -19,6 +19,7 @@ from tandem.local.start_refused import StartRefused
 
 LOCK_NAME = "up.lock"
 _TRY_BYTES = 64 << 10
+_NOTE_BYTES = 80
 _SMALL_MAP_BYTES = 1 << 20
 # Services whose parent was just killed are still exiting.
 _WRITER_WAIT_SECONDS = 2.0
@@ -27,9 +28,13 @@ _WRITER_WAIT_SECONDS = 2.0
 class DataFolder:
     """A data folder that one stack holds, private to its user. Use it in a with statement."""
 
-    def __init__(self, path: Path) -> None:
-        """Changes nothing yet."""
+    def __init__(
+        self, path: Path, *, holder: str = "tandem up", remedy: str = "another folder by --data"
+    ) -> None:
+        """Changes nothing yet. Errors name the `holder`, and say what to give instead."""
         self.path = path
+        self._holder = holder
+        self._remedy = remedy
         self._descriptor: int | None = None
 
     def take(self) -> None:
@@ -49,7 +54,7 @@ class DataFolder:
                     folder.chmod(0o700)  # one of an earlier release was open to all
         except OSError as error:
             self.release()
-            raise StartRefused(_told(self.path, error)) from error
+            raise StartRefused(_told(self.path, error, self._remedy)) from error
         for folder in self.shard_folders():
             self._check_writer(folder)
 
@@ -100,14 +105,16 @@ class DataFolder:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            told = os.pread(self._descriptor, _NOTE_BYTES, 0).decode("ascii", "replace")
             self.release()
+            number, _, holder = told.strip().partition(" ")
             raise StartRefused(
-                f"another tandem up (process {holder or 'unknown'}) serves {self.path}: stop it, "
-                "or give another folder by --data"
+                # Releases before the engine noted their number alone.
+                f"another {holder or 'tandem up'} (process {number or 'unknown'}) serves "
+                f"{self.path}: stop it, or give {self._remedy}"
             ) from None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {self._holder}\n".encode(), 0)
 
     def _try_writing(self) -> None:
         """Raises OSError if the folder or its disk is not writable."""
@@ -135,15 +142,16 @@ class DataFolder:
             time.sleep(0.1)
 
 
-def _told(path: Path, error: OSError) -> str:
+def _told(path: Path, error: OSError, remedy: str) -> str:
     match error.errno:
         case errno.ENOTDIR | errno.EEXIST:
-            return f"{path} is a file, or lies in one: give a folder by --data"
+            folder = remedy.replace("another", "a", 1)
+            return f"{path} is a file, or lies in one: give {folder}"
         case errno.ENOSPC | errno.EDQUOT:
-            return f"the disk of {path} is full: make room, or give another folder by --data"
+            return f"the disk of {path} is full: make room, or give {remedy}"
         case errno.EROFS:
-            return f"{path} is on a read-only disk: give another folder by --data"
+            return f"{path} is on a read-only disk: give {remedy}"
         case errno.EACCES | errno.EPERM:
-            return f"{path} may not be written to by this user: give another folder by --data"
+            return f"{path} may not be written to by this user: give {remedy}"
         case _:
-            return f"{path} cannot hold data ({error.strerror}): give another folder by --data"
+            return f"{path} cannot hold data ({error.strerror}): give {remedy}"

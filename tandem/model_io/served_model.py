@@ -22,12 +22,12 @@ from tandem.model_io.config_pbtxt import (
     text_rules_of,
 )
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_runner import ModelRunner, OutputSpec
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.pair_window import PairWindow
 from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_functions import Role, TritonModel
-from tandem.model_io.triton_client import OutputSpec, TritonClient
 
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]
@@ -63,7 +63,7 @@ class ServedModel:
 
     def __init__(
         self,
-        triton: TritonClient,
+        runner: ModelRunner,
         manifest: Manifest,
         version: int = FIRST_VERSION,
         window: PairWindow | None = None,
@@ -74,7 +74,7 @@ class ServedModel:
         """
         self.manifest = manifest
         self.version = version
-        self._triton = triton
+        self._runner = runner
         self._functions = manifest.functions
         self._window = window or PairWindow(
             _BATCHES_PER_INSTANCE * INSTANCE_COUNT * pair_batch_size(manifest)
@@ -99,15 +99,15 @@ class ServedModel:
                 model=self._text_model,
                 why=f"there is no version {version}: only a joint model has versions",
             )
-        return ServedModel(self._triton, self.manifest, version, self._window)
+        return ServedModel(self._runner, self.manifest, version, self._window)
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable if an instance was recently found dead."""
-        self._triton.check_processes()
+        self._runner.check_processes()
 
     def is_proven(self, model: str) -> bool:
         """Returns whether calls of the last second show that all instances of `model` answer."""
-        return self._triton.is_proven(model)
+        return self._runner.is_proven(model)
 
     async def embed_texts(
         self,
@@ -235,7 +235,7 @@ class ServedModel:
         """
         model = self.manifest.models[name]
         whole = self._filled(model, given)
-        answer = await self._triton.infer(
+        answer = await self._runner.infer(
             name,
             {f"INPUT__{number}": whole[role] for number, role in enumerate(model.inputs)},
             [

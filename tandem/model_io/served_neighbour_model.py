@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tandem.contract.inference_cost import InferenceCost
+from tandem.model_io.model_runner import ModelRunner, OutputSpec
 from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.model_io.priority import Priority
-from tandem.model_io.triton_client import OutputSpec, TritonClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class ScoredGraph:
 class ServedNeighbourModel:
     """Scores graphs of both directions with one Triton model."""
 
-    def __init__(self, triton: TritonClient, manifest: NeighbourModelManifest) -> None:
+    def __init__(self, runner: ModelRunner, manifest: NeighbourModelManifest) -> None:
         self.manifest = manifest
-        self._triton = triton
+        self._runner = runner
 
     async def score(self, graph: NeighbourGraph, timeout_seconds: float) -> ScoredGraph:
         """Returns the cosine of each item's node with the query's.
 
         Raises RequestMalformed for a graph that the model does not read, and errors as
-        TritonClient.infer.
+        ModelRunner.infer.
         """
         tensors = graph_tensors(graph, self.manifest)
-        answer = await self._triton.infer(
+        answer = await self._runner.infer(
             NEIGHBOUR_MODEL,
             {
                 "INPUT__0": tensors.features,

@@ -5,7 +5,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -20,8 +19,8 @@ from tandem.errors import (
     ModelOutputInvalid,
     ModelUnavailable,
 )
-from tandem.finite import are_finite
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
+from tandem.model_io.model_runner import ModelAnswer, OutputSpec, check_output
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_fault import DEAD_PROCESS, TritonFault, error_of_fault, triton_fault
 from tandem.model_io.triton_metrics import note_failure, note_inference
@@ -54,27 +53,6 @@ _LEFT_COUNT = 64
 _CLOSE_SECONDS = 1.0
 # For calls in progress on a connection with old credentials; no deadline is longer.
 _GRACE_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSpec:
-    """Describes an expected output: name, dtype, and dimensions after the batch."""
-
-    name: str
-    dtype: type
-    dims: tuple[int, ...]
-
-
-# eq=False: arrays compare element by element, so `==` on the whole would raise.
-@dataclass(frozen=True, slots=True, eq=False)
-class TritonAnswer:
-    """Holds the requested outputs of one inference, and its times."""
-
-    arrays: Sequence[NDArray[Any]]
-    compute_seconds: float | None = None
-    """Compute time of its whole batch; None if Triton does not report it."""
-    queue_seconds: float | None = None
-    """The rest, from sending to response; None if Triton does not report it."""
 
 
 class TritonClient:
@@ -117,7 +95,7 @@ class TritonClient:
         timeout_seconds: float,
         priority: Priority = Priority.INGEST,
         version: int | None = None,
-    ) -> TritonAnswer:
+    ) -> ModelAnswer:
         """Returns the outputs, each [B, *dims], in the requested order.
 
         They are of the given version of the model; without one, the server chooses.
@@ -144,7 +122,7 @@ class TritonClient:
         timeout_seconds: float,
         priority: Priority,
         version: int | None,
-    ) -> TritonAnswer:
+    ) -> ModelAnswer:
         batch = len(next(iter(inputs.values())))
         start_time = time.perf_counter()
         self._follow_credentials()
@@ -186,8 +164,8 @@ class TritonClient:
         answered_by = result.get_response().model_version
         note_inference(model, answered_by, priority, batch, seconds, compute_seconds)
         if compute_seconds is None:
-            return TritonAnswer(arrays)
-        return TritonAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
+            return ModelAnswer(arrays)
+        return ModelAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
 
     def _open(self) -> InferenceServerClient:
         return InferenceServerClient(
@@ -337,19 +315,5 @@ def _arrays(
     except ValueError as error:  # fewer bytes than the shape needs
         raise ModelOutputInvalid(model=model, why=str(error)) from error
     for spec, array in zip(outputs, arrays, strict=True):
-        _check(model, spec, array, batch)
+        check_output(model, spec, array, batch)
     return arrays
-
-
-def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batch: int) -> None:
-    # Triton has answered OK without data (numpy 2 in its Python backend), so every part of
-    # a response is checked.
-    expected = (batch, *spec.dims)
-    if array is None or array.shape != expected or array.dtype != spec.dtype:
-        got = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"
-        raise ModelOutputInvalid(
-            model=model,
-            why=f"{spec.name} is {got}, expected {spec.dtype.__name__} {list(expected)}",
-        )
-    if not are_finite(array):
-        raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")

@@ -22,8 +22,9 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.local.free_ports import free_ports
+from tandem.model_io.model_runner import OutputSpec
 from tandem.model_io.priority import Priority
-from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_fault import error_from_triton
 from tandem.model_io.triton_metrics import note_inference
 from tests.support.model_io.odd_models import (

@@ -16,9 +16,10 @@ import pytest
 from tandem.errors import DeadlineExceeded, ModelUnavailable
 from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_runner import ModelAnswer, OutputSpec
 from tandem.model_io.model_version import ModelVersion, version_folder, write_serving
 from tandem.model_io.model_version import Serving as Version
-from tandem.model_io.triton_client import OutputSpec, TritonAnswer, TritonClient
+from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tests.support.model_io.odd_models import (
     MOODY,
@@ -189,7 +190,7 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
         client = TritonClient(leaving.address)
         output = OutputSpec("OUTPUT__0", np.float32, (3,))
 
-        async def moody(mood: float) -> TritonAnswer:
+        async def moody(mood: float) -> ModelAnswer:
             values = np.full((8, 3), mood, dtype=np.float32)
             return await client.infer(MOODY, {"x": values}, [output], timeout_seconds=10.0)
 

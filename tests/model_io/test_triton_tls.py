@@ -12,7 +12,8 @@ import trustme
 from tandem.chassis.tls import triton_credentials
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ModelUnavailable
-from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.model_runner import OutputSpec
+from tandem.model_io.triton_client import TritonClient
 from tests.support.chassis.authority import Files
 from tests.support.model_io.odd_models import MOODY
 from tests.support.model_io.tiny_triton import Serving

@@ -56,7 +56,7 @@ class ExportedModel:
     @classmethod
     def load(cls, manifest: Manifest, files: Mapping[str, Path]) -> Self:
         """Loads the file of each part; raises ExportMismatch naming one that is no such file."""
-        return cls(manifest, {name: _load(path) for name, path in files.items()})
+        return cls(manifest, {name: load_part(path) for name, path in files.items()})
 
     def check_answers(self) -> None:
         """Raises ExportMismatch unless every kind of served input gives a valid output.
@@ -66,7 +66,7 @@ class ExportedModel:
         for name, part in self.parts.items():
             roles = self.manifest.models[name].outputs
             for inputs in served_inputs(self.manifest, name):
-                for role, answer in zip(roles, _answers(part, inputs), strict=True):
+                for role, answer in zip(roles, part_answers(part, inputs), strict=True):
                     self._check_legal(name, role, answer, len(inputs[0]))
 
     def compare(self, modules: Modules) -> None:
@@ -77,7 +77,7 @@ class ExportedModel:
         tolerance = _TOLERANCES[Precision(self.manifest.precision)]
         for name, part in self.parts.items():
             for inputs in served_inputs(self.manifest, name):
-                answers = _answers(part, inputs), _answers(modules[name], inputs)
+                answers = part_answers(part, inputs), part_answers(modules[name], inputs)
                 for exported, eager in zip(*answers, strict=True):
                     _compare(name, exported, eager, tolerance)
 
@@ -98,6 +98,24 @@ class ExportedModel:
         off = (answer.norm(dim=-1) - 1.0).abs().max().item() if role is Role.EMBEDDING else 0.0
         if off > 1e-3:
             raise ExportMismatch(f"{name}: embeddings are {off:.2e} off unit length")
+
+
+def load_part(path: Path) -> Callable[..., Any]:
+    """Loads one file of an export; raises ExportMismatch if it is no such file."""
+    try:
+        if path.suffix == ".pt2":
+            return torch.export.load(str(path)).module()
+        return torch.jit.load(str(path))
+    except RuntimeError as error:
+        kind = "archive of torch.export" if path.suffix == ".pt2" else "TorchScript of this torch"
+        raise ExportMismatch(f"{path} is no {kind}: {error}") from error
+
+
+@torch.inference_mode()
+def part_answers(part: Callable[..., Any], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Returns the outputs of a loaded part, in the manifest's order."""
+    answer = part(*inputs)
+    return (answer,) if isinstance(answer, Tensor) else tuple(answer)
 
 
 def write_exported(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -> None:
@@ -152,22 +170,6 @@ def _graph(module: nn.Module, manifest: Manifest, name: str) -> torch.export.Exp
     )
     program = torch.export.export(module, example, dynamic_shapes=free, strict=False)
     return without_symbolic_sums(program)
-
-
-@torch.inference_mode()
-def _answers(part: Callable[..., Any], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    answer = part(*inputs)
-    return (answer,) if isinstance(answer, Tensor) else tuple(answer)
-
-
-def _load(path: Path) -> Callable[..., Any]:
-    try:
-        if path.suffix == ".pt2":
-            return torch.export.load(str(path)).module()
-        return torch.jit.load(str(path))
-    except RuntimeError as error:
-        kind = "archive of torch.export" if path.suffix == ".pt2" else "TorchScript of this torch"
-        raise ExportMismatch(f"{path} is no {kind}: {error}") from error
 
 
 def _compare(name: str, exported: Tensor, eager: Tensor, tolerance: float) -> None:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from tandem.errors import ModelUnavailable
 from tandem.model_io.manifest import config_file, model_file
+from tandem.model_io.model_runner import OutputSpec
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.export.export import export_model
 from tests.support.model_io.odd_models import (

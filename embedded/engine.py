@@ -1,0 +1,128 @@
+"""Searches and ingests in one process: the services' own work, without ports or processes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from embedded.blocking_channel import BlockingChannel
+from embedded.local_server import LocalServer
+from embedded.loop_thread import LoopThread
+from embedded.model_folder import ModelFolder
+from embedded.services import InProcessServices
+from tandem.client import Access, Client
+from tandem.local.data_folder import DataFolder
+from tandem.local.start_checks import shard_count
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
+from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
+
+# A search here waits for nobody else's.
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _InProcess(Access):
+    """Opens the engine's channel in place of a connection."""
+
+    channel: BlockingChannel | None = None
+
+    def open_channel(self, address: str, options: object = ()) -> grpc.Channel:
+        """Returns the channel."""
+        return self.channel
+
+
+class Engine(Client):
+    """A whole Tandem over one folder, with the calls of `Client`. Close it, or use it in a with.
+
+        with Engine("my-pictures") as engine:
+            list(engine.ingest([("cat", Path("cat.jpg").read_bytes())], index_id="pets"))
+            print(engine.search("a cat", index_id="pets").items)
+
+    It answers as the services do, from the same stores: `tandem up --data` opens its folder, and
+    it opens theirs. Any thread may call it.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        model: str | Path | None = None,
+        shards: int | None = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+        caches: bool = True,
+    ) -> None:
+        """Opens the folder, or makes it.
+
+        `model` is the folder of a checkpoint or a model repository; without it the folder's own is
+        used, which at first is the shipped model. A new folder has one shard unless `shards` says
+        otherwise. The model is loaded in the background: the first call waits for it.
+
+        Raises StartRefused if another process has the folder, StoreRefused for a store that may not
+        be opened, and ValueError for files that are no model.
+        """
+        _log_warnings_alone()
+        path = Path(folder).absolute()
+        self._opened = ExitStack()
+        try:
+            data = self._opened.enter_context(
+                DataFolder(path, holder="Engine", remedy="another folder")
+            )
+            services = InProcessServices(
+                ModelFolder.find(path, None if model is None else Path(model)),
+                _shard_folders(data, shards),
+                caches=caches,
+            )
+            self._opened.callback(services.close)
+            thread = LoopThread("tandem-engine")
+            self._opened.callback(thread.close)
+            thread.run(services.start())
+        except BaseException:
+            self._opened.close()
+            raise
+        channel = BlockingChannel(_server(services), thread, self._waiting_for(services))
+        super().__init__(str(path), timeout_seconds, _InProcess(channel=channel))
+
+    def close(self) -> None:
+        """Ends what still runs, commits, and gives the folder back; a second call does nothing."""
+        self._is_closed = True
+        self._opened.close()
+
+    def _waiting_for(self, services: InProcessServices) -> Callable[[], None]:
+        self._is_closed = False
+
+        def wait() -> None:
+            if self._is_closed:
+                raise ValueError("this Engine is closed: open its folder again")
+            services.runner.wait_until_loaded()
+
+        return wait
+
+
+def _server(services: InProcessServices) -> LocalServer:
+    server = LocalServer()
+    add_SearchServiceServicer_to_server(services.servicers.search, server)
+    add_ModelServiceServicer_to_server(services.servicers.model, server)
+    return server
+
+
+def _shard_folders(data: DataFolder, shards: int | None) -> list[Path]:
+    count = shard_count(
+        shards or (None if data.shard_count() else 1), data.shard_count(), data.path
+    )
+    return [data.path / f"shard-{number}" for number in range(count)]
+
+
+def _log_warnings_alone() -> None:
+    """Sends warnings to stderr, unless the program has its own way with the rooms' events."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )

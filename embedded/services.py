@@ -1,0 +1,200 @@
+"""Puts the rooms of all services together over one folder, as their own processes do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from embedded.local_server import LocalChannel, LocalServer
+from embedded.model_folder import ModelFolder
+from encoder_svc.encoder import Encoder
+from encoder_svc.query_encodings import QueryEncodings
+from encoder_svc.servicer import EncoderServicer
+from encoder_svc.settings import EncoderSettings
+from index_svc.corrupt_shard import damage_of
+from index_svc.retrieval.faiss_threads import faiss_threads
+from index_svc.servicer import IndexServicer
+from index_svc.settings import IndexSettings
+from index_svc.shard import Shard
+from index_svc.shard_settings import shard_settings
+from orchestrator_svc.assembly import Servicers, make_servicers
+from orchestrator_svc.settings import OrchestratorSettings
+from rerank_svc.neighbour_scorer import NeighbourScorer
+from rerank_svc.reranker import Reranker
+from rerank_svc.servicer import RerankServicer
+from rerank_svc.settings import RerankSettings
+from tandem.contract.model_description import ModelDescription
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.refused import StoreDamaged
+from tandem.model_io.followed_version import FollowedVersion
+from tandem.model_io.model_servicer import ModelServicer
+from tandem.model_io.neighbour_manifest import neighbour_manifest_of
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_neighbour_model import ServedNeighbourModel
+from tandem.model_io.served_texts import ServedTexts
+from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
+from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+
+# Settings that name what is not there: these addresses are never called.
+_HERE = "in-process"
+
+
+class InProcessServices:
+    """Holds the servicers of every service, and what they stand on."""
+
+    def __init__(
+        self,
+        model: ModelFolder,
+        shard_folders: Sequence[Path],
+        *,
+        caches: bool = True,
+        orchestrator: OrchestratorSettings | None = None,
+    ) -> None:
+        """Opens the stores, while the model is loaded in the background.
+
+        Calls are answered after `start`. Raises StoreRefused for a store that may not be opened,
+        and ModuleNotFoundError for a package that is not installed.
+        """
+        self._model = model
+        self._open = ExitStack()
+        self.runner = InProcessRunner(model.repository, model.manifest)
+        self._open.callback(self.runner.close)
+        self._rerankers: list[Reranker] = []
+        try:
+            self._shards = self._opened_shards(shard_folders)
+            self._version = FollowedVersion(model.repository, model.manifest)
+            self._served = ServedModel(self.runner, model.manifest)
+            encoder = LocalChannel(self._encoder_server(caches))
+            indexes, rerankers = [], []
+            for shard, store in self._shards:
+                indexes.append(LocalChannel(self._index_server(shard)))
+                rerankers.append(LocalChannel(self._rerank_server(store, caches)))
+            self.settings = orchestrator or orchestrator_settings(len(self._shards))
+            self.servicers: Servicers = make_servicers(self.settings, encoder, indexes, rerankers)
+        except BaseException:
+            self._open.close()
+            raise
+
+    async def start(self) -> None:
+        """Opens what opens in the event loop."""
+        for reranker in self._rerankers:
+            await reranker.open()
+
+    def close(self) -> None:
+        """Commits what was submitted, and closes the stores; no call may be in progress."""
+        self._open.close()
+
+    def _opened_shards(self, folders: Sequence[Path]) -> list[tuple[Shard, ItemStore]]:
+        settings = [_index_settings(number, folders) for number in range(len(folders))]
+        with ThreadPoolExecutor(len(folders), "open") as threads:
+            list(threads.map(_check_sound, settings))
+            shards = [self._shard(each) for each in settings]
+            list(threads.map(lambda opened: opened[0].load(), shards))
+        return shards
+
+    def _shard(self, settings: IndexSettings) -> tuple[Shard, ItemStore]:
+        path = Path(settings.store_path)
+        store = ItemStore.open(path, settings.shard_number, settings.shard_count)
+        self._open.callback(store.close)
+        shard = Shard(store, path, shard_settings(settings, None))
+        self._open.callback(shard.close)
+        return shard, store
+
+    def _encoder_server(self, caches: bool) -> LocalServer:
+        settings = EncoderSettings(
+            triton_address=_HERE, model_repository=str(self._model.repository)
+        )
+        threads = self._threads(settings.thread_count, "preprocess")
+        texts = ServedTexts.open(self._model.repository, self._model.manifest)
+        encoder = Encoder(self._served, texts, threads, self._version.number)
+        queries = QueryEncodings(encoder, threads, settings.query_cache_bytes if caches else 0)
+        server = LocalServer()
+        add_EncoderServiceServicer_to_server(
+            EncoderServicer(encoder, queries, settings.default_timeout_seconds), server
+        )
+        add_ModelServiceServicer_to_server(ModelServicer(self._version.describe), server)
+        return server
+
+    def _index_server(self, shard: Shard) -> LocalServer:
+        threads = faiss_threads(2, "shard")
+        self._open.callback(threads.shutdown)
+        server = LocalServer()
+        add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server)
+        return server
+
+    def _rerank_server(self, store: ItemStore, caches: bool) -> LocalServer:
+        settings = _rerank_settings(self._model.repository)
+        threads = self._threads(settings.thread_count, "read")
+        reranker = Reranker(
+            self._served,
+            # The shard's own: LMDB opens a store once in a process.
+            lambda: store,
+            threads,
+            cache_bytes=settings.score_cache_bytes if caches else 0,
+            token_cache_bytes=settings.token_cache_bytes,
+            calibration_of=self._version.calibration,
+            serving_version=self._version.number,
+        )
+        self._rerankers.append(reranker)
+        neighbour_scorer = self._neighbour_scorer()
+
+        def describe() -> ModelDescription:
+            description = self._version.describe()
+            if neighbour_scorer is None:
+                return description
+            return replace(description, neighbour_model=neighbour_scorer.describe())
+
+        server = LocalServer()
+        add_RerankServiceServicer_to_server(
+            RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer), server
+        )
+        add_ModelServiceServicer_to_server(ModelServicer(describe), server)
+        return server
+
+    def _neighbour_scorer(self) -> NeighbourScorer | None:
+        manifest = neighbour_manifest_of(self._model.repository)
+        if manifest is None:
+            return None
+        return NeighbourScorer(ServedNeighbourModel(self.runner, manifest))
+
+    def _threads(self, count: int, name: str) -> Executor:
+        threads = ThreadPoolExecutor(count, name)
+        self._open.callback(threads.shutdown)
+        return threads
+
+
+def orchestrator_settings(shard_count: int) -> OrchestratorSettings:
+    """Returns the defaults of the orchestrator, over services of this process."""
+    here = (_HERE,) * shard_count
+    return OrchestratorSettings(encoder_address=_HERE, index_addresses=here, rerank_addresses=here)
+
+
+def _index_settings(number: int, folders: Sequence[Path]) -> IndexSettings:
+    return IndexSettings(
+        store_path=str(folders[number]), shard_number=number, shard_count=len(folders)
+    )
+
+
+def _rerank_settings(repository: Path) -> RerankSettings:
+    return RerankSettings(
+        triton_address=_HERE,
+        model_repository=str(repository),
+        store_path=_HERE,
+        shard_number=0,
+        shard_count=1,
+    )
+
+
+def _check_sound(settings: IndexSettings) -> None:
+    """Raises StoreDamaged; in a child process, since reading a damaged page may kill this one."""
+    damage = damage_of(Path(settings.store_path), settings.checked_at_start_bytes)
+    if damage:
+        raise StoreDamaged(
+            f"{settings.store_path} is damaged ({damage[0]}): restore it from a backup"
+        )

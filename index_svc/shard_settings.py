@@ -1,0 +1,23 @@
+"""Takes a shard's part of the settings of index_svc."""
+
+from index_svc.retrieval.index_type import IndexTuning
+from index_svc.settings import IndexSettings
+from index_svc.shard import ShardSettings
+
+
+def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
+    """Returns the shard's part of the settings."""
+    return ShardSettings(
+        commit_wait_seconds=settings.commit_wait_seconds,
+        tuning=IndexTuning(
+            index_type=settings.faiss_type,
+            recall_target=settings.recall_target,
+            memory_bytes=settings.faiss_memory_bytes,
+        ),
+        min_snapshot_change_count=settings.snapshot_change_count,
+        recall_sample_share=settings.recall_sample_share,
+        recall_window_seconds=settings.recall_window_seconds,
+        recall_floor=settings.recall_floor,
+        gpu_number=gpu_number,
+        checked_at_load_bytes=settings.checked_at_start_bytes,
+    )

@@ -1,0 +1,88 @@
+"""Puts the orchestrator together over the channels of its services."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from orchestrator_svc.model_servicer import SearchModelServicer
+from orchestrator_svc.rerank.pace import ChunkRule
+from orchestrator_svc.search.batch_search import BatchSearcher
+from orchestrator_svc.search.search import Searcher
+from orchestrator_svc.search.time_budget import TimeShares
+from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.services.breaker import BreakerRule
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.services.shard_client import ShardClient
+from orchestrator_svc.settings import OrchestratorSettings
+from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.removal import Remover
+
+
+@dataclass(frozen=True, slots=True)
+class Servicers:
+    """Holds what the orchestrator serves."""
+
+    search: SearchServicer
+    model: SearchModelServicer
+
+
+def make_servicers(
+    settings: OrchestratorSettings,
+    encoder_channel: grpc.aio.Channel,
+    index_channels: Sequence[grpc.aio.Channel],
+    rerank_channels: Sequence[grpc.aio.Channel],
+) -> Servicers:
+    """Returns the servicers; the channels of the shards are in the shards' order."""
+    breaker_rule = BreakerRule(
+        consecutive_count=settings.breaker_consecutive_count,
+        failure_share=settings.breaker_failure_share,
+        probe_seconds=settings.breaker_probe_seconds,
+    )
+    retry_budget = RetryBudget(settings.retry_share)
+    encoder = EncoderClient(encoder_channel, retry_budget, breaker_rule)
+    pairs = zip(index_channels, rerank_channels, strict=True)
+    shards = [
+        ShardClient(index, rerank, number, settings.shard_map_version, retry_budget, breaker_rule)
+        for number, (index, rerank) in enumerate(pairs)
+    ]
+    shard_map = ShardMap(len(shards), settings.shard_map_version)
+    chunk_rule = ChunkRule(
+        seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
+    )
+    searcher = Searcher.over(
+        encoder,
+        shards,
+        shard_map,
+        minimum_coverage=settings.minimum_coverage,
+        shares=TimeShares(
+            encode=settings.encode_time_share,
+            retrieval=settings.retrieval_time_share,
+            reserve=settings.reserve_time_share,
+            neighbours=settings.neighbours_time_share,
+        ),
+        chunk_rule=chunk_rule,
+        neighbour_pool_count=settings.neighbour_pool_count,
+    )
+    search_servicer = SearchServicer(
+        searcher,
+        BatchSearcher(encoder, shards, searcher.services, searcher.depth_rules, chunk_rule),
+        Ingester(
+            encoder,
+            shards,
+            shard_map,
+            settings.ingest_batch_timeout_seconds,
+            settings.ingest_encode_batch_count,
+        ),
+        Remover(shards, shard_map),
+        shard_map,
+        default_timeout_seconds=settings.default_timeout_seconds,
+        max_timeout_seconds=settings.max_timeout_seconds,
+        ingest_pending_batch_count=settings.ingest_pending_batch_count,
+    )
+    model_servicer = SearchModelServicer(
+        encoder, searcher.depth_rules, settings.default_timeout_seconds
+    )
+    return Servicers(search_servicer, model_servicer)

@@ -1,0 +1,120 @@
+"""Runs an exported model in this process, where `tandem.Engine` has no Triton."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.errors import DeadlineExceeded
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_runner import ModelAnswer, OutputSpec, check_output
+from tandem.model_io.priority import Priority
+from tandem.model_io.triton_install import core_count
+
+if TYPE_CHECKING:
+    from tandem.modeling.loaded_parts import LoadedParts
+
+
+class InProcessRunner:
+    """Runs inferences in threads of its own, as many at once as Triton has instances."""
+
+    def __init__(
+        self, repository: Path, manifest: Manifest, thread_count: int | None = None
+    ) -> None:
+        """Begins to load the model in the background, since torch alone takes seconds.
+
+        Each inference computes with `thread_count` threads, by default its share of the cores.
+        Raises ModuleNotFoundError without torch.
+        """
+        if importlib.util.find_spec("torch") is None:
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+        self._manifest = manifest
+        self._repository = repository
+        self._thread_count = thread_count or max(1, core_count() // INSTANCE_COUNT)
+        self._own = threading.local()
+        self._threads = ThreadPoolExecutor(INSTANCE_COUNT, "model")
+        self._parts: Future[LoadedParts] = self._threads.submit(self._loaded)
+
+    def wait_until_loaded(self) -> None:
+        """Returns once every part is loaded; raises ModelUnavailable for one that is not there."""
+        self._parts.result()
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, NDArray[np.generic]],
+        outputs: Sequence[OutputSpec],
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
+        version: int | None = None,
+    ) -> ModelAnswer:
+        """Returns the outputs, each [B, *dims], in the requested order.
+
+        Raises ModelUnavailable for a file that is missing or cannot be loaded, DeadlineExceeded,
+        InternalFault if the model refuses its inputs, and ModelOutputInvalid for a wrong shape or
+        dtype, or NaN. A started inference runs to its end, even if its caller gives up.
+        """
+        start_time = time.perf_counter()
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._run, model, version, inputs, outputs
+        )
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                arrays, compute_seconds = await running
+        except TimeoutError as error:
+            raise DeadlineExceeded(what=f"the inference of {model}") from error
+        batch = len(next(iter(inputs.values())))
+        for spec, array in zip(outputs, arrays, strict=True):
+            check_output(model, spec, array, batch)
+        waited_seconds = time.perf_counter() - start_time - compute_seconds
+        return ModelAnswer(arrays, compute_seconds, max(0.0, waited_seconds))
+
+    def is_proven(self, model: str) -> bool:
+        """Returns whether a canary would show nothing: what runs here cannot vanish."""
+        return self._parts.done() and self._parts.exception() is None
+
+    def check_processes(self) -> None:
+        """Does nothing: there is no process that could be dead."""
+
+    def close(self) -> None:
+        """Waits for inferences that have begun, and ends the threads."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _run(
+        self,
+        model: str,
+        version: int | None,
+        inputs: Mapping[str, NDArray[np.generic]],
+        outputs: Sequence[OutputSpec],
+    ) -> tuple[list[NDArray[Any]], float]:
+        parts = self._parts.result()
+        self._keep_to_own_cores()
+        return parts.run(model, version, inputs, outputs)
+
+    def _loaded(self) -> LoadedParts:
+        # Imported here, because torch takes seconds, in which the stores are opened.
+        from tandem.modeling.loaded_parts import LoadedParts
+
+        parts = LoadedParts(self._repository, self._manifest)
+        for name in self._manifest.models:
+            parts.load(name)
+        return parts
+
+    def _keep_to_own_cores(self) -> None:
+        """Limits torch in the calling thread, once."""
+        if getattr(self._own, "is_kept", False):
+            return
+        from tandem.modeling.loaded_parts import keep_torch_to
+
+        keep_torch_to(self._thread_count)
+        self._own.is_kept = True

@@ -1,0 +1,193 @@
+"""What an engine keeps and answers, and what it refuses by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tandem import Engine
+from tandem.client import Modality, Search, SearchResult, StoredItem
+from tandem.errors import IndexNotFound, ItemIdInvalid, ModelMismatch
+from tandem.item_store.refused import StoreDamaged
+from tandem.local.data_folder import DataFolder
+from tandem.local.start_refused import StartRefused
+from tests.support.model_io.pictures import BLUE, GREEN, RED, encoded, plain
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+ITEMS: list[tuple[str, str | bytes]] = [
+    ("red", encoded(plain(RED), "PNG")),
+    ("green", encoded(plain(GREEN), "PNG")),
+    ("blue", encoded(plain(BLUE), "PNG")),
+    ("apple", "one red apple"),
+    ("leaf", "one green leaf"),
+]
+
+
+def stored(engine: Engine, items: list[tuple[str, str | bytes]] = ITEMS) -> None:
+    """Stores the items in the index colours."""
+    assert [each.error for each in engine.ingest(items, index_id="colours")] == [None] * len(items)
+
+
+def shown(result: SearchResult) -> list[tuple[str, float, float | None]]:
+    """Returns ids and scores, best first."""
+    return [(item.item_id, item.score, item.match_logit) for item in result.items]
+
+
+def test_what_is_ingested_is_found_and_is_there_when_opened_again(
+    tmp_path: Path, tiny_repository: Path
+) -> None:
+    """Texts find pictures and pictures texts, both reranked."""
+    with Engine(tmp_path / "new", model=tiny_repository) as engine:
+        stored(engine)
+        first = engine.search("one red apple", index_id="colours")
+        texts = engine.search(ITEMS[0][1], index_id="colours")
+    with Engine(tmp_path / "new", model=tiny_repository) as again:
+        second = again.search("one red apple", index_id="colours")
+
+    assert {item.item_id for item in first.items} == {"red", "green", "blue"}
+    assert {item.item_id for item in texts.items} == {"apple", "leaf"}
+    assert first.rerank.stop == "COMPLETE"
+    assert not first.degradations
+    assert shown(second) == pytest.approx(shown(first))
+
+
+def test_a_folder_keeps_the_checkpoint_that_it_was_given(
+    tmp_path: Path, tiny_checkpoint: Path, tiny_repository: Path
+) -> None:
+    """It is exported once; without it the folder's own export serves, and no other model does."""
+    folder = tmp_path / "engine"
+    with Engine(folder, model=tiny_checkpoint) as engine:
+        stored(engine)
+        given = engine.describe_model().fingerprint
+    with Engine(folder) as again:
+        assert again.describe_model().fingerprint == given
+        assert again.search(StoredItem("red"), index_id="colours", target_modality=Modality.TEXT)
+
+    save_tiny_checkpoint(tmp_path / "other", seed=5)
+    with Engine(folder, model=tmp_path / "other") as changed, pytest.raises(ModelMismatch):
+        changed.search("one red apple", index_id="colours")
+
+
+def test_a_second_writer_is_refused_by_name(engine: Engine, tmp_path: Path) -> None:
+    """Of this process and of another, and a stack is told of the engine."""
+    folder = tmp_path / "engine"
+    with pytest.raises(StartRefused, match=r"another Engine \(process \d+\) serves .*engine"):
+        Engine(folder)
+    with pytest.raises(StartRefused, match=r"another Engine \(process \d+\) serves"):
+        DataFolder(folder).take()
+    ran = subprocess.run(
+        [sys.executable, "-c", f"from tandem import Engine; Engine({str(folder)!r})"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "StartRefused: another Engine (process" in ran.stderr.splitlines()[-1]
+
+    engine.close()
+    with DataFolder(folder):
+        pass
+
+
+def test_a_closed_engine_says_so(engine: Engine) -> None:
+    """And closing it twice is no error."""
+    engine.close()
+    engine.close()
+    with pytest.raises(ValueError, match="this Engine is closed: open its folder again"):
+        engine.search("one red apple", index_id="colours")
+
+
+def test_errors_are_those_of_the_services(engine: Engine) -> None:
+    """An unknown index, an item of a batch, a search of a batch."""
+    with pytest.raises(IndexNotFound):
+        engine.search("one red apple", index_id="colours")
+    outcomes = list(engine.ingest([*ITEMS[:1], ("", "no id"), *ITEMS[1:2]], index_id="colours"))
+    assert [type(each.error) for each in outcomes] == [type(None), ItemIdInvalid, type(None)]
+    answer, error = engine.search_batch(
+        [Search("one red apple", index_id="colours"), Search("one red apple", index_id="none")]
+    )
+    assert isinstance(answer, SearchResult)
+    assert isinstance(error, IndexNotFound)
+
+
+def test_the_error_of_the_items_is_raised_and_what_came_before_is_stored(engine: Engine) -> None:
+    """An iterator of the caller's that breaks after a whole batch."""
+
+    def breaking() -> Iterator[tuple[str, str | bytes]]:
+        yield from ITEMS
+        raise RuntimeError("the disk of the pictures is gone")
+
+    outcomes = engine.ingest(breaking(), index_id="colours", batch_item_count=len(ITEMS))
+    with pytest.raises(RuntimeError, match="the disk of the pictures is gone"):
+        list(outcomes)
+    # A batch in flight when its stream breaks may be stored or not, as with the services.
+    stored(engine)
+    assert engine.remove([each for each, _ in ITEMS], index_id="colours").removed_count == 5
+
+
+def test_a_caller_may_stop_reading(engine: Engine) -> None:
+    """Of an ingest without end, and of a search after its first answer."""
+
+    def endless() -> Iterator[tuple[str, str | bytes]]:
+        while True:
+            yield from ITEMS
+
+    outcomes = engine.ingest(endless(), index_id="colours", batch_item_count=5)
+    assert next(outcomes).error is None
+    outcomes.close()  # type: ignore[attr-defined]
+    first = next(engine.search_stream("one red apple", index_id="colours"))
+    assert not first.is_final
+    assert engine.search("one red apple", index_id="colours").rerank.stop == "COMPLETE"
+
+
+def test_many_threads_search_at_once(engine: Engine) -> None:
+    """Each gets the answer to its own query."""
+    stored(engine)
+    queries = [f"one red apple {number}" for number in range(8)]
+    alone = [shown(engine.search(query, index_id="colours")) for query in queries]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(
+            threads.map(lambda query: shown(engine.search(query, index_id="colours")), queries)
+        )
+    for one, other in zip(alone, together, strict=True):
+        assert [each[0] for each in one] == [each[0] for each in other]
+        assert [each[1] for each in one] == pytest.approx([each[1] for each in other], abs=1e-6)
+
+
+def test_a_damaged_store_is_refused_by_name(tmp_path: Path, tiny_repository: Path) -> None:
+    """Before this process reads it, which damage may kill; and the folder is given back."""
+    with Engine(tmp_path, model=tiny_repository) as engine:
+        stored(engine)
+    data = tmp_path / "shard-0" / "data.mdb"
+    whole = data.read_bytes()
+    data.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(StoreDamaged, match="shard-0 is damaged"):
+        Engine(tmp_path, model=tiny_repository)
+
+    data.write_bytes(whole)
+    with Engine(tmp_path, model=tiny_repository) as mended:
+        assert len(mended.search("one red apple", index_id="colours").items) == 3
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ("embedded", "tandem.Engine needs embedded; pip install 'tandem-search[local]'"),
+        ("faiss", "tandem.Engine needs faiss; pip install 'tandem-search[local]'"),
+    ],
+)
+def test_what_is_not_installed_is_named_in_one_line(missing: str, told: str) -> None:
+    """And `import tandem` alone imports nothing of it."""
+    program = (
+        f"import sys, tandem\nsys.modules[{missing!r}] = None\n"
+        "assert not {'numpy', 'grpc', 'torch', 'embedded.engine'} & set(sys.modules)\n"
+        "from tandem import Engine\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.splitlines()[-1] == f"ImportError: {told}"
