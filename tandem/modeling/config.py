@@ -263,6 +263,7 @@ _RANGES: Final = {
 _FRACTIONS: Final = {"dropout", "norm_epsilon", "head_dropout"}
 
 _LATER_FIELDS = {
+    "embedding_pooling",
     "encoder",
     "feed_forward_width",
     "norm_epsilon",
