@@ -13,13 +13,13 @@ def test_sharers_hold_it_together() -> None:
 
     def share() -> None:
         with lock.shared():
-            barrier.wait(10)
+            barrier.wait(60)
 
     threads = [threading.Thread(target=share) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
     assert not barrier.broken
 
@@ -48,10 +48,10 @@ def test_nobody_is_inside_with_an_exclusive_holder() -> None:
     for thread in readers + writers:
         thread.start()
     for thread in writers:
-        thread.join(20)
+        thread.join(60)
     stop.set()
     for thread in readers:
-        thread.join(10)
+        thread.join(60)
 
     assert halves == [600, 600]
     assert torn == []

@@ -104,12 +104,12 @@ class LocalStack:
     ) -> None:
         """Starts everything, shows each stage, and returns when every service is serving.
 
-        Raises StackFailed with the end of the failed process's log, or if `should_stop` is true.
+        The services have `timeout_seconds` for it from when Triton serves. Raises StackFailed with
+        the end of the failed process's log, or if `should_stop` is true.
         """
         self._should_stop = should_stop
         self._data_folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
         (self._data_folder / "logs").mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
-        deadline_time = time.monotonic() + timeout_seconds
         try:
             # Before Triton, which takes longest, because a service that cannot work ends at once.
             if "triton" in self._certificates:
@@ -119,6 +119,7 @@ class LocalStack:
             show(f"{len(self._processes)} services are started, and Triton loads the models")
             self._start_first_triton()
             show("Triton serves the models; the services become ready")
+            deadline_time = time.monotonic() + timeout_seconds
             for name in self.service_names():
                 self.wait_until_serving(name, deadline_time)
         except BaseException:

@@ -51,7 +51,7 @@ def parent() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Returns as soon as it is; fails after half a minute."""
-    deadline_time = time.monotonic() + 30
+    deadline_time = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline_time
         time.sleep(0.02)

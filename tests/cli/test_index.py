@@ -42,7 +42,7 @@ async def test_describe_says_how_an_index_stands(
         address, "tune", "scenes", "--modality", "image", "--type", "IVF8,Flat",
         "--parameter", "nprobe=4",
     )  # fmt: skip
-    end_time = time.monotonic() + 20
+    end_time = time.monotonic() + 60
     while (
         "IVF8,Flat nprobe=4" not in (described := await run(address, "describe", "scenes")).output
     ):

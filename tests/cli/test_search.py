@@ -53,7 +53,7 @@ def serving_search(search: Search) -> Iterator[tuple[str, ToldService]]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield served[0]
     finally:
         done.set()

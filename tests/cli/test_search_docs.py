@@ -49,7 +49,7 @@ def _address() -> Iterator[str]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield addresses[0]
     finally:
         done.set()

@@ -86,7 +86,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterato
 def is_serving(stack: LocalStack, name: str) -> bool:
     with grpc.insecure_channel(stack.address_of(name)) as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(), timeout=2
+            health_pb2.HealthCheckRequest(), timeout=60
         )
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 

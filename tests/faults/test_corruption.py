@@ -131,13 +131,13 @@ async def make_shard(folder: Path, rng: random.Random) -> Sound:
     async with running(path, settings=SNAPSHOT_OFTEN) as (process, channel):
         stub = IndexServiceStub(channel)
         async with traffic.flowing(stub):
-            await wait_until(lambda: traffic.answered_count >= 150, 30, "150 writes are answered")
+            await wait_until(lambda: traffic.answered_count >= 150, 60, "150 writes are answered")
         for _ in range(3):
             last_version = traffic.next_version()
             assert await traffic.write(stub, {LAST_ID: last_version}) is None
         await wait_until(
             lambda: all(any(path.glob(f"snapshots/*/{kind.value}-*[0-9]/*")) for kind in Modality),
-            30,
+            60,
             "there are snapshots of texts and of images",
         )
         observed = await observe(path, stub)

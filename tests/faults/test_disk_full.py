@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.faults.condition import wait_until
 from tests.support.faults.history import Finding, FindingKind, History
 from tests.support.faults.observation import observe
@@ -84,19 +85,24 @@ async def test_a_full_disk_stops_writes_alone(
 @pytest.mark.timeout(300)
 async def test_control_acknowledging_early_is_seen(tmp_path: Path, rng: random.Random) -> None:
     """Positive control: a full disk finds a service that commits after its answer."""
+    await holds_with_longer_times(lambda factor: check_early_is_seen(tmp_path, rng, factor))
+
+
+async def check_early_is_seen(tmp_path: Path, rng: random.Random, factor: float) -> None:
+    """Where it writes for so many times as long."""
     traffic = Traffic(History(), rng, padding_bytes=GROWN_BYTES)
-    with SmallDisk(tmp_path / "disk", DISK_BYTES) as disk:
+    with SmallDisk(tmp_path / f"disk-{factor}", DISK_BYTES) as disk:
         path = disk.path / "shard"
-        options = {"log_path": tmp_path / "log", **sabotaged("early")}
+        options = {"log_path": tmp_path / f"log-{factor}", **sabotaged("early")}
         async with running(path, settings={"STORE_MAP_BYTES": MAP_BYTES}, **options) as (
             _,
             channel,
         ):
             stub = IndexServiceStub(channel)
             async with traffic.flowing(stub, stop_at_failure=False):
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.3 * factor)
                 disk.fill()
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(1.0 * factor)
             observed = await observe(path, stub)
 
     findings = traffic.history.findings(observed.versions, observed.sequence)
@@ -113,14 +119,14 @@ async def fill_and_empty(
         grown_ids = await grow_until_full(stub, traffic, number)
         failed_count = traffic.failures[FULL]
         await wait_until(
-            lambda: traffic.failures[FULL] > failed_count, 10, "writers meet the full disk"
+            lambda: traffic.failures[FULL] > failed_count, 60, "writers meet the full disk"
         )
         await asyncio.sleep(0.3)
 
         disk.empty()
         answered_count = traffic.answered_count
         seconds = await wait_until(
-            lambda: traffic.answered_count > answered_count, 30, "writes resume"
+            lambda: traffic.answered_count > answered_count, RESUME_SECONDS, "writes resume"
         )
     for start in range(0, len(grown_ids), 200):
         why = await traffic.write(stub, dict.fromkeys(grown_ids[start : start + 200]))

@@ -114,7 +114,7 @@ async def write_through_errors(
     async with traffic.flowing(stub, stop_at_failure=False):
         for _ in range(ERRORS_PER_ROUND):
             failed_count = traffic.failures.total()
-            await wait_until(lambda: traffic.failures.total() > failed_count, 50, "a sync fails")  # noqa: B023
+            await wait_until(lambda: traffic.failures.total() > failed_count, 90, "a sync fails")  # noqa: B023
             answered_count = traffic.answered_count
             resume_seconds.append(
                 await wait_until(

@@ -53,7 +53,7 @@ async def test_a_broken_network_loses_nothing_acknowledged(
                 recovery_seconds.append(
                     await wait_until(
                         lambda: traffic.answered_count > answered_count,  # noqa: B023
-                        20,
+                        RECOVERY_SECONDS,
                         "writes succeed again",
                     )
                 )

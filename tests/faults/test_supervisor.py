@@ -26,14 +26,14 @@ def start(program: str, tmp_path: Path, **environment: str) -> Supervised:
 async def test_a_killed_process_takes_its_children_along(tmp_path: Path) -> None:
     """SIGKILL goes to the group, and is reported as the ending."""
     process = start(COUNTING, tmp_path)
-    await wait_until(lambda: "1\n" in process.log(), 20, "it counts")
+    await wait_until(lambda: "1\n" in process.log(), 60, "it counts")
     child_id = int(process.log().split()[1])
     assert process.ending() is None
 
     process.kill()
 
     assert process.ending() == Ending(killed_by=signal.SIGKILL)
-    await wait_until(lambda: is_gone(child_id), 10, "the child is gone")
+    await wait_until(lambda: is_gone(child_id), 60, "the child is gone")
     process.kill()  # once more is no error
 
 
@@ -41,15 +41,15 @@ async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:
     """It continues when it is resumed."""
     process = start(COUNTING, tmp_path)
     try:
-        await wait_until(lambda: "1\n" in process.log(), 20, "it counts")
+        await wait_until(lambda: "1\n" in process.log(), 60, "it counts")
         process.pause()
-        await wait_until(lambda: state(process.process_id) == "T", 10, "it is stopped")
+        await wait_until(lambda: state(process.process_id) == "T", 60, "it is stopped")
         counted = process.log()
 
         assert process.ending() is None
         assert process.log() == counted
         process.resume()
-        await wait_until(lambda: process.log() != counted, 10, "it counts on")
+        await wait_until(lambda: process.log() != counted, 60, "it counts on")
         assert process.log().startswith(counted)
     finally:
         process.kill()

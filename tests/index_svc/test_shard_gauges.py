@@ -32,7 +32,7 @@ def opened(folder: Path) -> Shard:
 
 def upsert(shard: Shard, *item_ids: str) -> None:
     items = [text_item(item_id, seed) for seed, item_id in enumerate(item_ids)]
-    shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(10)
+    shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(60)
 
 
 @pytest.fixture(autouse=True)

@@ -159,7 +159,7 @@ class ShardModel(RuleBasedStateMachine):
     def repeat(self, data: st.DataObject) -> None:
         """Repeats a write, which gets the same answer and changes nothing."""
         answered = self._answered[data.draw(st.sampled_from(sorted(self._answered)))]
-        again = self._shard.write(answered.write).result(10)
+        again = self._shard.write(answered.write).result(60)
         assert again.sequence == answered.committed.sequence
         assert again.deleted_count == answered.committed.deleted_count
         assert again.is_repeat
@@ -170,7 +170,7 @@ class ShardModel(RuleBasedStateMachine):
         """Reuses a request id for another write, which is refused and changes nothing."""
         request_id = data.draw(st.sampled_from(sorted(self._answered)))
         with pytest.raises(RequestIdReused):
-            self._shard.write(Delete(INDEX_ID, ["another"], request_id)).result(10)
+            self._shard.write(Delete(INDEX_ID, ["another"], request_id)).result(60)
 
     @precondition(lambda self: INDEX_ID in self._shard.indexes())
     @rule()
@@ -237,7 +237,7 @@ class ShardModel(RuleBasedStateMachine):
         return shard
 
     def _write(self, write: ItemWrite) -> Committed:
-        committed = self._shard.write(write).result(10)
+        committed = self._shard.write(write).result(60)
         assert not committed.is_repeat
         if write.request_id:
             self._answered[write.request_id] = Answered(write, committed)

@@ -77,7 +77,7 @@ async def test_a_short_search_stays_out_of_threads_unless_it_would_wait(tmp_path
     """While items change it waits in a thread."""
     shard = Shard(ItemStore.open(tmp_path, 0, 1, map_bytes=16 << 20), tmp_path)
     shard.load()
-    shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("a", 1)])).result(10)
+    shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("a", 1)])).result(60)
     threads = CountingThreads()
     servicer = IndexServicer(shard, threads)
     assert await search(servicer) == ["a"]

@@ -119,7 +119,7 @@ def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
             item_ids = [f"{i}+" for i in item_ids]
     stop.set()
     for reader in readers:
-        reader.join(30)
+        reader.join(60)
 
     assert faults == []
     assert reads[0] > 0

@@ -153,7 +153,7 @@ TIGHT_PROGRAM = """
 import sys
 from tandem.model_io import heif_process
 heif_process._MAX_ADDRESS_BYTES = int(sys.argv[1])
-sys.exit(heif_process.main(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+sys.exit(heif_process.main(sys.argv[2], *map(int, sys.argv[3:])))
 """
 
 

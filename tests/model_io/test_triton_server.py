@@ -135,7 +135,7 @@ async def double(running: Serving) -> list[float]:
     values = np.array([1, 2], dtype=np.float32)
     try:
         async with asyncio.timeout(60):
-            answer = await client.infer("double", {"x": values}, [output], timeout_seconds=3.0)
+            answer = await client.infer("double", {"x": values}, [output], timeout_seconds=60.0)
     finally:
         await client.close()
     [array] = answer.arrays
@@ -199,14 +199,14 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
         await asyncio.sleep(0.2)
         os.kill(leaving.server.pid, signal.SIGTERM)
         refused_count = 0
-        deadline_time = time.monotonic() + 20
+        deadline_time = time.monotonic() + 60
         while refused_count < 3 and time.monotonic() < deadline_time:
             try:
                 await moody(PLAIN)
             except ModelUnavailable:  # whatever Triton says; it has said garbage
                 refused_count += 1
             except DeadlineExceeded:  # one that it took as it left, on a machine that is busy
-                deadline_time = time.monotonic() + 20
+                deadline_time = time.monotonic() + 60
             await asyncio.sleep(0.02)
         await asyncio.gather(*running, return_exceptions=True)
         await client.close()
@@ -218,7 +218,7 @@ async def test_a_killed_server_takes_its_stubs_along(doubling: Serving) -> None:
     """A stub outlives the server that made it; stop() finds it all the same."""
     group = doubling.server.pid
     os.kill(group, signal.SIGKILL)
-    await asyncio.to_thread(doubling.server._process.wait, 10)
+    await asyncio.to_thread(doubling.server._process.wait, 60)
     assert STUB[:15] in processes_of_group(group).values()
 
     with pytest.raises(ModelUnavailable):
@@ -287,7 +287,7 @@ def assert_refuses_to_start(server: TritonServer, why: str) -> None:
     start_time = time.monotonic()
     with pytest.raises(TritonUnavailable, match=why):
         server.start()
-    assert time.monotonic() - start_time < 30  # of the 120 that a start may take
+    assert time.monotonic() - start_time < 60  # of the 120 that a start may take
     assert not server.is_running()
     assert server._work_folder is None
     with pytest.raises(TritonUnavailable, match="not started"):

@@ -81,7 +81,7 @@ async def test_no_inference_fails_while_every_certificate_changes(
         late = TritonClient(address, credentials=credentials)
         try:
             with pytest.raises(ModelUnavailable):
-                await infer(late, timeout_seconds=2.0)
+                await infer(late, timeout_seconds=60.0)
         finally:
             await late.close()
     finally:
@@ -99,7 +99,7 @@ async def test_plain_text_finds_no_model(odd_serving: Serving, tmp_path: Path) -
     client = TritonClient(f"127.0.0.1:{proxy.port}")
     try:
         with pytest.raises(ModelUnavailable):
-            await infer(client, timeout_seconds=2.0)
+            await infer(client, timeout_seconds=60.0)
     finally:
         await client.close()
         await proxy.close()

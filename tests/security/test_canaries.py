@@ -36,7 +36,7 @@ REQUEST_COUNT = run_count(120, 1_000)
 CONCURRENT_COUNT = 8
 TEXT = "the merger of Aldebaran and Zubenelgenubi is signed on Tuesday"
 REQUEST_ID = "canary-request"
-EXPORT_SECONDS = 12
+EXPORT_SECONDS = 60
 
 
 def secrets_of(stack: SecuredStack, requests: CanaryRequests) -> list[Canary]:

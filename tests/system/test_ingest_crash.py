@@ -111,7 +111,7 @@ def _wait_until_reached(stack: LocalStack) -> None:
 
     Else the next round would be refused before it sent anything, and no kill would be felt.
     """
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with Client(stack.address) as client:
         while True:
             try:

@@ -111,7 +111,7 @@ def outages(stack: LocalStack, scenes_index: str) -> Iterator[Outages]:
 
 def wait_until_whole(stub: SearchServiceStub, index_id: str) -> None:
     """Returns once searches are reranked in full again: breakers try once a second."""
-    end_time = time.monotonic() + 30
+    end_time = time.monotonic() + 90
     whole_count = 0
     while whole_count < 5:
         assert time.monotonic() < end_time, "searches are still not reranked in full"

@@ -17,7 +17,7 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(tiny_stack: Local
     """New queries and ingest say MODEL_UNAVAILABLE, a known query is answered and says so; health
     follows; what was stored is still there.
     """
-    with Client(tiny_stack.address, timeout_seconds=10.0) as client:
+    with Client(tiny_stack.address, timeout_seconds=60.0) as client:
         assert [o.error for o in client.ingest([("a", "one cat")], index_id="down")] == [None]
         known = client.search("two cats", index_id="down", target_modality=Modality.TEXT)
         assert not known.is_degraded
@@ -32,7 +32,7 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(tiny_stack: Local
         assert [item.item_id for item in again.items] == ["a"]
         assert again.items == known.items
         assert again.degradations == ("EMBEDDING_CACHED",)
-        assert time.monotonic() - start_time < 10  # which one call may take
+        assert time.monotonic() - start_time < 60  # which one call may take
 
         tiny_stack.start_triton()
         tiny_stack.wait_until_serving("encoder", time.monotonic() + 120)

@@ -61,11 +61,11 @@ def ingest(shard: Shard, numbers: range, seed: int | None = None) -> None:
         items = [
             image_item(number, seed) for number in range(start, min(start + 250, numbers.stop))
         ]
-        shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(10)
+        shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(60)
 
 
 def delete(shard: Shard, numbers: range) -> None:
-    shard.write(Delete(INDEX_ID, [f"{number:05}" for number in numbers])).result(10)
+    shard.write(Delete(INDEX_ID, [f"{number:05}" for number in numbers])).result(60)
 
 
 def found(shard: Shard, seed: int, k: int = 10) -> list[str]:
@@ -274,7 +274,7 @@ def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) 
 def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_path: Path) -> None:
     """Deleted and replaced items are included."""
     ingest(shard, range(1000))
-    shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("text", 3, DIMENSION)])).result(10)
+    shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("text", 3, DIMENSION)])).result(60)
     work(shard)
     shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
     ingest(shard, range(1000, 1050))
@@ -500,7 +500,7 @@ def test_searching_and_changing_while_it_is_built_anew(tmp_path: Path) -> None:
     stopped.wait(4)
     stopped.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     shard.close()
 
     assert failures == []
