@@ -10,10 +10,11 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tandem.contract.request_limits import RequestLimit, request_limit
-from tandem.v1 import model_service_pb2, search_service_pb2
+from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 
 _SERVICES = (
     search_service_pb2.DESCRIPTOR.services_by_name["SearchService"],
+    content_service_pb2.DESCRIPTOR.services_by_name["ContentService"],
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"],
 )
 
@@ -60,3 +61,8 @@ SERVICE_NAMES = tuple(service.full_name for service in _SERVICES)
 def search_method(name: str) -> Method:
     """Returns a method of SearchService."""
     return METHODS[f"/{SERVICE_NAMES[0]}/{name}"]
+
+
+def content_method(name: str) -> Method:
+    """Returns a method of ContentService."""
+    return METHODS[f"/{SERVICE_NAMES[1]}/{name}"]

@@ -15,6 +15,7 @@ from tandem.contract.identifiers import check_index_id, check_item_id, check_req
 from tandem.contract.limits import (
     MAX_EMBEDDING_COUNT,
     MAX_ITEM_ID_COUNT,
+    MAX_PAGE_SIZE,
     MAX_RETRIEVE_K,
     MAX_UPSERT_ITEM_COUNT,
 )
@@ -112,6 +113,16 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
     _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
     return check_index_id(request.index_id), item_ids, request.max_bytes or MAX_READ_BYTES
+
+
+def list_from_proto(request: pb.ListItemIdsRequest) -> tuple[str, str, int]:
+    """Returns the index id, the id after which to list, and how many to list.
+
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid.
+    """
+    _check_batch_size("item_ids", request.max_count, MAX_PAGE_SIZE)
+    after = check_item_id(request.after) if request.after else ""
+    return check_index_id(request.index_id), after, request.max_count
 
 
 def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:

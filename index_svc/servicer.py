@@ -16,6 +16,7 @@ from index_svc.conversions import (
     encoded_items_to_proto,
     get_from_proto,
     items_to_proto,
+    list_from_proto,
     query_from_proto,
     upsert_from_proto,
 )
@@ -114,6 +115,15 @@ class IndexServicer(_Base):
             model_fingerprint=self._shard.fingerprint(index_id),
             read_count=read_count,
         )
+
+    async def ListItemIds(
+        self, request: pb.ListItemIdsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ListItemIdsResponse:
+        """Returns a page of the shard's ids."""
+        index_id, after, count = list_from_proto(request)
+        with STAGE_DURATION.labels("read").time():
+            item_ids = await self._in_thread(lambda: self._shard.item_ids(index_id, count, after))
+        return pb.ListItemIdsResponse(item_ids=item_ids)
 
     async def FindNeighbours(
         self, request: pb.FindNeighboursRequest, context: grpc.aio.ServicerContext

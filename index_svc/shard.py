@@ -289,6 +289,11 @@ class Shard:
             raise
         return [item for item in items if item is not None], read_count
 
+    def item_ids(self, index_id: str, count: int, after: str) -> list[str]:
+        """Returns the ids after that one, in byte order; raises IndexNotFound."""
+        self.index(index_id)
+        return self._store.item_ids(index_id, count, after)
+
     def fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the index's model; raises IndexNotFound."""
         self._check_loaded()

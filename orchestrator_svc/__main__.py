@@ -12,7 +12,8 @@ from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.v1 import model_service_pb2, search_service_pb2
+from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
+from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
@@ -33,6 +34,7 @@ async def main(settings: OrchestratorSettings) -> None:
 
     def register(server: grpc.aio.Server) -> None:
         add_SearchServiceServicer_to_server(servicers.search, server)
+        add_ContentServiceServicer_to_server(servicers.content, server)
         add_ModelServiceServicer_to_server(servicers.model, server)
 
     async def close() -> None:
@@ -45,6 +47,7 @@ async def main(settings: OrchestratorSettings) -> None:
         register=register,
         service_names=[
             search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
+            content_service_pb2.DESCRIPTOR.services_by_name["ContentService"].full_name,
             model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
         ],
         warm=dependencies.check,

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import grpc
 
+from orchestrator_svc.content_servicer import ContentServicer
+from orchestrator_svc.contents.documents import DocumentScorer
+from orchestrator_svc.contents.stored_items import StoredItems
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -27,6 +30,7 @@ class Servicers:
 
     search: SearchServicer
     model: SearchModelServicer
+    content: ContentServicer
 
 
 def make_servicers(
@@ -85,4 +89,11 @@ def make_servicers(
     model_servicer = SearchModelServicer(
         encoder, searcher.depth_rules, settings.default_timeout_seconds
     )
-    return Servicers(search_servicer, model_servicer)
+    content_servicer = ContentServicer(
+        StoredItems(shards, shard_map),
+        DocumentScorer(encoder, [shard.reranker for shard in shards], shard_map),
+        search_servicer.content_budget,
+        default_timeout_seconds=settings.default_timeout_seconds,
+        max_timeout_seconds=settings.max_timeout_seconds,
+    )
+    return Servicers(search_servicer, model_servicer, content_servicer)

@@ -57,13 +57,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._ingest_stream = IngestStream(
             ingester, batch_from_proto, pending_batch_count=ingest_pending_batch_count
         )
-        self._content_budget = ContentBudget()
+        self.content_budget = ContentBudget()
 
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
         """Answers one query, or returns another page of an earlier answer."""
-        self._content_budget.hold_for(context)
+        self.content_budget.hold_for(context)
         if request.cursor:
             return await self._turn_page(request, self._search_deadline(context))
         query = await _query(request)
@@ -76,7 +76,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
         """Answers one query twice: as retrieved, then reranked. A cursor has one answer."""
-        self._content_budget.hold_for(context)
+        self.content_budget.hold_for(context)
         deadline = self._search_deadline(context)
         if request.search.cursor:
             page = await self._turn_page(request.search, deadline)
@@ -98,7 +98,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> search_service_pb2.BatchSearchItemsResponse:
         """Answers several queries, each with its answer or its own error."""
-        self._content_budget.hold_for(context)
+        self.content_budget.hold_for(context)
         count = len(request.searches)
         if not 1 <= count <= MAX_SEARCH_COUNT:
             raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)

@@ -15,7 +15,13 @@ from tandem.contract.content import Content, ImageTokens, Tokens
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.errors import CrossEncoderMissing, DeadlineExceeded, TandemError, TokensInvalid
+from tandem.errors import (
+    CrossEncoderMissing,
+    DeadlineExceeded,
+    ModelMismatch,
+    TandemError,
+    TokensInvalid,
+)
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.model_io.canary import check_matching
 from tandem.model_io.heif_reader import HeifReader
@@ -171,6 +177,43 @@ class Reranker:
             model.version,
             model.manifest.fingerprint,
             _FUSIONS[model.manifest.default_fusion],
+        )
+
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores candidates that are not stored, without the cache.
+
+        Raises CrossEncoderMissing, ModelMismatch, TokensInvalid, and the errors of the model.
+        """
+        start_time = time.monotonic()
+        manifest = self._model.manifest
+        if not manifest.has_pairs:
+            raise CrossEncoderMissing(what="a rerank")
+        if fingerprint != manifest.fingerprint:
+            raise ModelMismatch(request=fingerprint, index=manifest.fingerprint)
+        model = self._model.at(model_version or self._serving_version())
+        calibration = self._calibration_of(model.version) or ProbabilityCalibration()
+        pairs = [checked_pair(query, each, manifest) for each in candidates]
+        inferred = await model.match_logits(
+            [pair.text.ids for pair in pairs],
+            [pair.image.values for pair in pairs],
+            timeout_seconds,
+        )
+        count_cost(inferred.cost)
+        logits = [float(logit) for logit in inferred.values]
+        return ScoredBatch(
+            [[MatchScore(logit, calibration.probability(logit)) for logit in logits]],
+            0.0,
+            time.monotonic() - start_time,
+            inferred.cost,
+            model.version,
+            manifest.fingerprint,
         )
 
     async def _kept(

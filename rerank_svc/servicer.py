@@ -10,9 +10,16 @@ from rerank_svc.metrics import observe_stage
 from rerank_svc.neighbour_scorer import NeighbourScorer, graph_from_proto
 from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.side_thread import converted
+from tandem.contract.content import Tokens
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import cost_to_proto
-from tandem.contract.limits import MAX_PAIR_COUNT, MAX_RERANK_K, MAX_SCORE_QUERY_COUNT
+from tandem.contract.limits import (
+    MAX_CONTENT_COUNT,
+    MAX_PAIR_COUNT,
+    MAX_RERANK_K,
+    MAX_SCORE_QUERY_COUNT,
+)
 from tandem.errors import BatchSizeOutOfRange, NeighbourModelMissing, TandemError
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import (
@@ -36,6 +43,17 @@ class CandidateReranker(Protocol):
         model_version: int | None = None,
     ) -> ScoredBatch:
         """Scores each query's candidates; an input that is an error stays one."""
+        ...
+
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores candidates that are not stored."""
         ...
 
 
@@ -104,6 +122,33 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             default_fusion=fusion_to_proto(scored.default_fusion),
         )
 
+    async def ScoreTokens(
+        self,
+        request: rerank_service_pb2.ScoreTokensRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> rerank_service_pb2.ScoreTokensResponse:
+        """Scores candidates by their tokens."""
+        _check("candidates", len(request.candidates), MAX_CONTENT_COUNT)
+        query, candidates = await converted(lambda: _tokens(request))
+        scored = await self._reranker.score_tokens(
+            request.model_fingerprint,
+            query,
+            candidates,
+            deadline_seconds(context, self._default_timeout_seconds),
+            request.model_version or None,
+        )
+        observe_stage("inference", scored.inference_seconds)
+        [outcome] = scored.outcomes
+        if isinstance(outcome, TandemError):
+            raise outcome
+        return rerank_service_pb2.ScoreTokensResponse(
+            scores=[_score(score) for score in outcome],
+            inference_duration=duration_to_proto(scored.inference_seconds),
+            cost=cost_to_proto(scored.cost),
+            model_version=scored.model_version,
+            reranker=scored.reranker,
+        )
+
     async def ScoreGraph(
         self,
         request: rerank_service_pb2.ScoreGraphRequest,
@@ -155,6 +200,12 @@ def _query(
         [check_item_id(item_id) for item_id in message.item_ids],
         content_from_proto(message.query_content) if message.HasField("query_content") else None,
     )
+
+
+def _tokens(request: rerank_service_pb2.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
+    """Returns the tokens of the query and of the candidates."""
+    query = tokens_from_proto(request.query, may_be_empty=True)
+    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
 
 
 def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> QueryCandidates | TandemError:

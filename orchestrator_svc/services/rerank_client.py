@@ -17,7 +17,7 @@ from orchestrator_svc.services.interfaces import (
 )
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, Tokens
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
@@ -179,6 +179,39 @@ class RerankClient:
             fusion_from_proto(response.default_fusion),
         )
 
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        deadline: Deadline,
+        model_version: int = 0,
+    ) -> tuple[Sequence[Match], ShardScores]:
+        """Returns the scores of candidates that are not stored, and by what.
+
+        Raises ModelOutputInvalid for unusable scores, QueryContentMissing by a remote one.
+        """
+
+        def check(response: rerank_service_pb2.ScoreTokensResponse) -> None:
+            self._check_each(response.scores, len(candidates))
+            if not all(score.HasField("match_logit") for score in response.scores):
+                raise ModelOutputInvalid(model=self._name, why="a candidate has no score")
+
+        response: rerank_service_pb2.ScoreTokensResponse = await self._dependency.ask(
+            self._stub.ScoreTokens,
+            rerank_service_pb2.ScoreTokensRequest(
+                query=tokens_to_proto(query),
+                model_fingerprint=fingerprint,
+                candidates=map(tokens_to_proto, candidates),
+                model_version=model_version,
+            ),
+            deadline,
+            check,
+        )
+        matches = [Match(each.match_logit, each.match_probability) for each in response.scores]
+        cost = cost_from_proto(response.cost)
+        return matches, ShardScores({}, cost, response.model_version, response.reranker)
+
     @property
     def is_refusing_graphs(self) -> bool:
         """Whether the circuit breaker would refuse a graph now."""
@@ -236,7 +269,9 @@ class RerankClient:
     def _check_scores(
         self, scores: Sequence[rerank_service_pb2.CandidateScore], candidates: Candidates
     ) -> None:
-        count = len(candidates.item_ids)
+        self._check_each(scores, len(candidates.item_ids))
+
+    def _check_each(self, scores: Sequence[rerank_service_pb2.CandidateScore], count: int) -> None:
         if len(scores) != count:
             raise ModelOutputInvalid(model=self._name, why=f"{len(scores)} scores of {count}")
         for score in scores:

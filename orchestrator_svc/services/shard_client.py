@@ -287,6 +287,19 @@ class ShardClient:
         )
         return Deleted(response.deleted_count, response.sequence, response.is_complete)
 
+    async def list_item_ids(
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
+    ) -> Sequence[str]:
+        """Returns ids after that one, in byte order; raises IndexNotFound."""
+        response: index_service_pb2.ListItemIdsResponse = await self._dependency.ask(
+            self._index.ListItemIds,
+            index_service_pb2.ListItemIdsRequest(
+                index_id=index_id, after=after, max_count=max_count
+            ),
+            deadline,
+        )
+        return response.item_ids
+
     async def _get_each(
         self,
         index_id: str,

@@ -25,6 +25,7 @@ from tandem.contract.content import (
     ImageContent,
     Modality,
     TextContent,
+    Tokens,
 )
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
@@ -136,6 +137,17 @@ class RemoteReranker:
             model_version or FIRST_VERSION,
             self._endpoint.identity,
         )
+
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Raises QueryContentMissing: the API reads contents, and no tokens."""
+        raise QueryContentMissing(why="documents that are not stored come as tokens alone")
 
     async def _asked(
         self, queries: Sequence[QueryCandidates | TandemError]

@@ -24,6 +24,10 @@ ACCESS: Mapping[str, AccessRule] = {
     "/tandem.v1.SearchService/IngestItems": AccessRule.WRITE,
     "/tandem.v1.SearchService/RemoveItems": AccessRule.WRITE,
     "/tandem.v1.SearchService/RemoveIndex": AccessRule.WRITE,
+    "/tandem.v1.ContentService/FetchItems": AccessRule.SEARCH,
+    "/tandem.v1.ContentService/ListItems": AccessRule.SEARCH,
+    "/tandem.v1.ContentService/EmbedContents": AccessRule.SEARCH,
+    "/tandem.v1.ContentService/ScoreDocuments": AccessRule.SEARCH,
     "/tandem.v1.ModelService/DescribeModel": AccessRule.SEARCH,
     "/tandem.v1.IndexAdminService/DescribeIndexes": AccessRule.ADMIN,
     "/tandem.v1.IndexAdminService/TuneIndex": AccessRule.ADMIN,
@@ -35,9 +39,11 @@ ACCESS: Mapping[str, AccessRule] = {
     "/tandem.v1.IndexService/DeleteItems": AccessRule.INTERNAL,
     "/tandem.v1.IndexService/DeleteIndex": AccessRule.INTERNAL,
     "/tandem.v1.IndexService/GetItems": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/ListItemIds": AccessRule.INTERNAL,
     "/tandem.v1.IndexService/FindNeighbours": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreCandidates": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreBatch": AccessRule.INTERNAL,
+    "/tandem.v1.RerankService/ScoreTokens": AccessRule.INTERNAL,
     "/tandem.v1.RerankService/ScoreGraph": AccessRule.INTERNAL,
 }
 """Access rules by the path of the method."""

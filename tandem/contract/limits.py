@@ -37,5 +37,8 @@ MAX_ITEM_ID_COUNT = 256
 MAX_FILTER_TEXT_BYTES = 8_192
 """The text form of a filter; a larger filter travels as a message."""
 
+MAX_PAGE_SIZE = 1_000
+"""Ids in one ListItems or ListItemIds."""
+
 MAX_CONSISTENCY_TOKEN_COUNT = 256
 """Consistency tokens in one search."""

@@ -14,6 +14,7 @@ from tandem.contract.limits import (
     MAX_INGEST_ITEM_COUNT,
     MAX_MESSAGE_BYTES,
     MAX_NEIGHBOUR_CANDIDATE_COUNT,
+    MAX_RERANK_K,
     MAX_SCORE_QUERY_COUNT,
     MAX_SEARCH_COUNT,
     MAX_UPSERT_ITEM_COUNT,
@@ -55,6 +56,14 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     ),
     "/tandem.v1.SearchService/RemoveItems": _IDS,
     "/tandem.v1.SearchService/RemoveIndex": _SMALL,
+    "/tandem.v1.ContentService/FetchItems": _IDS,
+    "/tandem.v1.ContentService/ListItems": _SMALL,
+    "/tandem.v1.ContentService/EmbedContents": RequestLimit(
+        MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}
+    ),
+    "/tandem.v1.ContentService/ScoreDocuments": RequestLimit(
+        MAX_MESSAGE_BYTES, 5_000, {"documents": MAX_RERANK_K}
+    ),
     "/tandem.v1.ModelService/DescribeModel": _SMALL,
     "/tandem.v1.IndexAdminService/DescribeIndexes": _SMALL,
     "/tandem.v1.IndexAdminService/TuneIndex": _SMALL,
@@ -71,6 +80,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.IndexService/DeleteItems": _IDS,
     "/tandem.v1.IndexService/DeleteIndex": _SMALL,
     "/tandem.v1.IndexService/GetItems": _IDS,
+    "/tandem.v1.IndexService/ListItemIds": _SMALL,
     "/tandem.v1.IndexService/FindNeighbours": RequestLimit(
         4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
     ),
@@ -78,6 +88,10 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(
         MAX_MESSAGE_BYTES, 5_000, {"queries": MAX_SCORE_QUERY_COUNT}
+    ),
+    # Image tokens of 64 candidates.
+    "/tandem.v1.RerankService/ScoreTokens": RequestLimit(
+        MAX_MESSAGE_BYTES, 1_000, {"candidates": MAX_CONTENT_COUNT}
     ),
     # Vectors of 64 items and their pillars, which may be of some thousand dimensions.
     "/tandem.v1.RerankService/ScoreGraph": RequestLimit(16 * MIB, 150_000),

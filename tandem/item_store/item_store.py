@@ -163,10 +163,10 @@ class ItemStore:
         with self._files.env.read() as txn:
             return self._index_info(txn, index_id)
 
-    def item_ids(self, index_id: str, count: int) -> list[str]:
-        """Returns the ids of the index's first items, in byte order."""
+    def item_ids(self, index_id: str, count: int, after: str = "") -> list[str]:
+        """Returns the ids of the index's first items after that one, in byte order."""
         with self._files.env.read() as txn:
-            return self._item_ids(txn, index_id, count)
+            return self._item_ids(txn, index_id, count, after)
 
     def index_fingerprint(self, index_id: str) -> str:
         return self.index_info(index_id).fingerprint
@@ -416,11 +416,14 @@ class ItemStore:
             self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
         return Committed(self._sequence(txn), is_dropped=is_empty)
 
-    def _item_ids(self, txn: lmdb.Transaction, index_id: str, count: int) -> list[str]:
+    def _item_ids(
+        self, txn: lmdb.Transaction, index_id: str, count: int, after: str = ""
+    ) -> list[str]:
         prefix = item_key(index_id, "")
         item_ids: list[str] = []
         with txn.cursor(self._files.items) as cursor:
-            found = cursor.set_range(prefix)
+            # The first key that is larger: no id has a NUL.
+            found = cursor.set_range(item_key(index_id, f"{after}\0") if after else prefix)
             while found and len(item_ids) < count:
                 key = bytes(cursor.key())
                 if not key.startswith(prefix):

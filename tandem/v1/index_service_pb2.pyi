@@ -243,6 +243,22 @@ class GetItemsRequest(_message.Message):
     max_bytes: int
     def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
+class ListItemIdsRequest(_message.Message):
+    __slots__ = ("index_id", "after", "max_count")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    after: str
+    max_count: int
+    def __init__(self, index_id: _Optional[str] = ..., after: _Optional[str] = ..., max_count: _Optional[int] = ...) -> None: ...
+
+class ListItemIdsResponse(_message.Message):
+    __slots__ = ("item_ids",)
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class GetItemsResponse(_message.Message):
     __slots__ = ("items", "encoded_items", "model_fingerprint", "read_count")
     ITEMS_FIELD_NUMBER: _ClassVar[int]

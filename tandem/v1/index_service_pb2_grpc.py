@@ -60,6 +60,11 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.GetItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.GetItemsResponse.FromString,
                 _registered_method=True)
+        self.ListItemIds = channel.unary_unary(
+                '/tandem.v1.IndexService/ListItemIds',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.ListItemIdsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.ListItemIdsResponse.FromString,
+                _registered_method=True)
         self.FindNeighbours = channel.unary_unary(
                 '/tandem.v1.IndexService/FindNeighbours',
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.FindNeighboursRequest.SerializeToString,
@@ -108,6 +113,13 @@ class IndexServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListItemIds(self, request, context):
+        """Returns the ids of this shard's items of an index, in byte order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FindNeighbours(self, request, context):
         """Finds what is near a query and near each of its candidates, among this
         shard's items of both modalities as they are now.
@@ -143,6 +155,11 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.GetItems,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.GetItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.GetItemsResponse.SerializeToString,
+            ),
+            'ListItemIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListItemIds,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.ListItemIdsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.ListItemIdsResponse.SerializeToString,
             ),
             'FindNeighbours': grpc.unary_unary_rpc_method_handler(
                     servicer.FindNeighbours,
@@ -286,6 +303,33 @@ class IndexService:
             '/tandem.v1.IndexService/GetItems',
             tandem_dot_v1_dot_index__service__pb2.GetItemsRequest.SerializeToString,
             tandem_dot_v1_dot_index__service__pb2.GetItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListItemIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.IndexService/ListItemIds',
+            tandem_dot_v1_dot_index__service__pb2.ListItemIdsRequest.SerializeToString,
+            tandem_dot_v1_dot_index__service__pb2.ListItemIdsResponse.FromString,
             options,
             channel_credentials,
             insecure,

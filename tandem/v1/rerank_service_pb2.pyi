@@ -69,6 +69,32 @@ class QueryCandidates(_message.Message):
     query_content: _content_pb2.Content
     def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., item_ids: _Optional[_Iterable[str]] = ..., query_content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
 
+class ScoreTokensRequest(_message.Message):
+    __slots__ = ("query", "model_fingerprint", "candidates", "model_version")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    query: _content_pb2.ContentTokens
+    model_fingerprint: str
+    candidates: _containers.RepeatedCompositeFieldContainer[_content_pb2.ContentTokens]
+    model_version: int
+    def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[_content_pb2.ContentTokens, _Mapping]]] = ..., model_version: _Optional[int] = ...) -> None: ...
+
+class ScoreTokensResponse(_message.Message):
+    __slots__ = ("scores", "inference_duration", "cost", "model_version", "reranker")
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RERANKER_FIELD_NUMBER: _ClassVar[int]
+    scores: _containers.RepeatedCompositeFieldContainer[CandidateScore]
+    inference_duration: _duration_pb2.Duration
+    cost: _cost_pb2.InferenceCost
+    model_version: int
+    reranker: str
+    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_version: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
+
 class ScoreBatchResponse(_message.Message):
     __slots__ = ("results", "read_duration", "inference_duration", "cost", "model_version", "reranker", "default_fusion")
     RESULTS_FIELD_NUMBER: _ClassVar[int]

@@ -45,6 +45,11 @@ class RerankServiceStub:
                 request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
                 _registered_method=True)
+        self.ScoreTokens = channel.unary_unary(
+                '/tandem.v1.RerankService/ScoreTokens',
+                request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensResponse.FromString,
+                _registered_method=True)
         self.ScoreGraph = channel.unary_unary(
                 '/tandem.v1.RerankService/ScoreGraph',
                 request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreGraphRequest.SerializeToString,
@@ -72,6 +77,14 @@ class RerankServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreTokens(self, request, context):
+        """Scores candidates that are not stored, by their tokens. A remote
+        cross-encoder fails with ERROR_REASON_QUERY_CONTENT_MISSING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ScoreGraph(self, request, context):
         """Scores a query's items by their neighbours, with the served neighbour model
         (LeaPRR). It reads nothing from this shard: any RerankService can answer.
@@ -92,6 +105,11 @@ def add_RerankServiceServicer_to_server(servicer, server):
                     servicer.ScoreBatch,
                     request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.SerializeToString,
+            ),
+            'ScoreTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreTokens,
+                    request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensResponse.SerializeToString,
             ),
             'ScoreGraph': grpc.unary_unary_rpc_method_handler(
                     servicer.ScoreGraph,
@@ -154,6 +172,33 @@ class RerankService:
             '/tandem.v1.RerankService/ScoreBatch',
             tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
             tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.RerankService/ScoreTokens',
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensRequest.SerializeToString,
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -191,7 +191,10 @@ async def test_bad_tokens_enter_nothing(token_path: Path) -> None:
 async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
     """In the message itself, in a search within it, in each of a stream."""
     speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
-    assert set(BY_TOKEN) - set(speaking) == {"/tandem.v1.ModelService/DescribeModel"}
+    assert set(BY_TOKEN) - set(speaking) == {
+        "/tandem.v1.ContentService/EmbedContents",
+        "/tandem.v1.ModelService/DescribeModel",
+    }
     async with door(Guard(TokenFile(token_path))) as opened:
         for path in speaking:
             reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})

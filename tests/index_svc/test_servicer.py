@@ -117,6 +117,31 @@ async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub
     assert list(got.items) == []
 
 
+async def test_ids_are_listed_in_byte_order_after_any_id(stub: IndexServiceStub) -> None:
+    """Also after one that is not there, and never another index's."""
+    items = [text_item(item_id, 1) for item_id in ("b", "a", "é", "a2", "Z")]
+    await stub.UpsertItems(upsert_request(items))
+
+    async def listed(after: str, max_count: int) -> list[str]:
+        request = pb.ListItemIdsRequest(index_id="scenes", after=after, max_count=max_count)
+        return list((await stub.ListItemIds(request)).item_ids)
+
+    assert await listed("", 100) == ["Z", "a", "a2", "b", "é"]
+    assert await listed("a", 2) == ["a2", "b"]
+    assert await listed("a1", 1) == ["a2"]
+    assert await listed("é", 1) == []
+    codes = [
+        await refusal(stub.ListItemIds(pb.ListItemIdsRequest(index_id=index_id, max_count=count)))
+        for index_id, count in [("scenes", 0), ("scenes", 1001), ("no", 1), ("NO", 1)]
+    ]
+    assert [error.reason for _, error in codes] == [
+        "BATCH_SIZE_OUT_OF_RANGE",
+        "BATCH_SIZE_OUT_OF_RANGE",
+        "INDEX_NOT_FOUND",
+        "INDEX_ID_INVALID",
+    ]
+
+
 async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServiceStub) -> None:
     """Three pictures of 6 MiB exceed what a shard reads at once; the caller continues."""
     items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]

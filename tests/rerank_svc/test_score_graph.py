@@ -17,7 +17,7 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, Tokens
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.triton_client import TritonClient
@@ -52,6 +52,17 @@ class NoPairs:
         model_version: int | None = None,
     ) -> ScoredBatch:
         """Scores no pair."""
+        raise errors.CrossEncoderMissing(what="a rerank")
+
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        timeout_seconds: float,
+        model_version: int | None = None,
+    ) -> ScoredBatch:
+        """Scores no pair either."""
         raise errors.CrossEncoderMissing(what="a rerank")
 
 

@@ -27,6 +27,7 @@ from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
 )
+from tandem.wire import tokens_to_proto
 from tests.support.rerank_svc.served_reranker import (
     IMAGE_COUNT,
     INDEX_ID,
@@ -111,6 +112,32 @@ async def test_image_scores_stored_texts_of_different_lengths(
 
     logits = [score.match_logit for score in response.scores]
     np.testing.assert_allclose(logits, np.concatenate(expected), atol=1e-4)
+
+
+async def test_tokens_score_as_the_item_that_has_them(
+    stub: RerankServiceStub, tiny_manifest: Manifest
+) -> None:
+    """Without being stored, in the order given; another model's are refused."""
+    fingerprint, seeds = tiny_manifest.fingerprint, [7, 3, 19]
+    stored = await stub.ScoreCandidates(request([f"i-{seed}" for seed in seeds], fingerprint))
+    message = pb.ScoreTokensRequest(
+        query=tokens_to_proto(QUERY),
+        model_fingerprint=fingerprint,
+        candidates=[tokens_to_proto(image_tokens(seed, tiny_manifest)) for seed in seeds],
+    )
+
+    given = await stub.ScoreTokens(message)
+
+    np.testing.assert_allclose(
+        [score.match_logit for score in given.scores],
+        [score.match_logit for score in stored.scores],
+        atol=1e-4,
+    )
+    assert given.reranker == fingerprint
+    message.model_fingerprint = "another"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ScoreTokens(message)
+    assert error_from_rpc(caught.value, "rerank").reason == "MODEL_MISMATCH"
 
 
 async def test_item_that_is_gone_has_no_score(stub: RerankServiceStub, fingerprint: str) -> None:

@@ -130,7 +130,8 @@ def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> Non
 def _index_ids(message: Any) -> Iterator[str]:  # noqa: ANN401
     """Yields the index ids in a message and in its searches."""
     fields = message.DESCRIPTOR.fields_by_name
-    if "index_id" in fields:
+    # Without one, a message speaks of no index, or is refused for it.
+    if "index_id" in fields and message.index_id:
         yield message.index_id
     if "search" in fields:
         yield from _index_ids(message.search)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,9 +18,14 @@ from tandem.contract.model_description import (
     ProbabilityCalibration,
     model_to_proto,
 )
-from tandem.errors import TandemError
-from tandem.v1 import model_service_pb2
+from tandem.errors import ItemNotFound, TandemError, TextEmpty
+from tandem.v1 import content_pb2, index_service_pb2, model_service_pb2
+from tandem.v1 import content_service_pb2 as content_pb
 from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.content_service_pb2_grpc import (
+    ContentServiceServicer,
+    add_ContentServiceServicer_to_server,
+)
 from tandem.v1.model_service_pb2_grpc import (
     ModelServiceServicer,
     add_ModelServiceServicer_to_server,
@@ -74,7 +80,7 @@ async def all_removed(request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
     return pb.RemoveItemsResponse(removed_count=len(request.item_ids))
 
 
-class ToldService(SearchServiceServicer, ModelServiceServicer):
+class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceServicer):
     """Answers as it was told, and notes what it was sent."""
 
     def __init__(self, search: Search, ingest: IngestBatch, remove: Remove) -> None:
@@ -151,6 +157,65 @@ class ToldService(SearchServiceServicer, ModelServiceServicer):
         self._note(request, context)
         return pb.RemoveIndexResponse(removed_count=3, is_complete=not is_first)
 
+    async def FetchItems(
+        self, request: content_pb.FetchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> content_pb.FetchItemsResponse:
+        """Has every item but those whose id begins with "no"."""
+        self._note(request, context)
+        found = [each for each in request.item_ids if not each.startswith("no")]
+        return content_pb.FetchItemsResponse(
+            items=[
+                index_service_pb2.Item(item_id=each, content=content_pb2.Content(text=each))
+                for each in found
+            ]
+        )
+
+    async def ListItems(
+        self, request: content_pb.ListItemsRequest, context: grpc.aio.ServicerContext
+    ) -> content_pb.ListItemsResponse:
+        """Lists two pages."""
+        self._note(request, context)
+        if request.page_token:
+            return content_pb.ListItemsResponse(item_ids=["c"])
+        return content_pb.ListItemsResponse(item_ids=["a", "b"], next_page_token="b")
+
+    async def EmbedContents(
+        self, request: content_pb.EmbedContentsRequest, context: grpc.aio.ServicerContext
+    ) -> content_pb.EmbedContentsResponse:
+        """Embeds each by its place, and refuses the text "no"."""
+        self._note(request, context)
+        return content_pb.EmbedContentsResponse(
+            results=[
+                content_pb.EmbedResult(error=item_error_to_proto(TextEmpty()))
+                if each.text == "no"
+                else content_pb.EmbedResult(
+                    embedding=content_pb2.Embedding(values=struct.pack("<2f", place, 0.5)),
+                    text_use=content_pb2.TextUse(token_count=7, used_token_count=7),
+                )
+                for place, each in enumerate(request.contents)
+            ],
+            model_fingerprint=MODEL.fingerprint,
+        )
+
+    async def ScoreDocuments(
+        self, request: content_pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
+    ) -> content_pb.ScoreDocumentsResponse:
+        """Scores later documents higher, has a similarity of texts alone, and refuses "no"."""
+        self._note(request, context)
+        scores = []
+        for place, each in enumerate(request.documents):
+            if "no" in (each.item_id, each.content.text):
+                error = item_error_to_proto(ItemNotFound(item_id="no"))
+                scores.append(content_pb.DocumentScore(error=error))
+            elif each.content.text:
+                scores.append(content_pb.DocumentScore(similarity=0.9))
+            else:
+                score = content_pb.DocumentScore(match_logit=place, match_probability=place / 100)
+                scores.append(score)
+        return content_pb.ScoreDocumentsResponse(
+            scores=scores, model_fingerprint=MODEL.fingerprint, reranker="cross-a"
+        )
+
     def _note(self, request: object, context: grpc.aio.ServicerContext) -> None:
         self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))
@@ -158,6 +223,7 @@ class ToldService(SearchServiceServicer, ModelServiceServicer):
 
 def _add(service: ToldService, server: grpc.aio.Server) -> None:
     add_SearchServiceServicer_to_server(service, server)
+    add_ContentServiceServicer_to_server(service, server)
     add_ModelServiceServicer_to_server(service, server)
 
 

@@ -11,6 +11,7 @@ from tandem.client import Client
 from tandem.v1 import (
     attribute_pb2,
     content_pb2,
+    content_service_pb2,
     encoder_service_pb2,
     index_admin_service_pb2,
     index_service_pb2,
@@ -85,6 +86,7 @@ def valid_requests(
             )
             for policy in content_pb2.TruncationPolicy.values()
         ],
+        **_content_requests(contents, (text, image), fingerprint),
         **_index_requests(contents, (text, image), fingerprint),
         **_rerank_requests(text, image, fingerprint),
         **_other_requests(),
@@ -97,6 +99,42 @@ def valid_requests(
         *(contents[0].text, contents[1].image, encoded(noise(2, 24), "WEBP")),
     ]
     return requests, known
+
+
+def _content_requests(
+    contents: Sequence[content_pb2.Content],
+    encodings: tuple[encoder_service_pb2.Encoding, encoder_service_pb2.Encoding],
+    fingerprint: str,
+) -> dict[str, list[Message]]:
+    text, image = encodings
+    documents = [
+        content_service_pb2.Document(content=contents[1]),
+        content_service_pb2.Document(item_id="image-1"),
+    ]
+    return {
+        "FetchItems": [
+            content_service_pb2.FetchItemsRequest(index_id=INDEX_ID, item_ids=["image-0", "text-1"])
+        ],
+        "ListItems": [
+            content_service_pb2.ListItemsRequest(
+                index_id=INDEX_ID, page_size=3, page_token="image-1"
+            )
+        ],
+        "EmbedContents": [content_service_pb2.EmbedContentsRequest(contents=contents)],
+        "ScoreDocuments": [
+            content_service_pb2.ScoreDocumentsRequest(
+                query=contents[0], index_id=INDEX_ID, documents=documents
+            )
+        ],
+        "ListItemIds": [
+            index_service_pb2.ListItemIdsRequest(index_id=INDEX_ID, after="image-1", max_count=3)
+        ],
+        "ScoreTokens": [
+            rerank_service_pb2.ScoreTokensRequest(
+                query=text.tokens, model_fingerprint=fingerprint, candidates=[image.tokens]
+            )
+        ],
+    }
 
 
 def _searches(

@@ -17,6 +17,9 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator_svc.content_servicer import ContentServicer
+from orchestrator_svc.contents.documents import DocumentScorer
+from orchestrator_svc.contents.stored_items import StoredItems
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -48,6 +51,10 @@ from tandem.errors import (
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
+from tandem.v1.content_service_pb2_grpc import (
+    ContentServiceStub,
+    add_ContentServiceServicer_to_server,
+)
 from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceServicer,
     add_EncoderServiceServicer_to_server,
@@ -285,6 +292,15 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             return response
         return self._got(request, index)
 
+    async def ListItemIds(
+        self, request: index_pb.ListItemIdsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.ListItemIdsResponse:
+        """Lists the ids in byte order."""
+        await self.asked("ListItemIds", request)
+        item_ids = sorted(self._index(request.index_id), key=str.encode)
+        later = [each for each in item_ids if each.encode() > request.after.encode()]
+        return index_pb.ListItemIdsResponse(item_ids=later[: request.max_count])
+
     def _got(
         self, request: index_pb.GetItemsRequest, index: dict[str, index_pb.EncodedItem]
     ) -> index_pb.GetItemsResponse:
@@ -436,6 +452,13 @@ async def door(
         yield stub
 
 
+@asynccontextmanager
+async def content_door(behind: Stack) -> AsyncIterator[ContentServiceStub]:
+    """Serves the same, and yields a stub of ContentService."""
+    async with _served(_door(behind, 10.0, 4)) as channel:
+        yield ContentServiceStub(channel)
+
+
 async def _warm() -> None:
     """Returns at once: a fake has nothing to warm up."""
 
@@ -476,8 +499,21 @@ def _door(
         behind.encoder_client, behind.searcher.depth_rules, timeout_seconds
     )
 
+    contents = ContentServicer(
+        StoredItems(behind.shard_clients, behind.shard_map),
+        DocumentScorer(
+            behind.encoder_client,
+            [shard.reranker for shard in behind.shard_clients],
+            behind.shard_map,
+        ),
+        servicer.content_budget,
+        default_timeout_seconds=timeout_seconds,
+        max_timeout_seconds=60.0,
+    )
+
     def add(server: grpc.aio.Server) -> None:
         add_SearchServiceServicer_to_server(servicer, server)
+        add_ContentServiceServicer_to_server(contents, server)
         add_ModelServiceServicer_to_server(models, server)
 
     return add

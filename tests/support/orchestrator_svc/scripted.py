@@ -117,6 +117,20 @@ class FakeReranker(Describing, RerankServiceServicer):
         response.cost.pair_count = pair_count
         return response
 
+    async def ScoreTokens(
+        self, request: rerank_pb.ScoreTokensRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreTokensResponse:
+        """Scores candidates by their place: 1, 2, 3."""
+        await self.asked("ScoreTokens", request)
+        count = len(request.candidates)
+        scores = [
+            rerank_pb.CandidateScore(match_logit=place, match_probability=place / 100)
+            for place in range(1, count + 1)
+        ]
+        response = rerank_pb.ScoreTokensResponse(scores=scores, reranker="cross-a")
+        response.cost.pair_count = count
+        return response
+
     async def ScoreGraph(
         self, request: rerank_pb.ScoreGraphRequest, context: grpc.aio.ServicerContext
     ) -> rerank_pb.ScoreGraphResponse:

@@ -1,0 +1,5 @@
+"""Serves what searches do not: stored items, and the models on contents that are not stored.
+
+stored_items  fetches items and lists ids over all shards
+documents     scores documents against a query
+"""
