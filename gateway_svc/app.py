@@ -16,6 +16,9 @@ from gateway_svc.http_call import HttpEndpoint
 from gateway_svc.methods import METHODS
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
+from gateway_svc.rest.embeddings import EmbeddingsEndpoint
+from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
+from gateway_svc.rest.rerank import RerankEndpoint
 from gateway_svc.rest.search import SearchEndpoint
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
@@ -50,6 +53,19 @@ def _routes(upstream: Upstream, hall: Hall) -> list[BaseRoute]:
     return [
         *(post(path, RpcEndpoint(method, upstream)) for path, method in METHODS.items()),
         post("/v1/search", SearchEndpoint(upstream)),
+        _route(
+            "/v1/items",
+            {"PUT": Door(PutItems(upstream), hall), "GET": Door(ListItems(upstream), hall)},
+        ),
+        post("/v1/items:remove", RemoveItems(upstream)),
+        _route(
+            "/v1/items/{item_id:path}",
+            {"GET": Door(GetItem(upstream), hall), "DELETE": Door(DeleteItem(upstream), hall)},
+        ),
+        post("/v1/rerank", RerankEndpoint(upstream)),
+        # Cohere's second version asks for the same.
+        post("/v2/rerank", RerankEndpoint(upstream)),
+        post("/v1/embeddings", EmbeddingsEndpoint(upstream)),
     ]
 
 

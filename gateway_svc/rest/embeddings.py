@@ -1,0 +1,127 @@
+"""POST /v1/embeddings, in OpenAI's shape; an input may be a picture."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.http_call import HttpCall
+from gateway_svc.methods import content_method
+from gateway_svc.problem import problem
+from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
+from gateway_svc.rest.item_error import item_error
+from gateway_svc.rest.json_endpoint import JsonEndpoint
+from gateway_svc.upstream import Upstream
+from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.errors import RequestMalformed, TandemError
+from tandem.v1 import content_pb2
+from tandem.v1 import content_service_pb2 as pb
+
+_MOST_INPUTS = 2_048
+_FORMATS = ("float", "base64")
+_READ = {"input", "messages", "encoding_format", "dimensions", "truncation_policy"}
+# One model is served, and tokens identify users.
+_PASSED_OVER = {"model", "user"}
+
+
+class EmbeddingsEndpoint(JsonEndpoint):
+    """Embeds texts and pictures."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(content_method("EmbedContents"), upstream, "embeddings")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns the embeddings in the inputs' order; raises the first error of an input."""
+        members = await self.members(call)
+        if unknown := members.keys() - _READ - _PASSED_OVER:
+            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is no field of an embedding")
+        format_name = members.get("encoding_format") or "float"
+        if format_name not in _FORMATS:
+            raise RequestMalformed(why=f"encoding_format is none of {', '.join(_FORMATS)}")
+        contents = _contents(members)
+        options = {"truncation_policy": members.get("truncation_policy")}
+        request = await self.message(call, options, pb.EmbedContentsRequest)
+        embeddings: list[bytes] = []
+        token_count, fingerprint = 0, ""
+        for start in range(0, len(contents), MAX_CONTENT_COUNT):
+            del request.contents[:]
+            request.contents.extend(contents[start : start + MAX_CONTENT_COUNT])
+            sent = request.SerializeToString()
+            made = pb.EmbedContentsResponse.FromString(
+                await self.upstream.answer(self.method, sent, call.context)
+            )
+            for number, each in enumerate(made.results, start):
+                if each.HasField("error"):
+                    raise item_error(each.error, f"input[{number}]")
+                embeddings.append(each.embedding.values)
+                token_count += each.text_use.used_token_count
+            fingerprint = made.model_fingerprint
+        _check_dimensions(members.get("dimensions"), embeddings)
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": [
+                    {"object": "embedding", "index": number, "embedding": _shown(each, format_name)}
+                    for number, each in enumerate(embeddings)
+                ],
+                "model": fingerprint,
+                "usage": {"prompt_tokens": token_count, "total_tokens": token_count},
+            }
+        )
+
+    def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
+        """Returns the problem, which also has the member that OpenAI's clients read."""
+        response = problem(error)
+        members = json.loads(bytes(response.body))
+        kind = "server_error" if members["status"] >= 500 else "invalid_request_error"
+        members["error"] = {"message": members["detail"], "type": kind, "code": members["reason"]}
+        response.body = json.dumps(members).encode()
+        response.headers["content-length"] = str(len(response.body))
+        return response
+
+
+def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
+    if "messages" in members:
+        return [_of_messages(members["messages"])]
+    value = members.get("input")
+    inputs = value if isinstance(value, list) else [value]
+    if not 1 <= len(inputs) <= _MOST_INPUTS:
+        raise RequestMalformed(why=f"input has {len(inputs):,} elements; send 1 to {_MOST_INPUTS}")
+    if isinstance(inputs[0], int | list):
+        raise RequestMalformed(why="input has token ids; send texts")
+    return [_content(each, f"input[{number}]") for number, each in enumerate(inputs)]
+
+
+def _of_messages(messages: Any) -> content_pb2.Content:  # noqa: ANN401 (JSON)
+    """Returns the content of a chat with one part, as vLLM's clients send pictures."""
+    try:
+        [message] = messages
+        parts = message["content"]
+        [part] = [parts] if isinstance(parts, str) else parts
+    except (TypeError, ValueError, KeyError):
+        raise RequestMalformed(why="messages is no one message with one part") from None
+    return _content(part, "messages[0].content[0]")
+
+
+def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
+    if isinstance(value, str) and is_picture(value):
+        return content_pb2.Content(image=image_bytes(value, where))
+    return content_of(value, where)
+
+
+def _check_dimensions(asked: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)
+    dimension = len(embeddings[0]) // 4
+    if asked is not None and asked != dimension:
+        raise RequestMalformed(why=f"dimensions is not {dimension}, the model's")
+
+
+def _shown(values: bytes, format_name: str) -> str | list[float]:
+    if format_name == "base64":
+        return base64.b64encode(values).decode()
+    return list(struct.unpack(f"<{len(values) // 4}f", values))

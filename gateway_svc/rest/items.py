@@ -1,0 +1,161 @@
+"""/v1/items: stores, returns, lists and removes items."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from gateway_svc.http_call import HttpCall
+from gateway_svc.methods import content_method, search_method
+from gateway_svc.problem import problem_members
+from gateway_svc.rest.content_json import content_of
+from gateway_svc.rest.item_error import item_error
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.upstream import Upstream
+from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.errors import ItemNotFound, RequestMalformed
+from tandem.v1 import content_service_pb2, index_service_pb2
+from tandem.v1 import search_service_pb2 as pb
+
+_ITEM_FIELDS = {"item_id", "content", "attributes"}
+
+
+class PutItems(JsonEndpoint):
+    """Stores a batch: PUT /v1/items."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(search_method("IngestItems"), upstream, "put_items")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns each item's outcome; the status is 200 if all are stored, otherwise 207."""
+        members = await self.members(call)
+        items = members.pop("items", None)
+        if not isinstance(items, list):
+            raise RequestMalformed(why="items is no list")
+        request = await self.message(call, members, pb.IngestItemsRequest)
+        for number, item in enumerate(items):
+            request.items.append(_item(item, f"items[{number}]"))
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        stored = pb.IngestItemsResponse.FromString(answer)
+        results = [_result(each) for each in stored.results]
+        has_failed = any("error" in each for each in results)
+        return JSONResponse(
+            {"results": results, "consistency_token": stored.consistency_token},
+            HTTPStatus.MULTI_STATUS if has_failed else HTTPStatus.OK,
+        )
+
+
+class GetItem(JsonEndpoint):
+    """Returns one item: GET /v1/items/{item_id} with index_id."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(content_method("FetchItems"), upstream, "get_item")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns the item; raises ItemNotFound."""
+        item_id = call.request.path_params["item_id"]
+        request = content_service_pb2.FetchItemsRequest(
+            index_id=_index_id(call), item_ids=[checked_text(item_id, "item_id")]
+        )
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        found = content_service_pb2.FetchItemsResponse.FromString(answer)
+        if not found.items:
+            raise ItemNotFound(item_id=item_id)
+        return answer_json(found.items[0])
+
+
+class ListItems(JsonEndpoint):
+    """Lists ids: GET /v1/items with index_id, page_size and page_token."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(content_method("ListItems"), upstream, "list_items")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns one page of ids."""
+        query = call.request.query_params
+        request = content_service_pb2.ListItemsRequest(
+            index_id=_index_id(call),
+            page_token=checked_text(query.get("page_token", ""), "page_token"),
+        )
+        if (size := query.get("page_size")) is not None:
+            if not (size.isascii() and size.isdecimal() and len(size) < 10):
+                raise RequestMalformed(why="page_size is no number")
+            request.page_size = int(size)
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
+
+
+class DeleteItem(JsonEndpoint):
+    """Removes one item: DELETE /v1/items/{item_id} with index_id."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(search_method("RemoveItems"), upstream, "delete_item")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns whether it existed; an unknown id is not an error."""
+        request = pb.RemoveItemsRequest(
+            index_id=_index_id(call),
+            item_ids=[checked_text(call.request.path_params["item_id"], "item_id")],
+            request_id=checked_text(call.request.query_params.get("request_id", ""), "request_id"),
+        )
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        return answer_json(pb.RemoveItemsResponse.FromString(answer))
+
+
+class RemoveItems(JsonEndpoint):
+    """Removes several items: POST /v1/items:remove."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(search_method("RemoveItems"), upstream, "remove_items")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns how many existed."""
+        members = await self.members(call)
+        request = await self.message(call, members, pb.RemoveItemsRequest)
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        return answer_json(pb.RemoveItemsResponse.FromString(answer))
+
+
+def checked_text(text: str, where: str) -> str:
+    """Returns a text that protobuf can hold; raises RequestMalformed."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RequestMalformed(why=f"{where} is not UTF-8") from None
+    return text
+
+
+def _index_id(call: HttpCall) -> str:
+    return checked_text(call.request.query_params.get("index_id", ""), "index_id")
+
+
+def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JSON)
+    if not isinstance(value, dict) or not {"item_id", "content"} <= value.keys() <= _ITEM_FIELDS:
+        raise RequestMalformed(
+            why=f"{where} has not item_id, content and, if it has more, attributes"
+        )
+    item_id = value["item_id"]
+    if not isinstance(item_id, str):
+        raise RequestMalformed(why=f"{where}.item_id is no text")
+    return index_service_pb2.Item(
+        item_id=checked_text(item_id, f"{where}.item_id"),
+        content=content_of(value["content"], f"{where}.content"),
+        attributes=attributes_to_proto(_attributes(value.get("attributes", {}), where)),
+    )
+
+
+def _attributes(value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
+    """Returns plain values; those that no attribute can have are refused by name later."""
+    if not isinstance(value, dict):
+        raise RequestMalformed(why=f"{where}.attributes is no object")
+    return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+
+
+def _result(result: pb.IngestResult) -> dict[str, Any]:
+    members: dict[str, Any] = {"item_id": result.item_id}
+    if result.HasField("error"):
+        members["error"] = problem_members(item_error(result.error))
+        del members["error"]["request_id"]
+    return members

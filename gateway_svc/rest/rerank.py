@@ -1,0 +1,113 @@
+"""POST /v1/rerank, in the shape of Jina's and Cohere's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from gateway_svc.http_call import HttpCall
+from gateway_svc.methods import content_method
+from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
+from gateway_svc.rest.item_error import item_error
+from gateway_svc.rest.json_endpoint import JsonEndpoint
+from gateway_svc.upstream import Upstream
+from tandem.chassis.request_id import current_request_id
+from tandem.errors import RequestMalformed
+from tandem.v1 import content_pb2
+from tandem.v1 import content_service_pb2 as pb
+
+_READ = {"query", "documents", "top_n", "return_documents", "index_id", "truncation_policy"}
+# Of the APIs that it resembles; one model is served, and it reads a text whole or refuses it.
+_PASSED_OVER = {"model", "max_tokens_per_doc", "max_chunks_per_doc", "priority", "user"}
+
+
+class RerankEndpoint(JsonEndpoint):
+    """Sorts documents by how well they match a query."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__(content_method("ScoreDocuments"), upstream, "rerank")
+
+    async def serve(self, call: HttpCall) -> Response:
+        """Returns the best documents first; raises the first error of a document."""
+        members = await self.members(call)
+        if unknown := members.keys() - _READ - _PASSED_OVER:
+            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is no field of a rerank")
+        documents = members.get("documents")
+        if not isinstance(documents, list):
+            raise RequestMalformed(why="documents is no list")
+        top_n = _count(members, len(documents))
+        is_returned = members.get("return_documents") or False
+        options: dict[str, Any] = {
+            name: members[name] for name in ("index_id", "truncation_policy") if name in members
+        }
+        request = await self.message(call, options, pb.ScoreDocumentsRequest)
+        request.query.CopyFrom(_content(members.get("query"), "query"))
+        for number, each in enumerate(documents):
+            request.documents.append(_document(each, f"documents[{number}]"))
+        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        scored = pb.ScoreDocumentsResponse.FromString(answer)
+        results = [_result(number, score) for number, score in enumerate(scored.scores)]
+        # What the cross-encoder scored first: the two scores are not comparable.
+        results.sort(key=lambda each: (each["scored_by"] != _CROSS, -each["relevance_score"]))
+        if is_returned is True:
+            for each in results[:top_n]:
+                each["document"] = _shown(documents[each["index"]])
+        token_count = scored.cost.token_count
+        return JSONResponse(
+            {
+                "id": current_request_id(),
+                "model": scored.reranker or scored.model_fingerprint,
+                "results": results[:top_n],
+                "usage": {"total_tokens": token_count},
+                "meta": {"api_version": {"version": "1"}, "tokens": {"input_tokens": token_count}},
+            }
+        )
+
+
+_CROSS, _BI = "cross_encoder", "bi_encoder"
+
+
+def _count(members: dict[str, Any], document_count: int) -> int:
+    count = members.get("top_n")
+    if count is None:
+        return document_count
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise RequestMalformed(why="top_n is no number of at least 1")
+    return count
+
+
+def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
+    """Returns a content; a text may be a data: URI of a picture, as Cohere's are."""
+    if isinstance(value, str) and is_picture(value):
+        return content_pb2.Content(image=image_bytes(value, where))
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        parts = value["content"]
+        if len(value) > 1 or len(parts) != 1:
+            raise RequestMalformed(why=f"{where}.content has not one part")
+        return content_of(parts[0], f"{where}.content[0]")
+    return content_of(value, where)
+
+
+def _document(value: Any, where: str) -> pb.Document:  # noqa: ANN401 (JSON)
+    if isinstance(value, dict) and set(value) == {"item_id"}:
+        # content_of checks that it is a text.
+        return pb.Document(item_id=content_of(value["item_id"], f"{where}.item_id").text)
+    return pb.Document(content=_content(value, where))
+
+
+def _result(number: int, score: pb.DocumentScore) -> dict[str, Any]:
+    if score.HasField("error"):
+        raise item_error(score.error, f"documents[{number}]")
+    has_match = score.HasField("match_logit")
+    return {
+        "index": number,
+        "relevance_score": score.match_probability if has_match else score.similarity,
+        "scored_by": _CROSS if has_match else _BI,
+        "match_logit": score.match_logit if has_match else None,
+        "similarity": score.similarity if score.HasField("similarity") else None,
+    }
+
+
+def _shown(document: Any) -> Any:  # noqa: ANN401 (JSON)
+    return {"text": document} if isinstance(document, str) else document

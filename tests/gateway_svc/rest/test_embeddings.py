@@ -1,0 +1,93 @@
+"""gateway_svc.rest.embeddings: what clients of OpenAI send."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_svc.running import gateway
+
+PICTURE = b"\x89PNG picture"
+DATA = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+
+
+async def test_texts_and_pictures_are_embedded_in_their_order() -> None:
+    """As lists of numbers, or in base64 as the official client asks for."""
+    async with gateway() as served:
+        numbers = await served.client.post(
+            "/v1/embeddings", json={"model": "any", "input": ["a dog", DATA, {"image": DATA}]}
+        )
+        encoded = await served.client.post(
+            "/v1/embeddings", json={"input": "a dog", "encoding_format": "base64"}
+        )
+
+    data = numbers.json()["data"]
+    assert [each["embedding"] for each in data] == [[0, 0.5], [1, 0.5], [2, 0.5]]
+    assert numbers.json()["usage"] == {"prompt_tokens": 21, "total_tokens": 21}
+    assert numbers.json()["model"] == "f1"
+    assert struct.unpack("<2f", base64.b64decode(encoded.json()["data"][0]["embedding"])) == (
+        0,
+        0.5,
+    )
+    assert [each.image for each in served.service.requests[0].contents[1:]] == [PICTURE] * 2
+
+
+async def test_more_than_one_call_takes_are_sent_in_several() -> None:
+    """64 at a time, in order."""
+    async with gateway() as served:
+        response = await served.client.post("/v1/embeddings", json={"input": ["x"] * 130})
+
+    sizes = [len(each.contents) for each in served.service.requests]
+    assert sizes == [64, 64, 2]
+    assert [each["index"] for each in response.json()["data"]] == list(range(130))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": [1, 2]}, "token ids"),
+        ({"input": [[1, 2]]}, "token ids"),
+        ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+        ({"input": "a", "dimensions": 3}, "dimensions"),
+        ({"input": "a", "colour": "red"}, "colour"),
+        ({"input": {"image": "https://x.example/a.png"}}, "fetched"),
+        ({"messages": []}, "messages"),
+    ],
+)
+async def test_what_cannot_be_embedded_is_refused_in_both_forms(
+    body: dict[str, Any], told: str
+) -> None:
+    """As a problem, and as the object that OpenAI's clients read."""
+    async with gateway() as served:
+        response = await served.client.post("/v1/embeddings", json=body)
+
+    assert response.status_code == 400
+    assert told in response.json()["detail"]
+    assert response.json()["error"]["message"] == response.json()["detail"]
+    assert response.json()["error"]["code"] == "REQUEST_MALFORMED"
+
+
+async def test_an_input_that_is_refused_fails_the_call_with_its_place() -> None:
+    """One number, one input."""
+    async with gateway() as served:
+        response = await served.client.post("/v1/embeddings", json={"input": ["yes", "no"]})
+
+    assert (response.status_code, response.json()["reason"]) == (400, "TEXT_EMPTY")
+    assert response.json()["detail"].startswith("input[1]: ")
+
+
+async def test_a_chat_with_one_picture_is_embedded() -> None:
+    """As vLLM's clients send it."""
+    part = {"type": "image_url", "image_url": {"url": DATA}}
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/embeddings", json={"messages": [{"role": "user", "content": [part]}]}
+        )
+
+    assert response.status_code == 200
+    assert served.service.requests[0].contents[0].image == PICTURE

@@ -1,0 +1,132 @@
+"""gateway_svc.rest.items: stored items over plain HTTP."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from tandem.errors import TextEmpty
+from tandem.v1 import search_service_pb2 as pb
+from tandem.wire import item_error_to_proto
+from tests.support.gateway_svc.running import gateway
+
+PICTURE = b"\x89PNG picture"
+
+
+async def test_a_batch_is_stored_with_its_attributes() -> None:
+    """Texts, pictures, and every kind of value."""
+    attributes = {"style": "noto", "count": 2, "share": 0.5, "new": True, "tags": ["a", "b"]}
+    body = {
+        "index_id": "scenes",
+        "request_id": "mine",
+        "items": [
+            {"item_id": "a", "content": "a dog", "attributes": attributes},
+            {"item_id": "b", "content": {"image": base64.b64encode(PICTURE).decode()}},
+        ],
+    }
+    async with gateway() as served:
+        response = await served.client.put("/v1/items", json=body)
+
+    [sent] = served.service.requests
+    assert response.status_code == 200
+    assert [each["item_id"] for each in response.json()["results"]] == ["a", "b"]
+    assert (sent.index_id, sent.request_id) == ("scenes", "mine")
+    assert (sent.items[0].content.text, sent.items[1].content.image) == ("a dog", PICTURE)
+    found = sent.items[0].attributes
+    assert (found["style"].text, found["count"].integer, found["new"].flag) == ("noto", 2, True)
+    assert list(found["tags"].texts.values) == ["a", "b"]
+
+
+async def test_an_item_that_is_refused_is_named_beside_those_that_are_stored() -> None:
+    """207, and its own problem."""
+
+    async def half(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        error = item_error_to_proto(TextEmpty())
+        return pb.IngestItemsResponse(
+            results=[pb.IngestResult(item_id="a"), pb.IngestResult(item_id="b", error=error)],
+            consistency_token="token",
+        )
+
+    items = [{"item_id": each, "content": "x"} for each in "ab"]
+    async with gateway(ingest=half) as served:
+        response = await served.client.put("/v1/items", json={"index_id": "i", "items": items})
+
+    first, second = response.json()["results"]
+    assert response.status_code == 207
+    assert first == {"item_id": "a"}
+    assert (second["error"]["reason"], second["error"]["status"]) == ("TEXT_EMPTY", 400)
+    assert response.json()["consistency_token"] == "token"
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        (None, "items is no list"),
+        (["a"], "items[0]"),
+        ([{"item_id": "a"}], "items[0]"),
+        ([{"item_id": 3, "content": "x"}], "items[0].item_id"),
+        ([{"item_id": "a", "content": {"image": "https://x.example/a.png"}}], "fetched"),
+        ([{"item_id": "a", "content": "x", "attributes": []}], "attributes"),
+        ([{"item_id": "a", "content": "x", "attributes": {"n": None}}], "'n'"),
+        ([{"item_id": "a", "content": "x", "attributes": {"n": [1]}}], "'n'"),
+        ([{"item_id": "a", "content": "x", "attributes": {"n": 2**70}}], "'n'"),
+        ([{"item_id": "a", "content": "x", "colour": "red"}], "items[0]"),
+    ],
+)
+async def test_what_is_no_item_is_refused_by_its_place(items: Any, told: str) -> None:
+    """Before anything is stored."""
+    async with gateway() as served:
+        response = await served.client.put("/v1/items", json={"index_id": "i", "items": items})
+
+    assert response.status_code == 400
+    assert told in response.json()["detail"]
+    assert not served.service.requests
+
+
+async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
+    """Also an id with a slash and a blank."""
+    async with gateway() as served:
+        found = await served.client.get("/v1/items/a%2Fb%20c?index_id=scenes")
+        missing = await served.client.get("/v1/items/no?index_id=scenes")
+
+    assert found.json()["item_id"] == "a/b c"
+    assert found.json()["content"] == {"text": "a/b c"}
+    assert (missing.status_code, missing.json()["reason"]) == (404, "ITEM_NOT_FOUND")
+
+
+async def test_ids_are_listed_page_by_page() -> None:
+    """An empty token ends them; a size that is no number is refused."""
+    async with gateway() as served:
+        first = await served.client.get("/v1/items?index_id=scenes&page_size=2")
+        token = first.json()["next_page_token"]
+        last = await served.client.get(f"/v1/items?index_id=scenes&page_token={token}")
+        refused = await served.client.get("/v1/items?index_id=scenes&page_size=many")
+
+    assert first.json() == {"item_ids": ["a", "b"], "next_page_token": "b"}
+    assert last.json() == {"item_ids": ["c"], "next_page_token": ""}
+    assert served.service.requests[0].page_size == 2
+    assert refused.status_code == 400
+
+
+async def test_items_are_removed_one_by_one_or_together() -> None:
+    """The answer says how many there were."""
+    async with gateway() as served:
+        one = await served.client.delete("/v1/items/a?index_id=scenes&request_id=mine")
+        several = await served.client.post(
+            "/v1/items:remove", json={"index_id": "scenes", "item_ids": ["a", "b"]}
+        )
+
+    assert (one.json()["removed_count"], several.json()["removed_count"]) == (1, 2)
+    assert served.service.requests[0].request_id == "mine"
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_another_method_is_told_which_there_are(method: str) -> None:
+    """405 with the header that HTTP asks for."""
+    async with gateway() as served:
+        response = await served.client.request(method, "/v1/items")
+
+    assert response.status_code == 405
+    assert response.headers["allow"] == "GET, PUT"

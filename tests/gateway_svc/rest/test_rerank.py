@@ -1,0 +1,86 @@
+"""gateway_svc.rest.rerank: what clients of Cohere and Jina send."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_svc.running import gateway
+
+PICTURE = b"\x89PNG picture"
+DATA = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+PART = {"content": [{"type": "image_url", "image_url": {"url": DATA}}]}
+
+
+async def test_documents_are_sorted_whatever_their_form() -> None:
+    """Data URIs, Jina's pictures, vLLM's parts, stored items; a text by its similarity."""
+    documents = [DATA, {"image": DATA}, "a text", PART, {"item_id": "stored"}]
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/rerank",
+            json={
+                "model": "any", "query": "a dog", "documents": documents, "index_id": "scenes",
+                "top_n": 4,
+            },
+        )  # fmt: skip
+
+    [sent] = served.service.requests
+    results = response.json()["results"]
+    assert [each["index"] for each in results] == [4, 3, 1, 0]
+    assert results[0]["relevance_score"] == pytest.approx(0.04)
+    assert results[0]["scored_by"] == "cross_encoder"
+    assert (sent.query.text, sent.index_id) == ("a dog", "scenes")
+    assert [each.content.image for each in sent.documents[:2]] == [PICTURE] * 2
+    assert sent.documents[3].content.image == PICTURE
+    assert sent.documents[4].item_id == "stored"
+    assert response.json()["model"] == "cross-a"
+
+
+async def test_what_the_cross_encoder_cannot_read_comes_last() -> None:
+    """Its score is the similarity, and says so."""
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/rerank",
+            json={"query": DATA, "documents": ["a text", DATA], "return_documents": True},
+        )
+
+    first, last = response.json()["results"]
+    assert (first["index"], last["index"], last["scored_by"]) == (1, 0, "bi_encoder")
+    assert last["relevance_score"] == pytest.approx(0.9)
+    assert last["document"] == {"text": "a text"}
+    assert served.service.requests[0].query.image == PICTURE
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"query": "q"}, "documents is no list"),
+        ({"query": "q", "documents": [{"image": "https://x.example/a.png"}]}, "documents[0]"),
+        ({"query": "q", "documents": [3]}, "documents[0]"),
+        ({"documents": ["a"]}, "query"),
+        ({"query": "q", "documents": ["a"], "top_n": 0}, "top_n"),
+        ({"query": "q", "documents": ["a"], "colour": 1}, "colour"),
+        ({"query": "q", "documents": [{"content": []}]}, "documents[0].content"),
+    ],
+)
+async def test_what_is_no_rerank_is_refused_by_name(body: dict[str, Any], told: str) -> None:
+    """A URL above all."""
+    async with gateway() as served:
+        response = await served.client.post("/v1/rerank", json=body)
+
+    assert response.status_code == 400
+    assert told in response.json()["detail"]
+    assert not served.service.requests
+
+
+async def test_a_document_that_cannot_be_scored_fails_the_call_with_its_place() -> None:
+    """Its score would be missing from the answer, and nobody would notice."""
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/rerank", json={"query": "q", "documents": [DATA, "no"]}
+        )
+
+    assert (response.status_code, response.json()["reason"]) == (404, "ITEM_NOT_FOUND")
+    assert response.json()["detail"].startswith("documents[1]: ")
