@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from typing_extensions import Self, Unpack
+from typing_extensions import Self
 
 from tandem.client.access import Access
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.item import NewItem
-from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
+from tandem.client.query import Query, Search, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
@@ -34,7 +34,9 @@ from tandem.client.results import (
 from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.server_status import ServerStatus
 from tandem.client.trace_headers import trace_headers
-from tandem.contract.content import TruncationPolicy
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.filters import Filter
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
@@ -48,7 +50,11 @@ _Response = TypeVar("_Response")
 
 
 class AsyncClient:
-    """Calls Tandem from an event loop. Close it, or use it in an async with statement."""
+    """Calls Tandem from an event loop. Close it, or use it in an async with statement.
+
+    It has the methods of `Client`. Those that return one answer are awaited; `search_stream` and
+    `ingest` are iterated over with `async for`. Calls run side by side over one connection.
+    """
 
     def __init__(
         self,
@@ -58,7 +64,13 @@ class AsyncClient:
         *,
         retries: RetryPolicy = DEFAULT_RETRIES,
     ) -> None:
-        """Takes what `Client` takes. Create it while the event loop runs."""
+        """Connects with the first call to an orchestrator at `address`, a host:port.
+
+        Create it while the event loop runs that will use it. `timeout_seconds` is the deadline of
+        each call but `ingest`, which has none. `access` holds token and certificates; by default
+        the client uses plain text and no token. `retries` says how often a failed call is repeated
+        within its deadline; see `RetryPolicy`.
+        """
         self._address = address
         self._access = access or Access()
         self._timeout_seconds = timeout_seconds
@@ -68,10 +80,100 @@ class AsyncClient:
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     async def search(
-        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        all_modalities_included: bool = False,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        rerank_required: bool = False,
+        adaptive_depth: bool = False,
+        neighbours_enabled: bool = False,
+        neighbours_required: bool = False,
+        fusion: FusionMethod | None = None,
+        cross_encoder_weight: float | None = None,
+        min_probability: float | None = None,
+        relevance_weight: float | None = None,
+        duplicate_similarity: float | None = None,
+        explained: bool = False,
+        truncation_policy: TruncationPolicy | None = None,
+        content_included: bool = False,
+        where: Filter | str | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> SearchResult:
-        """Returns the items that match a query, best first. See `Client.search`."""
-        request = search_request(query, index_id=index_id, **options)
+        """Returns the items that match a query, best first.
+
+        The query is a text, the bytes of an image, a StoredItem, a GivenEncoding, or a list of
+        QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
+        `rerank` how far. Raises a TandemError.
+
+        Keywords, for each of which the server has a default:
+
+        - `index_id`: The index to search.
+        - `target_modality`: The modality to find; by default images for a text and texts
+          for an image.
+        - `all_modalities_included`: Finds both modalities, and interleaves their rankings,
+          the target first.
+        - `retrieve_k`: The number of items that the bi-encoder retrieves.
+        - `rerank_k`: The number of those that the cross-encoder reranks.
+        - `return_n`: The number of items returned.
+        - `rerank_disabled`: Keeps bi-encoder order: no cross-encoder.
+        - `rerank_required`: Raises RerankUnavailable unless all rerank_k items were
+          reranked.
+        - `adaptive_depth`: Stops reranking, before rerank_k, once the first item is
+          unlikely to change.
+        - `neighbours_enabled`: Reorders the first items by what is near them, if a
+          neighbour model (LeaPRR) is served.
+        - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the
+          items of all shards.
+        - `fusion`: How to combine the scores; by default the cross-encoder's alone.
+        - `cross_encoder_weight`: The cross-encoder's weight for ADD, NORMALISED_ADD and
+          LOGIT_ADD, 0 to 1.
+        - `min_probability`: Leaves out items with a lower match probability, and unscored
+          ones.
+        - `relevance_weight`: Lambda of maximal marginal relevance: 1 is relevance only, 0
+          diversity only.
+        - `duplicate_similarity`: Keeps only the best of items that are at least this
+          similar.
+        - `explained`: Returns an explanation of each item's rank.
+        - `truncation_policy`: What to do with a text over the model's limit; by default it
+          is refused.
+        - `content_included`: Returns the items' contents and attributes.
+        - `where`: Finds only items that match: a filter, or its text, such as "style =
+          noto".
+        - `consistency_tokens`: Tokens of earlier writes that the search must see.
+        - `full_coverage_required`: Raises ShardsMissing if a shard does not answer.
+        """
+        request = search_request(
+            query,
+            index_id=index_id,
+            target_modality=target_modality,
+            all_modalities_included=all_modalities_included,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=rerank_disabled,
+            rerank_required=rerank_required,
+            adaptive_depth=adaptive_depth,
+            neighbours_enabled=neighbours_enabled,
+            neighbours_required=neighbours_required,
+            fusion=fusion,
+            cross_encoder_weight=cross_encoder_weight,
+            min_probability=min_probability,
+            relevance_weight=relevance_weight,
+            duplicate_similarity=duplicate_similarity,
+            explained=explained,
+            truncation_policy=truncation_policy,
+            content_included=content_included,
+            where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
+        )
         return search_result(await self._call(self._stub.SearchItems, request))
 
     async def search_page(
@@ -82,17 +184,72 @@ class AsyncClient:
         return_n: int | None = None,
         content_included: bool = False,
     ) -> SearchResult:
-        """Returns the next page of an answer. See `Client.search_page`."""
+        """Returns the items after those of the answer with this `next_cursor`.
+
+        They keep the ranking of that search, whatever changed since; a deleted item has no content.
+        By default the page has as many items as that search. Raises CursorInvalid.
+        """
         request = page_request(
             cursor, index_id=index_id, return_n=return_n, content_included=content_included
         )
         return search_result(await self._call(self._stub.SearchItems, request))
 
     async def search_stream(
-        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        all_modalities_included: bool = False,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        rerank_required: bool = False,
+        adaptive_depth: bool = False,
+        neighbours_enabled: bool = False,
+        neighbours_required: bool = False,
+        fusion: FusionMethod | None = None,
+        cross_encoder_weight: float | None = None,
+        min_probability: float | None = None,
+        relevance_weight: float | None = None,
+        duplicate_similarity: float | None = None,
+        explained: bool = False,
+        truncation_policy: TruncationPolicy | None = None,
+        content_included: bool = False,
+        where: Filter | str | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> AsyncIterator[SearchResult]:
-        """Yields the answer in bi-encoder order, then the final one. See `Client.search_stream`."""
-        search = search_request(query, index_id=index_id, **options)
+        """Yields the answer in bi-encoder order, then the final one; takes what `search` takes.
+
+        Iterate over it with `async for`; leaving it early with `aclose()` cancels the rerank.
+        """
+        search = search_request(
+            query,
+            index_id=index_id,
+            target_modality=target_modality,
+            all_modalities_included=all_modalities_included,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=rerank_disabled,
+            rerank_required=rerank_required,
+            adaptive_depth=adaptive_depth,
+            neighbours_enabled=neighbours_enabled,
+            neighbours_required=neighbours_required,
+            fusion=fusion,
+            cross_encoder_weight=cross_encoder_weight,
+            min_probability=min_probability,
+            relevance_weight=relevance_weight,
+            duplicate_similarity=duplicate_similarity,
+            explained=explained,
+            truncation_policy=truncation_policy,
+            content_included=content_included,
+            where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
+        )
         request = search_service_pb2.StreamSearchItemsRequest(search=search)
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
         metadata = self._metadata()
@@ -121,7 +278,10 @@ class AsyncClient:
             await asyncio.sleep(delay_seconds)
 
     async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
-        """Returns the outcome of each of several searches. See `Client.search_batch`."""
+        """Returns the outcome of each of at most 64 searches: its answer or its error.
+
+        The searches share batches of encoding and reranking. Raises if the whole call fails.
+        """
         asked = list(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in asked]
@@ -130,7 +290,7 @@ class AsyncClient:
         return batch_results(response, [search.error for search in asked], self._address)
 
     async def describe_model(self) -> ModelDescription:
-        """Returns the model and its limits. See `Client.describe_model`."""
+        """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
         return model_from_proto((await self._call(self._model_stub.DescribeModel, request)).model)
 
@@ -144,7 +304,26 @@ class AsyncClient:
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
         progress: Callable[[IngestProgress], None] | None = None,
     ) -> AsyncIterator[IngestOutcome]:
-        """Stores items, and yields each one's outcome in order. See `Client.ingest`."""
+        """Stores items, and yields each one's outcome in order.
+
+        An item is an `Item`, (item id, content) or (item id, content, attributes). A refused item
+        does not stop the others. The client reads `items` only as fast as the server accepts them.
+        Raises a TandemError if the stream fails; items yielded without an error by then are stored.
+
+        `batch_item_count` items, at most 64, are sent together and answered together.
+
+        `truncation_policy`: a text over the model's limit is refused (TextTooLong), or truncated
+        with TruncationPolicy.TRUNCATE; `text_use` of its outcome says how much was read.
+
+        `progress` is called with the counts after each batch, before its outcomes are yielded; what
+        it raises ends the ingest.
+
+        A `request_id` of at most 50 bytes makes a retry with the same items safe: stored items are
+        not stored again.
+
+        Iterate over it with `async for`; leaving it early with `aclose()` cancels the call, as
+        cancelling the task does. gRPC reads `items` in the event loop, which a slow source blocks.
+        """
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
@@ -180,7 +359,11 @@ class AsyncClient:
     async def remove(
         self, item_ids: Iterable[str], *, index_id: str, request_id: str = ""
     ) -> Removal:
-        """Deletes items by id. See `Client.remove`."""
+        """Deletes items by id, and returns how many existed.
+
+        If a shard fails, raises a TandemError whose message says which items were deleted. A retry
+        with the same `request_id`, at most 64 bytes, gets the first answer.
+        """
         request = remove_request(item_ids, index_id, request_id)
         # Under a request id the second attempt gets the first one's answer.
         is_repeatable = bool(request_id)
@@ -188,7 +371,11 @@ class AsyncClient:
         return removal(response)
 
     async def remove_index(self, *, index_id: str) -> Removal:
-        """Deletes an index. See `Client.remove_index`."""
+        """Deletes an index: all of its items, or a part of a large index.
+
+        Repeat the call until `is_complete`. Raises IndexNotFound, and, if a shard fails, a
+        TandemError whose message says how much was deleted.
+        """
         request = remove_index_request(index_id)
         response = await self._call(self._stub.RemoveIndex, request, is_repeatable=False)
         return index_removal(response)

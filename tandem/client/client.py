@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from typing_extensions import Self, Unpack
+from typing_extensions import Self
 
 from tandem.client.access import Access
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.item import NewItem
-from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
+from tandem.client.query import Query, Search, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
@@ -32,7 +32,9 @@ from tandem.client.results import (
 )
 from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.trace_headers import trace_headers
-from tandem.contract.content import TruncationPolicy
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.filters import Filter
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
@@ -58,7 +60,9 @@ class Client:
     ) -> None:
         """Connects with the first call to an orchestrator at `address`, a host:port.
 
-        `access` holds token and certificates; by default the client uses plain text and no token.
+        `timeout_seconds` is the deadline of each call but `ingest`, which has none. `access` holds
+        token and certificates; by default the client uses plain text and no token. `retries` says
+        how often a failed call is repeated within its deadline; see `RetryPolicy`.
         """
         self._address = address
         self._access = access or Access()
@@ -69,21 +73,100 @@ class Client:
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def search(
-        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        all_modalities_included: bool = False,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        rerank_required: bool = False,
+        adaptive_depth: bool = False,
+        neighbours_enabled: bool = False,
+        neighbours_required: bool = False,
+        fusion: FusionMethod | None = None,
+        cross_encoder_weight: float | None = None,
+        min_probability: float | None = None,
+        relevance_weight: float | None = None,
+        duplicate_similarity: float | None = None,
+        explained: bool = False,
+        truncation_policy: TruncationPolicy | None = None,
+        content_included: bool = False,
+        where: Filter | str | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> SearchResult:
         """Returns the items that match a query, best first.
 
         The query is a text, the bytes of an image, a StoredItem, a GivenEncoding, or a list of
-        QueryParts. A text finds images and an image finds texts, unless `target_modality` is set.
-        `options` are those of SearchOptions.
+        QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
+        `rerank` how far. Raises a TandemError.
 
-        An answer can be degraded: `result.degradations` lists how, `coverage` and `rerank` how far.
-        `full_coverage_required` and `rerank_required` raise an error instead. The search sees the
-        writes of all `consistency_tokens`, whichever client made them.
+        Keywords, for each of which the server has a default:
 
-        Raises a TandemError.
+        - `index_id`: The index to search.
+        - `target_modality`: The modality to find; by default images for a text and texts
+          for an image.
+        - `all_modalities_included`: Finds both modalities, and interleaves their rankings,
+          the target first.
+        - `retrieve_k`: The number of items that the bi-encoder retrieves.
+        - `rerank_k`: The number of those that the cross-encoder reranks.
+        - `return_n`: The number of items returned.
+        - `rerank_disabled`: Keeps bi-encoder order: no cross-encoder.
+        - `rerank_required`: Raises RerankUnavailable unless all rerank_k items were
+          reranked.
+        - `adaptive_depth`: Stops reranking, before rerank_k, once the first item is
+          unlikely to change.
+        - `neighbours_enabled`: Reorders the first items by what is near them, if a
+          neighbour model (LeaPRR) is served.
+        - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the
+          items of all shards.
+        - `fusion`: How to combine the scores; by default the cross-encoder's alone.
+        - `cross_encoder_weight`: The cross-encoder's weight for ADD, NORMALISED_ADD and
+          LOGIT_ADD, 0 to 1.
+        - `min_probability`: Leaves out items with a lower match probability, and unscored
+          ones.
+        - `relevance_weight`: Lambda of maximal marginal relevance: 1 is relevance only, 0
+          diversity only.
+        - `duplicate_similarity`: Keeps only the best of items that are at least this
+          similar.
+        - `explained`: Returns an explanation of each item's rank.
+        - `truncation_policy`: What to do with a text over the model's limit; by default it
+          is refused.
+        - `content_included`: Returns the items' contents and attributes.
+        - `where`: Finds only items that match: a filter, or its text, such as "style =
+          noto".
+        - `consistency_tokens`: Tokens of earlier writes that the search must see.
+        - `full_coverage_required`: Raises ShardsMissing if a shard does not answer.
         """
-        request = search_request(query, index_id=index_id, **options)
+        request = search_request(
+            query,
+            index_id=index_id,
+            target_modality=target_modality,
+            all_modalities_included=all_modalities_included,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=rerank_disabled,
+            rerank_required=rerank_required,
+            adaptive_depth=adaptive_depth,
+            neighbours_enabled=neighbours_enabled,
+            neighbours_required=neighbours_required,
+            fusion=fusion,
+            cross_encoder_weight=cross_encoder_weight,
+            min_probability=min_probability,
+            relevance_weight=relevance_weight,
+            duplicate_similarity=duplicate_similarity,
+            explained=explained,
+            truncation_policy=truncation_policy,
+            content_included=content_included,
+            where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
+        )
         return search_result(self._call(self._stub.SearchItems, request))
 
     def search_page(
@@ -105,10 +188,61 @@ class Client:
         return search_result(self._call(self._stub.SearchItems, request))
 
     def search_stream(
-        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        all_modalities_included: bool = False,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        rerank_required: bool = False,
+        adaptive_depth: bool = False,
+        neighbours_enabled: bool = False,
+        neighbours_required: bool = False,
+        fusion: FusionMethod | None = None,
+        cross_encoder_weight: float | None = None,
+        min_probability: float | None = None,
+        relevance_weight: float | None = None,
+        duplicate_similarity: float | None = None,
+        explained: bool = False,
+        truncation_policy: TruncationPolicy | None = None,
+        content_included: bool = False,
+        where: Filter | str | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> Iterator[SearchResult]:
-        """Yields two answers: bi-encoder order at once, then the answer of `search`."""
-        search = search_request(query, index_id=index_id, **options)
+        """Yields two answers: bi-encoder order at once, then the answer of `search`.
+
+        Takes what `search` takes. Leaving the iteration early cancels the rerank.
+        """
+        search = search_request(
+            query,
+            index_id=index_id,
+            target_modality=target_modality,
+            all_modalities_included=all_modalities_included,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=rerank_disabled,
+            rerank_required=rerank_required,
+            adaptive_depth=adaptive_depth,
+            neighbours_enabled=neighbours_enabled,
+            neighbours_required=neighbours_required,
+            fusion=fusion,
+            cross_encoder_weight=cross_encoder_weight,
+            min_probability=min_probability,
+            relevance_weight=relevance_weight,
+            duplicate_similarity=duplicate_similarity,
+            explained=explained,
+            truncation_policy=truncation_policy,
+            content_included=content_included,
+            where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
+        )
         request = search_service_pb2.StreamSearchItemsRequest(search=search)
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
         metadata = self._metadata()
@@ -169,8 +303,10 @@ class Client:
         does not stop the others. The client reads `items` only as fast as the server accepts them.
         Raises a TandemError if the stream fails; items yielded without an error by then are stored.
 
-        A text over the model's limit is refused (TextTooLong), or truncated with
-        TruncationPolicy.TRUNCATE; `text_use` of its outcome says how much was read.
+        `batch_item_count` items, at most 64, are sent together and answered together.
+
+        `truncation_policy`: a text over the model's limit is refused (TextTooLong), or truncated
+        with TruncationPolicy.TRUNCATE; `text_use` of its outcome says how much was read.
 
         `progress` is called with the counts after each batch, before its outcomes are yielded; what
         it raises ends the ingest.

@@ -125,11 +125,61 @@ class SearchOptions(TypedDict, total=False):
 class Search:
     """One search of a batch: a query with its options."""
 
-    def __init__(self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]) -> None:
-        """Takes what `Client.search` takes; a bad content fails only this search."""
+    def __init__(
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        all_modalities_included: bool = False,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        rerank_required: bool = False,
+        adaptive_depth: bool = False,
+        neighbours_enabled: bool = False,
+        neighbours_required: bool = False,
+        fusion: FusionMethod | None = None,
+        cross_encoder_weight: float | None = None,
+        min_probability: float | None = None,
+        relevance_weight: float | None = None,
+        duplicate_similarity: float | None = None,
+        explained: bool = False,
+        truncation_policy: TruncationPolicy | None = None,
+        content_included: bool = False,
+        where: Filter | str | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
+    ) -> None:
+        """Takes the keywords of `Client.search`; a bad content fails only this search."""
         self.error: TandemError | None = None
         try:
-            self.request = search_request(query, index_id=index_id, **options)
+            self.request = search_request(
+                query,
+                index_id=index_id,
+                target_modality=target_modality,
+                all_modalities_included=all_modalities_included,
+                retrieve_k=retrieve_k,
+                rerank_k=rerank_k,
+                return_n=return_n,
+                rerank_disabled=rerank_disabled,
+                rerank_required=rerank_required,
+                adaptive_depth=adaptive_depth,
+                neighbours_enabled=neighbours_enabled,
+                neighbours_required=neighbours_required,
+                fusion=fusion,
+                cross_encoder_weight=cross_encoder_weight,
+                min_probability=min_probability,
+                relevance_weight=relevance_weight,
+                duplicate_similarity=duplicate_similarity,
+                explained=explained,
+                truncation_policy=truncation_policy,
+                content_included=content_included,
+                where=where,
+                consistency_tokens=consistency_tokens,
+                full_coverage_required=full_coverage_required,
+            )
         except (
             RequestMalformed,
             TextTooLong,

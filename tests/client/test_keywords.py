@@ -1,0 +1,112 @@
+"""Each option of a search is a keyword, with a type, a default and a sentence for an editor."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import pytest
+
+from tandem.client import (
+    AsyncClient,
+    Client,
+    FusionMethod,
+    Modality,
+    Search,
+    SearchOptions,
+    TruncationPolicy,
+    where,
+)
+from tandem.client.query import search_request
+from tests.support.client.search_server import search_server
+
+VALUES: Mapping[str, object] = {
+    "target_modality": Modality.TEXT,
+    "retrieve_k": 7,
+    "rerank_k": 7,
+    "return_n": 7,
+    "fusion": FusionMethod.ADD,
+    "cross_encoder_weight": 0.25,
+    "min_probability": 0.25,
+    "relevance_weight": 0.25,
+    "duplicate_similarity": 0.25,
+    "truncation_policy": TruncationPolicy.TRUNCATE,
+    "where": where.exists("style"),
+    "consistency_tokens": ("token",),
+}
+OPTIONS = get_type_hints(SearchOptions)
+CALLS: list[Callable[..., Any]] = [
+    *(Client.search, Client.search_stream, AsyncClient.search, AsyncClient.search_stream),
+    Search.__init__,
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__qualname__)
+def test_every_option_is_a_keyword(call: Callable[..., Any]) -> None:
+    """In the order and of the types of SearchOptions, which a caller can still spread."""
+    parameters = inspect.signature(call).parameters
+    keywords = [each for each in parameters.values() if each.kind is each.KEYWORD_ONLY]
+    hints = get_type_hints(call)
+
+    assert [each.name for each in keywords] == ["index_id", *OPTIONS]
+    assert {name: hints[name] for name in OPTIONS} == OPTIONS
+    assert not any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_every_keyword_has_its_sentence(client: type) -> None:
+    """In the docstring of the search, which an editor shows."""
+    for method in (client.search, client.ingest):  # type: ignore[attr-defined]
+        keywords = set(inspect.signature(method).parameters) - {
+            "self",
+            "query",
+            "items",
+            "index_id",
+        }
+        missing = {name for name in keywords if f"`{name}`" not in (method.__doc__ or "")}
+        assert missing == set(), method.__qualname__
+
+
+def test_both_clients_are_told_of_alike() -> None:
+    """Signatures but for what is awaited; no docstring of one that is only a pointer."""
+    for name, method in vars(Client).items():
+        if name.startswith("_"):
+            continue
+        other = getattr(AsyncClient, name)
+        assert inspect.signature(method).parameters == inspect.signature(other).parameters
+        assert len(other.__doc__) >= len(method.__doc__) * 0.8, name
+
+
+async def test_every_keyword_reaches_the_server() -> None:
+    """As the message that it makes by itself, through each call."""
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        for name in OPTIONS:
+            option: Any = {name: VALUES.get(name, True)}
+            expected = search_request("a cat", index_id="scenes", **option)
+            assert expected != search_request("a cat", index_id="scenes")
+
+            await client.search("a cat", index_id="scenes", **option)
+            assert service.requests.pop() == expected
+            answers = client.search_stream("a cat", index_id="scenes", **option)
+            assert len([each async for each in answers]) == 2
+            assert service.requests.pop().search == expected
+            assert Search("a cat", index_id="scenes", **option).request == expected
+
+
+async def test_every_keyword_reaches_the_server_from_a_thread() -> None:
+    """Through Client, which the loop that serves must not call."""
+
+    def search(address: str) -> None:
+        with Client(address) as client:
+            for name in OPTIONS:
+                option: Any = {name: VALUES.get(name, True)}
+                client.search("a cat", index_id="scenes", **option)
+                assert len(list(client.search_stream("a cat", index_id="scenes", **option))) == 2
+
+    async with search_server() as (address, service):
+        await asyncio.to_thread(search, address)
+
+    options: list[Any] = [{name: VALUES.get(name, True)} for name in OPTIONS]
+    expected = [search_request("a cat", index_id="scenes", **option) for option in options]
+    assert service.requests[::2] == expected
+    assert [request.search for request in service.requests[1::2]] == expected
