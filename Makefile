@@ -22,6 +22,9 @@ BIN    := .venv/bin
 # The SDK, what the demo shows, and everything else.
 DISTRIBUTIONS := distributions/client distributions/demo .
 SBOM   := uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py
+# What `make test-integrations` runs, and where it makes an environment for each.
+SUITES := $(notdir $(patsubst %/,%,$(dir $(wildcard integrations/*/pyproject.toml))))
+INTEGRATION_ENVS ?= build/integrations
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
 # The contract of the last release, as a set of descriptors.
@@ -36,6 +39,7 @@ WORKERS ?= 3
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: test-references roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
+.PHONY: test-integrations
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +75,14 @@ test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
 
 test-console: .venv/console/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
+
+test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the suites of integrations/ in environments of their own; SUITES=mcp for one
+	for suite in $(SUITES); do \
+		(cd integrations/$$suite && $(abspath $(INTEGRATION_ENVS))/$$suite/bin/mypy) || exit 1; \
+	done
+	$(BIN)/python integrations/scene_system.py sh -c 'for suite in $(SUITES); do \
+		$(INTEGRATION_ENVS)/$$suite/bin/python -m pytest -c integrations/$$suite/pyproject.toml \
+			integrations/$$suite/tests || exit 1; done'
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python -m benchmarks.runs.watch
@@ -158,6 +170,12 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 
 .venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/reference -r $(REFERENCE_LOCK)
+	touch $@
+
+$(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet -e distributions/client -e 'integrations/$*[test]'
+	$(@D)/bin/pip check
 	touch $@
 
 .venv/.docs_ok: $(DOCS_LOCK) .venv/.ok

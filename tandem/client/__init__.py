@@ -54,7 +54,14 @@ from tandem.client.results import (
     StageSeconds,
 )
 from tandem.client.retries import NO_RETRIES, RetryPolicy
-from tandem.contract.content import Modality, TextUse, TruncationPolicy
+from tandem.contract.content import (
+    Content,
+    ImageContent,
+    Modality,
+    TextContent,
+    TextUse,
+    TruncationPolicy,
+)
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
@@ -66,6 +73,7 @@ __all__ = [
     "Access",
     "AsyncClient",
     "Client",
+    "Content",
     "Coverage",
     "DegradationKind",
     "ErrorReason",
@@ -73,6 +81,7 @@ __all__ = [
     "FoundItem",
     "FusionMethod",
     "GivenEncoding",
+    "ImageContent",
     "InferenceCost",
     "IngestOutcome",
     "IngestProgress",
@@ -101,6 +110,7 @@ __all__ = [
     "ShardRetrieval",
     "StageSeconds",
     "StoredItem",
+    "TextContent",
     "TextUse",
     "TruncationPolicy",
     "where",

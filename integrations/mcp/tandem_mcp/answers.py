@@ -1,0 +1,158 @@
+"""Writes what a tool answers: data for programs, and lines and pictures for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcp_types import CallToolResult, ContentBlock, TextContent
+from pydantic import BaseModel, Field
+
+from tandem.client import FoundItem, ImageContent, SearchResult
+from tandem.client import TextContent as StoredText
+from tandem_mcp.pictures import picture_content
+
+AttributeValues = dict[str, str | int | float | bool | list[str]]
+
+
+class FoundEntry(BaseModel):
+    """One item that a search found."""
+
+    rank: int = Field(description="from 1, the best")
+    item_id: str
+    modality: str = Field(description="text or image; empty if unknown")
+    similarity: float = Field(description="the bi-encoder's cosine similarity, -1 to 1")
+    match_probability: float | None = Field(
+        description="how likely it matches, 0 to 1; null if the cross-encoder did not score it"
+    )
+    text: str | None = Field(description="the stored text; null for an image")
+    attributes: AttributeValues = Field(description="what the item was stored with")
+
+
+class SearchAnswer(BaseModel):
+    """What a search found, and how far it got."""
+
+    index: str
+    items: list[FoundEntry] = Field(description="best first")
+    searched_item_count: int = Field(description="items of this kind that were searched")
+    degradations: list[str] = Field(
+        description="how the answer is degraded, for example RERANK_SKIPPED; empty if it is not"
+    )
+
+
+class SideDescription(BaseModel):
+    """The images, or the texts, of an index."""
+
+    item_count: int
+    example_ids: list[str]
+    attributes: AttributeValues = Field(
+        description="names of attributes with one example value each; they can be filtered by"
+    )
+
+
+class IndexAnswer(BaseModel):
+    """What an index has, and the model that searches it."""
+
+    index: str
+    images: SideDescription
+    texts: SideDescription
+    model: str = Field(description="family and fingerprint of the model")
+    max_text_tokens: int
+    has_cross_encoder_probabilities: bool
+    other_indexes: list[str]
+    degradations: list[str]
+
+
+def search_answer(index: str, result: SearchResult, longest_side: int) -> CallToolResult:
+    """Returns the tool's result; pictures only if `longest_side` is above 0."""
+    answer = SearchAnswer(
+        index=index,
+        items=[_entry(item) for item in result.items],
+        searched_item_count=result.coverage.covered_item_count,
+        degradations=list(result.degradations),
+    )
+    blocks: list[ContentBlock] = [TextContent(type="text", text=_headline(answer))]
+    for entry, item in zip(answer.items, result.items, strict=True):
+        blocks.append(TextContent(type="text", text=_line(entry)))
+        if longest_side and isinstance(item.content, ImageContent):
+            blocks.append(
+                picture_content(item.content.image_bytes, longest_side)
+                or TextContent(type="text", text="(its picture cannot be shown)")
+            )
+    return _result(answer, blocks)
+
+
+def index_answer(answer: IndexAnswer) -> CallToolResult:
+    """Returns the tool's result."""
+    lines = [
+        f"Index {answer.index}: {answer.images.item_count:,} images and "
+        f"{answer.texts.item_count:,} texts.",
+        *_side_lines("images", answer.images),
+        *_side_lines("texts", answer.texts),
+        f"Model: {answer.model}.",
+    ]
+    if answer.other_indexes:
+        lines.append(f"Other indexes: {', '.join(answer.other_indexes)}.")
+    if answer.degradations:
+        lines.append(_degraded(answer.degradations))
+    return _result(answer, [TextContent(type="text", text="\n".join(lines))])
+
+
+def side_description(result: SearchResult) -> SideDescription:
+    """Describes one side of an index by a search that found some of its items."""
+    attributes: AttributeValues = {}
+    for item in result.items:
+        for name, value in _attributes(item).items():
+            attributes.setdefault(name, value)
+    return SideDescription(
+        item_count=result.coverage.item_count or result.coverage.covered_item_count,
+        example_ids=[item.item_id for item in result.items],
+        attributes=attributes,
+    )
+
+
+def _result(answer: BaseModel, blocks: list[ContentBlock]) -> CallToolResult:
+    return CallToolResult(content=blocks, structured_content=answer.model_dump(mode="json"))
+
+
+def _entry(item: FoundItem) -> FoundEntry:
+    return FoundEntry(
+        rank=item.final_rank,
+        item_id=item.item_id,
+        modality=item.modality.value if item.modality else "",
+        similarity=item.similarity,
+        match_probability=item.match_probability,
+        text=item.content.text if isinstance(item.content, StoredText) else None,
+        attributes=_attributes(item),
+    )
+
+
+def _attributes(item: FoundItem) -> AttributeValues:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in item.attributes.items()
+    }
+
+
+def _headline(answer: SearchAnswer) -> str:
+    found = f"{len(answer.items)} of {answer.searched_item_count:,} items of {answer.index}"
+    if answer.degradations:
+        return f"{found}. {_degraded(answer.degradations)}"
+    return f"{found}."
+
+
+def _degraded(degradations: Sequence[str]) -> str:
+    return f"The answer is degraded ({', '.join(degradations)}): it may lack items or better order."
+
+
+def _line(entry: FoundEntry) -> str:
+    chance = entry.match_probability
+    score = f"similarity {entry.similarity:.2f}" if chance is None else f"probability {chance:.2f}"
+    text = f": {entry.text}" if entry.text is not None else ""
+    return f"{entry.rank}. {entry.item_id} ({score}){text}"
+
+
+def _side_lines(name: str, side: SideDescription) -> list[str]:
+    if not side.attributes:
+        return []
+    shown = ", ".join(f"{key} (for example {value!r})" for key, value in side.attributes.items())
+    return [f"Attributes of {name}: {shown}."]

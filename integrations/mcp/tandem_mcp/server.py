@@ -1,0 +1,245 @@
+"""Defines the MCP server: its tools, and how they call Tandem."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, ToolAnnotations
+from pydantic import Field
+from starlette.requests import Request
+
+from tandem.client import Access, AsyncClient, Client, Modality, Query, SearchResult, StoredItem
+from tandem.errors import AnswerTooLarge, TandemError
+from tandem_mcp.answers import (
+    IndexAnswer,
+    SearchAnswer,
+    index_answer,
+    search_answer,
+    side_description,
+)
+from tandem_mcp.callers import CallerClients
+
+_CallContext: TypeAlias = Context[CallerClients, Request]
+
+QUERY = Field(description="what to find, in words")
+IMAGE = Field(description="instead of words: a JPEG, PNG or WebP file in base64")
+ITEM = Field(description="instead of words: the id of a stored item, to find what is like it")
+INDEX = Field(description="the index to search; by default the first that is served")
+COUNT = Field(ge=1, le=50, description="how many items to return")
+WHERE = Field(
+    description="only items with these attributes, for example: style = noto and count >= 2 and "
+    "not (language in (de, fr)); describe_index names the attributes"
+)
+CHANCE = Field(
+    ge=0.0, le=1.0, description="leave out items with a lower match probability than this"
+)
+PICTURES = Field(description="whether to return the pictures too, not only their ids")
+
+_EXAMPLE_COUNT = 5
+_ANY_QUERY = "a picture"
+_READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedIndexes:
+    """What a server lets its callers search, and with which rights."""
+
+    address: str
+    """host:port of the orchestrator."""
+    index_ids: tuple[str, ...]
+    """The indexes that tools can name; the first is the default."""
+    access: Access = field(default_factory=Access)
+    timeout_seconds: float = 10.0
+    longest_side: int = 512
+    """Pictures are scaled down to this many pixels."""
+    is_token_lent: bool = True
+    """Whether callers by HTTP that send no token use that of `access`."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, also for the address, and connects to nothing."""
+        Client(self.address, access=self.access).close()
+        if not self.index_ids:
+            raise ValueError("name at least one index to serve")
+        if self.longest_side < 1:
+            raise ValueError(f"pictures of {self.longest_side} pixels have nothing to see")
+        if self.timeout_seconds <= 0:
+            raise ValueError(f"a call cannot end in {self.timeout_seconds:g} seconds")
+
+
+def make_server(served: ServedIndexes) -> MCPServer[CallerClients]:
+    """Returns the server, with its three tools."""
+
+    @asynccontextmanager
+    async def clients(_: MCPServer[CallerClients]) -> AsyncIterator[CallerClients]:
+        opened = CallerClients(
+            served.address,
+            served.access,
+            served.timeout_seconds,
+            is_token_lent=served.is_token_lent,
+        )
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+    server = MCPServer[CallerClients](
+        "tandem",
+        title="Tandem",
+        instructions=(
+            "Searches stored images by words or by an image, and stored texts by an image or by "
+            "words. Call describe_index first to learn what there is and what can be filtered by."
+        ),
+        version="0.1.0",
+        lifespan=clients,
+        log_level="WARNING",
+    )
+    tools = _Tools(served)
+    for tool in (tools.search_images, tools.search_texts, tools.describe_index):
+        server.add_tool(tool, annotations=_READS)
+    return server
+
+
+class _Tools:
+    """The tools. Their signatures and first lines are what a model reads of them."""
+
+    def __init__(self, served: ServedIndexes) -> None:
+        self._served = served
+
+    async def search_images(  # noqa: PLR0913 (each is an argument of the tool)
+        self,
+        context: _CallContext,
+        query: Annotated[str, QUERY] = "",
+        image: Annotated[str, IMAGE] = "",
+        like_item: Annotated[str, ITEM] = "",
+        index: Annotated[str, INDEX] = "",
+        count: Annotated[int, COUNT] = 5,
+        where: Annotated[str, WHERE] = "",
+        min_probability: Annotated[float | None, CHANCE] = None,
+        pictures: Annotated[bool, PICTURES] = True,
+    ) -> Annotated[CallToolResult, SearchAnswer]:
+        """Find stored images that match words, a picture, or a stored item, best first."""
+        with _told_to_the_model():
+            index_id = self._index(index)
+            async with _client(context) as client:
+                result = await client.search(
+                    _query(query, image, like_item),
+                    index_id=index_id,
+                    target_modality=Modality.IMAGE,
+                    return_n=count,
+                    where=where or None,
+                    min_probability=min_probability,
+                    content_included=True,
+                )
+        return search_answer(index_id, result, self._served.longest_side if pictures else 0)
+
+    async def search_texts(
+        self,
+        context: _CallContext,
+        query: Annotated[str, QUERY] = "",
+        image: Annotated[str, IMAGE] = "",
+        like_item: Annotated[str, ITEM] = "",
+        index: Annotated[str, INDEX] = "",
+        count: Annotated[int, COUNT] = 5,
+        where: Annotated[str, WHERE] = "",
+        min_probability: Annotated[float | None, CHANCE] = None,
+    ) -> Annotated[CallToolResult, SearchAnswer]:
+        """Find stored texts that match a picture, words, or a stored item, best first."""
+        with _told_to_the_model():
+            index_id = self._index(index)
+            async with _client(context) as client:
+                result = await client.search(
+                    _query(query, image, like_item),
+                    index_id=index_id,
+                    target_modality=Modality.TEXT,
+                    return_n=count,
+                    where=where or None,
+                    min_probability=min_probability,
+                    content_included=True,
+                )
+        return search_answer(index_id, result, longest_side=0)
+
+    async def describe_index(
+        self, context: _CallContext, index: Annotated[str, INDEX] = ""
+    ) -> Annotated[CallToolResult, IndexAnswer]:
+        """Say how many images and texts an index has, their attributes, and its model."""
+        with _told_to_the_model():
+            index_id = self._index(index)
+            async with _client(context) as client:
+                model = await client.describe_model()
+                images = await _examples(client, index_id, Modality.IMAGE)
+                texts = await _examples(client, index_id, Modality.TEXT)
+        return index_answer(
+            IndexAnswer(
+                index=index_id,
+                images=side_description(images),
+                texts=side_description(texts),
+                model=f"{model.family}, {model.fingerprint[:12]}",
+                max_text_tokens=model.max_text_token_count,
+                has_cross_encoder_probabilities=model.probability_calibration is not None,
+                other_indexes=[each for each in self._served.index_ids if each != index_id],
+                # In bi-encoder order on purpose, so only missing shards count.
+                degradations=sorted({*images.degradations, *texts.degradations}),
+            )
+        )
+
+    def _index(self, named: str) -> str:
+        if not named:
+            return self._served.index_ids[0]
+        if named not in self._served.index_ids:
+            known = ", ".join(self._served.index_ids)
+            raise ToolError(f"the index {named!r} is not served here; there are: {known}")
+        return named
+
+
+async def _examples(client: AsyncClient, index_id: str, modality: Modality) -> SearchResult:
+    """Finds a few items, for their attributes, and all that a response counts."""
+
+    async def search(*, content_included: bool) -> SearchResult:
+        return await client.search(
+            _ANY_QUERY,
+            index_id=index_id,
+            target_modality=modality,
+            return_n=_EXAMPLE_COUNT,
+            rerank_disabled=True,
+            content_included=content_included,
+        )
+
+    try:
+        return await search(content_included=True)
+    except AnswerTooLarge:
+        return await search(content_included=False)
+
+
+def _client(context: _CallContext) -> AbstractAsyncContextManager[AsyncClient]:
+    called = context.request_context
+    return called.lifespan_context.of(called.request)
+
+
+def _query(words: str, image: str, item_id: str) -> Query:
+    given = [each for each in (words, image, item_id) if each]
+    if len(given) != 1:
+        raise ToolError("give exactly one of query, image and like_item")
+    if words:
+        return words
+    if item_id:
+        return StoredItem(item_id)
+    try:
+        return base64.b64decode(image, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ToolError(f"the image is not base64: {error}") from error
+
+
+@contextmanager
+def _told_to_the_model() -> Iterator[None]:
+    """Raises Tandem's refusals as ToolError, whose message a model reads and acts on."""
+    try:
+        yield
+    except TandemError as error:
+        raise ToolError(f"{error.reason}: {error.message}") from error

@@ -1,0 +1,249 @@
+"""The tools as MCP's own client calls them, by stdio, next to the SDK's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from mcp import Client as McpClient
+from mcp import StdioServerParameters
+from mcp_types import CallToolResult, ImageContent, TextContent
+from PIL import Image
+
+from tandem.client import Client, Modality, StoredItem
+from tandem.client import ImageContent as StoredImage
+
+
+@pytest.fixture(scope="session")
+async def client(stdio: StdioServerParameters) -> AsyncIterator[McpClient]:
+    """A client that started the server. One task enters and leaves it, as anyio requires."""
+    entered: asyncio.Future[McpClient] = asyncio.get_running_loop().create_future()
+    left = asyncio.Event()
+
+    async def hold() -> None:
+        async with McpClient(stdio) as connected:
+            entered.set_result(connected)
+            await left.wait()
+
+    holding = asyncio.create_task(hold())
+    waited: list[asyncio.Future[Any]] = [holding, entered]
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    if holding.done():
+        await holding
+    yield await entered
+    left.set()
+    await holding
+
+
+@pytest.fixture(scope="session")
+def caption(system: dict[str, Any]) -> str:
+    """A caption of one picture."""
+    text: str = next(iter(system["captions"].values()))
+    return text
+
+
+def ids(result: CallToolResult) -> list[str]:
+    """Returns the ids that a search found."""
+    assert not result.is_error, result.content
+    return [item["item_id"] for item in result.structured_content["items"]]
+
+
+def told(result: CallToolResult) -> str:
+    """Returns the text of an error."""
+    assert result.is_error
+    [block] = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def test_it_has_three_tools_that_only_read(client: McpClient) -> None:
+    """A client asks its user before it calls tools that write."""
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    assert set(tools) == {"search_images", "search_texts", "describe_index"}
+    for tool in tools.values():
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+        assert tool.output_schema is not None
+    assert "context" not in tools["search_images"].input_schema["properties"]
+
+
+async def test_a_search_for_images_answers_as_the_sdk(
+    client: McpClient, sdk: Client, caption: str
+) -> None:
+    """The same ids, probabilities and attributes, in the same order, with the stored pictures."""
+    expected = sdk.search(caption, index_id="scenes", return_n=3, content_included=True)
+
+    result = await client.call_tool("search_images", {"query": caption, "count": 3})
+
+    items = result.structured_content["items"]
+    assert ids(result) == [item.item_id for item in expected.items]
+    assert [item["match_probability"] for item in items] == pytest.approx(
+        [item.match_probability for item in expected.items], abs=1e-6
+    )
+    assert items[0]["attributes"]["layout"] == expected.items[0].attributes["layout"]
+    assert result.structured_content["searched_item_count"] == 24
+    assert result.structured_content["degradations"] == []
+    shown = [block for block in result.content if isinstance(block, ImageContent)]
+    stored = [item.content for item in expected.items]
+    assert len(shown) == 3
+    for block, content in zip(shown, stored, strict=True):
+        assert isinstance(content, StoredImage)
+        assert base64.b64decode(block.data) == content.image_bytes
+        with Image.open(io.BytesIO(content.image_bytes)) as opened:
+            assert block.mime_type == f"image/{str(opened.format).lower()}"
+
+
+async def test_a_picture_follows_the_line_that_names_it(client: McpClient, caption: str) -> None:
+    """So that a model knows which picture has which id."""
+    result = await client.call_tool("search_images", {"query": caption, "count": 2})
+
+    kinds = [block.type for block in result.content]
+    lines = [block.text for block in result.content if isinstance(block, TextContent)]
+    assert kinds == ["text", "text", "image", "text", "image"]
+    assert [line.split()[1] for line in lines[1:]] == ids(result)
+
+
+async def test_pictures_can_be_left_out(client: McpClient, caption: str) -> None:
+    """They cost a model many tokens."""
+    result = await client.call_tool("search_images", {"query": caption, "pictures": False})
+
+    assert len(ids(result)) == 5
+    assert not [block for block in result.content if isinstance(block, ImageContent)]
+
+
+async def test_texts_are_found_by_a_picture(
+    client: McpClient, sdk: Client, system: dict[str, Any]
+) -> None:
+    """The picture is sent in base64; a stored one is named."""
+    item_id = next(iter(system["captions"]))
+    found = sdk.search(StoredItem(item_id), index_id="scenes", target_modality=Modality.IMAGE)
+    assert found.items
+    [picture] = [
+        item.content
+        for item in sdk.search(
+            system["captions"][item_id], index_id="scenes", return_n=24, content_included=True
+        ).items
+        if item.item_id == item_id
+    ]
+    assert isinstance(picture, StoredImage)
+    sent = base64.b64encode(picture.image_bytes).decode()
+    expected = sdk.search(picture.image_bytes, index_id="scenes", return_n=4)
+
+    by_picture = await client.call_tool("search_texts", {"image": sent, "count": 4})
+    by_item = await client.call_tool("search_texts", {"like_item": item_id, "count": 4})
+
+    assert ids(by_picture) == ids(by_item) == [item.item_id for item in expected.items]
+    texts = [item["text"] for item in by_picture.structured_content["items"]]
+    assert set(texts) <= set(system["captions"].values())
+    assert {item["modality"] for item in by_picture.structured_content["items"]} == {"text"}
+
+
+async def test_a_filter_and_a_probability_are_passed_on(
+    client: McpClient, sdk: Client, caption: str
+) -> None:
+    """The first with a control: without it there are others."""
+    every = await client.call_tool("search_images", {"query": caption, "count": 24})
+    filtered = await client.call_tool(
+        "search_images", {"query": caption, "count": 24, "where": "layout = stacked"}
+    )
+    likely = await client.call_tool(
+        "search_images", {"query": caption, "count": 24, "min_probability": 0.5}
+    )
+
+    layouts = {item["attributes"]["layout"] for item in every.structured_content["items"]}
+    assert len(layouts) > 1
+    assert {item["attributes"]["layout"] for item in filtered.structured_content["items"]} == {
+        "stacked"
+    }
+    expected = sdk.search(caption, index_id="scenes", return_n=24, min_probability=0.5)
+    assert ids(likely) == [item.item_id for item in expected.items]
+    assert len(ids(likely)) < len(ids(every))
+
+
+async def test_an_index_is_described(client: McpClient) -> None:
+    """By counts, attributes and model."""
+    result = await client.call_tool("describe_index", {})
+
+    answer = result.structured_content
+    assert answer["index"] == "scenes"
+    assert (answer["images"]["item_count"], answer["texts"]["item_count"]) == (24, 24)
+    assert {"style", "layout", "drawing_count"} <= set(answer["images"]["attributes"])
+    assert len(answer["images"]["example_ids"]) == 5
+    assert answer["has_cross_encoder_probabilities"]
+    assert answer["other_indexes"] == ["missing"]
+    assert answer["degradations"] == []
+    [block] = result.content
+    assert isinstance(block, TextContent)
+    assert "24 images and 24 texts" in block.text
+    assert "layout (for example" in block.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"query": "one cat", "where": "style ="}, "FILTER_INVALID"),
+        ({"query": "one cat", "index": "missing"}, "INDEX_NOT_FOUND"),
+        ({"query": "one cat", "index": "secrets"}, "there are: scenes, missing"),
+        ({"like_item": "none"}, "ITEM_NOT_FOUND"),
+        ({"query": "one cat", "like_item": "none"}, "exactly one of"),
+        ({}, "exactly one of"),
+        ({"image": "no base64!"}, "not base64"),
+        ({"image": "bm8gcGljdHVyZQ=="}, "IMAGE_UNREADABLE"),
+        ({"query": "one cat", "count": 0}, "greater than or equal to 1"),
+    ],
+)
+async def test_a_refusal_is_an_error_that_a_model_can_read(
+    client: McpClient, arguments: dict[str, Any], why: str
+) -> None:
+    """And not a failure of the protocol."""
+    assert why in told(await client.call_tool("search_images", arguments))
+
+
+async def test_a_degraded_answer_says_so(
+    system: dict[str, Any], stdio: StdioServerParameters, caption: str
+) -> None:
+    """To programs by name, to a model in the first line."""
+    arguments = [system["degraded_address"] if a == system["address"] else a for a in stdio.args]
+    degraded = stdio.model_copy(update={"args": arguments})
+
+    async with McpClient(degraded) as client:
+        result = await client.call_tool("search_images", {"query": caption})
+
+    assert result.structured_content["degradations"] == ["RERANK_SKIPPED"]
+    assert len(ids(result)) == 5
+    assert {item["match_probability"] for item in result.structured_content["items"]} == {None}
+    first = result.content[0]
+    assert isinstance(first, TextContent)
+    assert "RERANK_SKIPPED" in first.text
+
+
+async def test_a_deadline_and_a_missing_server_are_errors_of_the_tool(
+    stdio: StdioServerParameters, credentials: dict[str, str]
+) -> None:
+    """The server itself stays."""
+    hasty = [*stdio.args, "--timeout-seconds", "0.0001"]
+    missing = ["-m", "tandem_mcp", "--address", "127.0.0.1:1", "--index", "scenes"]
+
+    for arguments, why in [(hasty, "DEADLINE_EXCEEDED"), (missing, "SERVICE_UNAVAILABLE")]:
+        started = StdioServerParameters(command=sys.executable, args=arguments, env=credentials)
+        async with McpClient(started) as client:
+            assert why in told(await client.call_tool("search_texts", {"query": "one cat"}))
+            assert len((await client.list_tools()).tools) == 3
+
+
+async def test_a_client_of_an_older_protocol_is_served(
+    stdio: StdioServerParameters, caption: str
+) -> None:
+    """Most clients begin with `initialize`."""
+    async with McpClient(stdio, mode="legacy") as client:
+        result = await client.call_tool("search_images", {"query": caption, "count": 1})
+        assert client.server_info is not None
+        assert client.server_info.name == "tandem"
+
+    assert len(ids(result)) == 1
