@@ -20,4 +20,7 @@ console_files  serves console/, the files of the web console
 
 protocols/     Connect and gRPC-Web
 rest/          plain HTTP under /v1
+openapi/       describes both
+console/       the web console's files
+api_page/      a page that shows the description, at /docs/
 """

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from starlette.routing import BaseRoute, Route, Router
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway_svc.connection import ConnectionLimits
-from gateway_svc.console_files import ConsoleFiles
+from gateway_svc.console_files import API_PAGE, ConsoleFiles
 from gateway_svc.door import Door, Hall
 from gateway_svc.edge import Edge
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpEndpoint
 from gateway_svc.methods import METHODS
+from gateway_svc.openapi.document import openapi_document
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
 from gateway_svc.rest.embeddings import EmbeddingsEndpoint
@@ -46,32 +48,36 @@ class GatewayApp:
         await self._edge(scope, receive, send)
 
 
-def _routes(upstream: Upstream, hall: Hall) -> list[BaseRoute]:
-    def post(path: str, endpoint: HttpEndpoint) -> Route:
-        return _route(path, {"POST": Door(endpoint, hall)})
-
+def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
+    """Returns the path, the HTTP method and the endpoint of each operation."""
+    rerank = RerankEndpoint(upstream)
     return [
-        *(post(path, RpcEndpoint(method, upstream)) for path, method in METHODS.items()),
-        post("/v1/search", SearchEndpoint(upstream)),
-        _route(
-            "/v1/items",
-            {"PUT": Door(PutItems(upstream), hall), "GET": Door(ListItems(upstream), hall)},
-        ),
-        post("/v1/items:remove", RemoveItems(upstream)),
-        _route(
-            "/v1/items/{item_id:path}",
-            {"GET": Door(GetItem(upstream), hall), "DELETE": Door(DeleteItem(upstream), hall)},
-        ),
-        post("/v1/rerank", RerankEndpoint(upstream)),
+        ("/v1/search", "POST", SearchEndpoint(upstream)),
+        ("/v1/items", "PUT", PutItems(upstream)),
+        ("/v1/items", "GET", ListItems(upstream)),
+        ("/v1/items:remove", "POST", RemoveItems(upstream)),
+        ("/v1/items/{item_id:path}", "GET", GetItem(upstream)),
+        ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
+        ("/v1/rerank", "POST", rerank),
         # Cohere's second version asks for the same.
-        post("/v2/rerank", RerankEndpoint(upstream)),
-        post("/v1/embeddings", EmbeddingsEndpoint(upstream)),
+        ("/v2/rerank", "POST", rerank),
+        ("/v1/embeddings", "POST", EmbeddingsEndpoint(upstream)),
+        *((path, "POST", RpcEndpoint(method, upstream)) for path, method in METHODS.items()),
     ]
 
 
-def _route(path: str, doors: dict[str, ASGIApp]) -> Route:
-    """Returns the route of a path, with the door of each HTTP method."""
-    return Route(path, _ByMethod(doors))
+def _routes(upstream: Upstream, hall: Hall) -> list[BaseRoute]:
+    endpoints = _endpoints(upstream)
+    doors: dict[str, dict[str, ASGIApp]] = {}
+    for path, http_method, endpoint in endpoints:
+        doors.setdefault(path, {})[http_method] = Door(endpoint, hall)
+    document = Response(openapi_document(endpoints), media_type="application/json")
+    doors["/openapi.json"] = {"GET": document, "HEAD": document}
+    page = ConsoleFiles(API_PAGE, "/docs")
+    return [
+        *(Route(path, _ByMethod(by_method)) for path, by_method in doors.items()),
+        Mount("/docs", page),
+    ]
 
 
 class _ByMethod:

@@ -18,6 +18,7 @@ from gateway_svc.faults import HttpRefusal
 from gateway_svc.problem import problem
 
 FOLDER = Path(__file__).parent / "console"
+API_PAGE = Path(__file__).parent / "api_page"
 
 _INDEX = "index.html"
 # Not of the console: they explain the folder.
@@ -36,8 +37,9 @@ _TYPES = {
 class ConsoleFiles:
     """An ASGI application: GET and HEAD of the files, and the start page at "/"."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        """Reads every file below `folder`."""
+    def __init__(self, folder: Path = FOLDER, prefix: str = "") -> None:
+        """Reads every file below `folder`, to be served below `prefix`."""
+        self._prefix = prefix
         self._files: dict[str, tuple[bytes, str, str]] = {}
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix not in _LEFT_OUT:
@@ -51,9 +53,10 @@ class ConsoleFiles:
         suffix = Path(name).suffix
         kind = _TYPES.get(suffix) or mimetypes.types_map.get(suffix, "application/octet-stream")
         tag = f'"{sha256(content).hexdigest()[:32]}"'
-        self._files[f"/{name}"] = (content, kind, tag)
+        path = f"{self._prefix}/{name}"
+        self._files[path] = (content, kind, tag)
         if Path(name).name == _INDEX:
-            self._files[f"/{name}".removesuffix(_INDEX)] = (content, kind, tag)
+            self._files[path.removesuffix(_INDEX)] = (content, kind, tag)
 
     def _answer(self, request: Request) -> Response:
         found = self._files.get(request.url.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.methods import Method
+from gateway_svc.openapi.schemas import Schemas
 from gateway_svc.problem import problem
 from gateway_svc.upstream import CallContext
 from tandem.chassis.deadline import Deadline
@@ -67,6 +69,10 @@ class HttpEndpoint(ABC):
     @abstractmethod
     async def serve(self, call: HttpCall) -> Response:
         """Returns the response; raises TandemError or HttpRefusal."""
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Returns what OpenAPI says of it: parameters, request body and responses."""
+        return {"responses": {}}
 
     def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
         """Returns the response for an error."""

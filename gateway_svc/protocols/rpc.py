@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, HttpEndpoint
 from gateway_svc.methods import Method
+from gateway_svc.openapi.schemas import Schemas, json_answer, json_body
 from gateway_svc.problem import problem
 from gateway_svc.protocols import connect, grpc_web
 from gateway_svc.upstream import Upstream
@@ -50,6 +52,17 @@ class RpcEndpoint(HttpEndpoint):
             f"the content type is none of {known}",
             {"accept-post": known},
         )
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes Connect's JSON; a stream of answers has another content type."""
+        error = {"type": "object", "properties": {"code": {"type": "string"}}}
+        default = json_answer(error, "Connect's error")
+        if self.method.is_answer_stream and not self.method.is_request_stream:
+            return {"responses": {"415": default, "default": default}}
+        return {
+            "requestBody": json_body(schemas.of(self.method.request_class)),
+            "responses": {"200": json_answer({"type": "object"}), "default": default},
+        }
 
     def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
         """Returns an error in the caller's protocol."""

@@ -13,6 +13,13 @@ from starlette.responses import JSONResponse, Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall
 from gateway_svc.methods import content_method
+from gateway_svc.openapi.schemas import (
+    Schema,
+    Schemas,
+    closed_object,
+    json_answer,
+    json_body,
+)
 from gateway_svc.problem import problem
 from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
 from gateway_svc.rest.item_error import item_error
@@ -74,6 +81,28 @@ class EmbeddingsEndpoint(JsonEndpoint):
                 "usage": {"prompt_tokens": token_count, "total_tokens": token_count},
             }
         )
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the request, and the embeddings."""
+        one = schemas.content()
+        inputs = {"type": "array", "items": one, "minItems": 1, "maxItems": _MOST_INPUTS}
+        members: dict[str, Schema] = {
+            "model": {"type": "string"},
+            "input": {"anyOf": [one, inputs]},
+            "encoding_format": {"enum": list(_FORMATS)},
+            "dimensions": {"type": "integer"},
+            "user": {"type": "string"},
+            **schemas.only(pb.EmbedContentsRequest, "truncation_policy"),
+        }
+        answer: Schema = {
+            "type": "object",
+            "properties": {"data": {"type": "array", "items": {"type": "object"}}},
+            "required": ["object", "data", "model", "usage"],
+        }
+        return {
+            "requestBody": json_body(closed_object(members, ["input"])),
+            "responses": {"200": json_answer(answer)},
+        }
 
     def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
         """Returns the problem, which also has the member that OpenAI's clients read."""

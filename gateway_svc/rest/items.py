@@ -9,6 +9,14 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
 from gateway_svc.methods import content_method, search_method
+from gateway_svc.openapi.schemas import (
+    Schema,
+    Schemas,
+    closed_object,
+    json_answer,
+    json_body,
+    parameter,
+)
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
@@ -20,6 +28,9 @@ from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 
 _ITEM_FIELDS = {"item_id", "content", "attributes"}
+_TEXT: Schema = {"type": "string"}
+_ITEM_ID = parameter("item_id", "path", _TEXT | {"minLength": 1}, "the item")
+_INDEX_ID = parameter("index_id", "query", _TEXT, "the index") | {"required": True}
 
 
 class PutItems(JsonEndpoint):
@@ -46,6 +57,24 @@ class PutItems(JsonEndpoint):
             HTTPStatus.MULTI_STATUS if has_failed else HTTPStatus.OK,
         )
 
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the batch and its outcomes."""
+        item = closed_object(
+            {
+                "item_id": {"type": "string"},
+                "content": schemas.content(),
+                "attributes": {"type": "object"},
+            },
+            ["item_id", "content"],
+        )
+        members = schemas.only(pb.IngestItemsRequest, "index_id", "request_id", "truncation_policy")
+        members["items"] = {"type": "array", "items": item, "minItems": 1, "maxItems": 64}
+        answer = json_answer({"type": "object", "required": ["results", "consistency_token"]})
+        return {
+            "requestBody": json_body(closed_object(members, ["index_id", "items"])),
+            "responses": {"200": answer, "207": answer},
+        }
+
 
 class GetItem(JsonEndpoint):
     """Returns one item: GET /v1/items/{item_id} with index_id."""
@@ -64,6 +93,13 @@ class GetItem(JsonEndpoint):
         if not found.items:
             raise ItemNotFound(item_id=item_id)
         return answer_json(found.items[0])
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the item."""
+        return {
+            "parameters": [_ITEM_ID, _INDEX_ID],
+            "responses": {"200": json_answer(schemas.of(index_service_pb2.Item))},
+        }
 
 
 class ListItems(JsonEndpoint):
@@ -86,6 +122,18 @@ class ListItems(JsonEndpoint):
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
 
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes a page."""
+        size = {"type": "integer", "minimum": 1, "maximum": 1000}
+        return {
+            "parameters": [
+                _INDEX_ID,
+                parameter("page_size", "query", size, "the most ids of the page; 100 by default"),
+                parameter("page_token", "query", {"type": "string"}, "of the page before"),
+            ],
+            "responses": {"200": json_answer(schemas.of(content_service_pb2.ListItemsResponse))},
+        }
+
 
 class DeleteItem(JsonEndpoint):
     """Removes one item: DELETE /v1/items/{item_id} with index_id."""
@@ -103,6 +151,14 @@ class DeleteItem(JsonEndpoint):
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(pb.RemoveItemsResponse.FromString(answer))
 
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the removal."""
+        request_id = parameter("request_id", "query", {"type": "string"}, "an idempotency key")
+        return {
+            "parameters": [_ITEM_ID, _INDEX_ID, request_id],
+            "responses": {"200": json_answer(schemas.of(pb.RemoveItemsResponse))},
+        }
+
 
 class RemoveItems(JsonEndpoint):
     """Removes several items: POST /v1/items:remove."""
@@ -116,6 +172,13 @@ class RemoveItems(JsonEndpoint):
         request = await self.message(call, members, pb.RemoveItemsRequest)
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(pb.RemoveItemsResponse.FromString(answer))
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the removal."""
+        return {
+            "requestBody": json_body(schemas.of(pb.RemoveItemsRequest)),
+            "responses": {"200": json_answer(schemas.of(pb.RemoveItemsResponse))},
+        }
 
 
 def checked_text(text: str, where: str) -> str:

@@ -8,6 +8,13 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
 from gateway_svc.methods import content_method
+from gateway_svc.openapi.schemas import (
+    Schema,
+    Schemas,
+    closed_object,
+    json_answer,
+    json_body,
+)
 from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint
@@ -63,6 +70,39 @@ class RerankEndpoint(JsonEndpoint):
                 "meta": {"api_version": {"version": "1"}, "tokens": {"input_tokens": token_count}},
             }
         )
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the request, and the sorted results."""
+        stored = closed_object({"item_id": {"type": "string"}}, ["item_id"])
+        document = {"anyOf": [schemas.content(), stored]}
+        members: dict[str, Schema] = {
+            "model": {"type": "string"},
+            "query": schemas.content(),
+            "documents": {"type": "array", "items": document, "minItems": 1, "maxItems": 200},
+            "top_n": {"type": "integer", "minimum": 1},
+            "return_documents": {"type": "boolean"},
+            **schemas.only(pb.ScoreDocumentsRequest, "index_id", "truncation_policy"),
+        }
+        result = {
+            "type": "object",
+            "properties": {
+                "index": {"type": "integer"},
+                "relevance_score": {"type": "number"},
+                "scored_by": {"enum": [_CROSS, _BI]},
+                "match_logit": {"type": ["number", "null"]},
+                "similarity": {"type": ["number", "null"]},
+            },
+            "required": ["index", "relevance_score"],
+        }
+        answer: Schema = {
+            "type": "object",
+            "properties": {"results": {"type": "array", "items": result}},
+            "required": ["id", "model", "results", "usage"],
+        }
+        return {
+            "requestBody": json_body(closed_object(members, ["query", "documents"])),
+            "responses": {"200": json_answer(answer)},
+        }
 
 
 _CROSS, _BI = "cross_encoder", "bi_encoder"

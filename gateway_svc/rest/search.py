@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import message_to_json
 from gateway_svc.methods import search_method
+from gateway_svc.openapi.schemas import Schemas, closed_object, json_answer, json_body
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
@@ -46,6 +47,19 @@ class SearchEndpoint(JsonEndpoint):
             )
         answer = await self.upstream.answer(self.method, search.SerializeToString(), call.context)
         return answer_json(pb.SearchItemsResponse.FromString(answer))
+
+    def operation(self, schemas: Schemas) -> dict[str, Any]:
+        """Describes the request and both forms of the answer."""
+        members = schemas.members(pb.SearchItemsRequest)
+        members["query"] = {"anyOf": [schemas.content(), members["query"]]}
+        members["filter"] = {"anyOf": [{"type": "string"}, members["filter"]]}
+        members["stream"] = {"type": "boolean"}
+        answer = json_answer(schemas.of(pb.SearchItemsResponse))
+        answer["content"][EVENTS_TYPE] = {"schema": {"type": "string"}}
+        return {
+            "requestBody": json_body(closed_object(members)),
+            "responses": {"200": answer},
+        }
 
     async def _search(self, call: HttpCall, members: dict[str, Any]) -> pb.SearchItemsRequest:
         """Returns the message of the members, of which a query and a filter may be texts."""

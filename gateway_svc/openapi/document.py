@@ -1,0 +1,57 @@
+"""Builds the OpenAPI document of all routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gateway_svc.http_call import HttpEndpoint
+from gateway_svc.openapi.schemas import PROBLEM_NAME, Schemas
+from tandem import __version__
+
+_DESCRIPTION = (
+    "Tandem finds images by text and texts by images. Errors are problem details with the reasons "
+    "of the gRPC API."
+)
+
+Route = tuple[str, str, HttpEndpoint]
+"""A path, an HTTP method, and what answers it."""
+
+
+def openapi_document(routes: Iterable[Route]) -> bytes:
+    """Returns the document as JSON."""
+    schemas = Schemas()
+    paths: dict[str, dict[str, Any]] = {}
+    for path, http_method, endpoint in routes:
+        operation = endpoint.operation(schemas)
+        operation["operationId"] = f"{endpoint.name}_{http_method}".lower()
+        if operation["operationId"] in _ids(paths):
+            operation["operationId"] += f"_{len(paths)}"
+        operation["summary"] = (type(endpoint).__doc__ or "").split("\n")[0]
+        operation["responses"].setdefault("default", _problem())
+        paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = operation
+    return json.dumps(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Tandem", "version": __version__, "description": _DESCRIPTION},
+            "paths": paths,
+            "components": {
+                "schemas": schemas.components,
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            },
+            "security": [{}, {"token": []}],
+        }
+    ).encode()
+
+
+def _ids(paths: dict[str, dict[str, Any]]) -> set[str]:
+    return {each["operationId"] for item in paths.values() for each in item.values()}
+
+
+def _problem() -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{PROBLEM_NAME}"}
+    return {
+        "description": "A refusal or a fault",
+        "content": {"application/problem+json": {"schema": schema}},
+    }

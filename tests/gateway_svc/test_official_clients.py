@@ -1,0 +1,64 @@
+"""The clients that OpenAI and Cohere publish work with the gateway as with their own servers.
+
+They are in no lock of ours: these tests run after `pip install openai==3.57.0 cohere==7.3.1` next
+to the environment. What they send is in test_embeddings and test_rerank, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.gateway_svc.running import gateway
+
+T = TypeVar("T")
+
+DATA = f"data:image/png;base64,{base64.b64encode(b'picture').decode()}"
+
+
+async def aside(call: Callable[[], T]) -> T:
+    """Runs a client that blocks."""
+    return await asyncio.to_thread(call)
+
+
+async def test_openai_embeds_texts_and_pictures() -> None:
+    """By base64, which it asks for by itself; an error has its message."""
+    openai: Any = pytest.importorskip("openai")
+    async with gateway() as served:
+        client = openai.OpenAI(
+            api_key="token", base_url=f"http://127.0.0.1:{served.port}/v1", max_retries=0
+        )
+        made = await aside(lambda: client.embeddings.create(model="tandem", input=["a dog", DATA]))
+        with pytest.raises(openai.BadRequestError, match=r"input\[0\]: the text has no words"):
+            await aside(lambda: client.embeddings.create(model="tandem", input="no"))
+        client.close()
+
+    assert [list(each.embedding) for each in made.data] == [[0, 0.5], [1, 0.5]]
+    assert made.usage.total_tokens == 14
+    assert served.service.metadata[0]["authorization"] == "Bearer token"
+
+
+@pytest.mark.parametrize("version", ["Client", "ClientV2"])
+async def test_cohere_reranks_pictures(version: str) -> None:
+    """In both versions of its API."""
+    cohere: Any = pytest.importorskip("cohere")
+    httpx: Any = pytest.importorskip("httpx")
+    async with gateway() as served:
+        with httpx.Client() as connections:
+            client = getattr(cohere, version)(
+                api_key="token",
+                base_url=f"http://127.0.0.1:{served.port}",
+                httpx_client=connections,
+            )
+            sorted_ = await aside(
+                lambda: client.rerank(
+                    model="tandem", query="a dog", documents=[DATA, DATA, "a text"], top_n=2
+                )
+            )
+
+    assert [each.index for each in sorted_.results] == [1, 0]
+    assert sorted_.results[0].relevance_score == pytest.approx(0.01)
