@@ -197,28 +197,37 @@ async def test_cancelled_calls_are_not_run(
     A client that finds out by itself whether this server bears it finds that it does not: there
     they run, and their caller is let go all the same.
     """
-    # Started one by one: the first alone is a batch, which runs while the others wait.
+    # Started one by one: each of the slow ones is a batch, and they run while the others wait.
     client = TritonClient(odd_serving.address, is_cancelling=is_cancelling)
-    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
-    running = asyncio.create_task(moody(client, rows(SLOW, 8), timeout_seconds=60))
-    await asyncio.sleep(0.2)
-    waiting = [asyncio.create_task(moody(client, rows(PLAIN, 8))) for _ in range(3)]
-    await asyncio.sleep(0.1)
-    assert not running.done()
 
-    for call in waiting:
-        call.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert not running.done()
-    await running
+    async def check(factor: float) -> None:
+        slow_count = round(factor)
+        before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+        slow = (moody(client, rows(SLOW, 8), timeout_seconds=120) for _ in range(slow_count))
+        running = asyncio.gather(*slow)
+        await asyncio.sleep(0.2 * factor)
+        waiting = [asyncio.create_task(moody(client, rows(PLAIN, 8))) for _ in range(3)]
+        await asyncio.sleep(0.1 * factor)
+        is_long_enough = not running.done()
 
-    assert all(call.cancelled() for call in waiting)
-    if is_cancelling:
-        after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
-        # Triton may have taken one more batch out of the queue, to be run next.
-        assert 8 <= after.inferences <= 16
-    else:
-        assert counted(odd_serving.metrics_url, MOODY, before, 32).inferences == 32
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        is_long_enough = is_long_enough and not running.done()
+        await running
+
+        assert is_long_enough
+        assert all(call.cancelled() for call in waiting)
+        if is_cancelling:
+            after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
+            # Triton may have taken one more batch out of the queue, to be run next.
+            assert 8 * slow_count <= after.inferences <= 8 * slow_count + 8
+        else:
+            all_count = 8 * slow_count + 24
+            found = counted(odd_serving.metrics_url, MOODY, before, all_count)
+            assert found.inferences == all_count
+
+    await holds_with_longer_times(check, factors=(1, 2, 2))
     # Positive control: without the cancelling, all of them run.
     before = Counts.at_rest(odd_serving.metrics_url, MOODY)
     await asyncio.gather(*(moody(client, rows(PLAIN, 8)) for _ in range(3)))

@@ -27,6 +27,8 @@ CALL_SECONDS = 60.0
 # Of four calls one is a search, of a text whose encoding and scores are kept: encoder, index and
 # rerank are called for it. The others describe the model, for which encoder and rerank are called.
 SEARCH_PERIOD = 4
+# Of the 24 that an orchestrator admits: a busy machine is given no more than it takes.
+MOST_AT_ONCE = 16
 
 
 @dataclass
@@ -76,11 +78,14 @@ class Caller:
                 number = 0
                 async with asyncio.TaskGroup() as group:
                     while not done.is_set():
-                        if number % SEARCH_PERIOD:
-                            made = model_service_pb2.DescribeModelRequest()
-                            group.create_task(self._one("DescribeModel", describe, made))
-                        else:
-                            group.create_task(self._one("SearchItems", search, self._request))
+                        made = model_service_pb2.DescribeModelRequest()
+                        due = (
+                            ("DescribeModel", describe, made)
+                            if number % SEARCH_PERIOD
+                            else ("SearchItems", search, self._request)
+                        )
+                        if self._under_way.total() < MOST_AT_ONCE:
+                            group.create_task(self._one(*due))
                         number += 1
                         await asyncio.sleep(start_time + number / rate - time.monotonic())
 
