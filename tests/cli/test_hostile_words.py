@@ -121,7 +121,7 @@ def test_a_value_is_refused_by_its_words(
         assert_tells(error, word)
 
 
-@pytest.mark.parametrize("columns", ["80", "60", "20"])
+@pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow), "20"])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_has_whole_names_of_options(
     command: list[str], columns: str, monkeypatch: pytest.MonkeyPatch

@@ -193,6 +193,7 @@ def test_alerts_fire_and_resolve() -> None:
 
 
 @needs_promtool
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_alerts_that_never_fire_are_found(tmp_path: Path) -> None:
     """Positive control for each test: without its alert it fails."""

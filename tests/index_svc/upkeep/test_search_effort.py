@@ -31,16 +31,16 @@ def test_no_more_effort_than_the_recall_asks_for(
 def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows) -> None:
     """The least effort that a sample favours is often too little for other queries."""
     index = FaissIndex.build("IVF64,SQ8", rows, rows.row_count)
-    others = RecallSample.draw(rows, unit_rows(1_000, 1_000))
+    others = RecallSample.draw(rows, unit_rows(500, 1_000))
 
     held_count = 0
-    for seed in range(20):
+    for seed in range(10):
         sample = RecallSample.draw(rows, unit_rows(100, 2_000 + seed))
         for target in (0.8, 0.92, 0.97):
             tune_for_recall(index, sample, target)
             held_count += others.measure(index).percent >= 100 * target
 
-    assert held_count >= 55
+    assert held_count >= 27
 
 
 def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
