@@ -32,6 +32,7 @@ from tandem.chassis.health import Health, Probe
 from tandem.chassis.http_door import STILL_SECONDS, Heartbeat
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import get_logger
+from tandem.chassis.long_lived import set_long_lived_aside
 from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.process import host_of, open_metrics_port, prepare
 from tandem.chassis.service_settings import ServiceSettings
@@ -91,6 +92,10 @@ async def serve(  # noqa: PLR0913
                 health.has_left or own_port.has_answered_within(STILL_SECONDS)
             )
 
+        async def warmed() -> None:
+            await warm()
+            set_long_lived_aside()
+
         def is_ready() -> bool:
             return health.is_serving() and own_port.state() is PortState.ANSWERED
 
@@ -100,7 +105,7 @@ async def serve(  # noqa: PLR0913
             await server.start()
             log.info("listening", address=settings.address, port=port)
             warn_of_exposure(settings.address, service_names, identity, guard or Guard())
-            await _until_stopped(process.stopping, health.watch(warm, ready), server)
+            await _until_stopped(process.stopping, health.watch(warmed, ready), server)
         finally:
             health.leave()
             log.info("draining")

@@ -1,6 +1,9 @@
 """Our Python-based `pytorch` backend, inside a real Triton."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from tests.support.model_io.odd_models import (
     Unbatched,
     tensor,
     write_model,
+    write_odd_models,
 )
 from tests.support.model_io.tiny_triton import Serving, serving
 from tests.support.model_io.triton_metrics import Counts, counted
@@ -163,3 +167,35 @@ async def test_both_formats_are_served_alike(
     for one, other in zip(archived, await answers(tiny_client), strict=True):
         np.testing.assert_allclose(one, other, atol=5e-3 if one.dtype == np.float16 else 1e-4)
         assert np.abs(one - other[::-1]).max() > 1e-2  # positive control
+
+
+# What the backend does in a stub of Triton's, without the server: its own module there has what a
+# request is, which a start does not need.
+_STUB = """
+import gc, json, runpy, sys, types
+sys.modules["triton_python_backend_utils"] = types.ModuleType("triton_python_backend_utils")
+backend, repository, config = sys.argv[1:]
+instance = runpy.run_path(backend)["TritonPythonModel"]()
+loaded = len(gc.get_objects())
+instance.initialize({
+    "model_config": config, "model_repository": repository, "model_version": "1",
+    "model_instance_kind": "CPU",
+})
+print(loaded, len(gc.get_objects()))
+"""
+
+
+def test_an_instance_sets_torch_aside_from_garbage(tmp_path: Path) -> None:
+    """A full collection in the middle of a batch walks what came since the start alone."""
+    write_odd_models(tmp_path)
+    config = {"input": [{"name": "x"}], "output": [{"name": "OUTPUT__0"}]}
+    backend = Path(__file__).parents[3] / "deploy/triton/backends/pytorch/model.py"
+    command = [sys.executable, "-W", "ignore", "-c", _STUB, str(backend)]
+
+    told = subprocess.check_output(
+        [*command, str(tmp_path / UNBATCHED), json.dumps(config)], text=True
+    )
+
+    loaded, walked = map(int, told.split())
+    assert loaded > 100_000  # positive control: what it walked before the start ended
+    assert walked < 2_000
