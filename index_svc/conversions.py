@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from index_svc.keywords.keyword_hit import KeywordFound
 from index_svc.retrieval.hit import F32, Found
 from index_svc.retrieval.query import Query
 from index_svc.shard import MAX_READ_BYTES, Answer
@@ -15,6 +16,7 @@ from tandem.contract.identifiers import check_index_id, check_item_id, check_req
 from tandem.contract.limits import (
     MAX_EMBEDDING_COUNT,
     MAX_ITEM_ID_COUNT,
+    MAX_KEYWORDS_BYTES,
     MAX_PAGE_SIZE,
     MAX_RETRIEVE_K,
     MAX_UPSERT_ITEM_COUNT,
@@ -69,6 +71,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
         minimum_sequence=request.minimum_sequence,
         where=filter_from_proto(request.filter) if request.HasField("filter") else None,
         are_embeddings_included=request.embeddings_included,
+        keywords=check_keywords(request.keywords),
     )
 
 
@@ -133,6 +136,9 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
         applied_sequence=answer.applied_sequence,
         item_count=answer.item_count,
         path=path_to_proto(answer.found[-1].path),
+        keyword_hit_list=None
+        if answer.keyword_found is None
+        else _keyword_hits_to_proto(answer.keyword_found),
     )
 
 
@@ -187,6 +193,26 @@ def _hit_list_to_proto(found: Found) -> pb.HitList:
     return hit_list
 
 
+def _keyword_hits_to_proto(found: KeywordFound) -> pb.KeywordHitList:
+    message = pb.KeywordHitList(
+        state=found.state.value,
+        hits=[
+            pb.KeywordHit(
+                item_id=hit.item_id,
+                score=hit.score,
+                similarities=[
+                    min(1.0, max(-1.0, float(each[place]))) for each in found.similarities
+                ],
+            )
+            for place, hit in enumerate(found.hits)
+        ],
+    )
+    if found.embeddings is not None:
+        for hit, embedding_D in zip(message.hits, found.embeddings, strict=True):
+            hit.embedding.CopyFrom(embedding_to_proto(embedding_D))
+    return message
+
+
 def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> ItemRecord:
     content = content_from_proto(message.content)
     tokens = tokens_from_proto(message.tokens, may_be_empty=True)
@@ -200,6 +226,14 @@ def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> ItemRecord:
         Encoding(embedding_D, tokens),
         attributes_from_proto(message.attributes),
     )
+
+
+def check_keywords(keywords: str) -> str:
+    """Returns the words; raises RequestMalformed for too long ones."""
+    # len() first: a long text need not be encoded.
+    if len(keywords) > MAX_KEYWORDS_BYTES or len(keywords.encode()) > MAX_KEYWORDS_BYTES:
+        raise RequestMalformed(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
+    return keywords
 
 
 def _check_batch_size(name: str, count: int, high: int) -> None:

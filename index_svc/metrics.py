@@ -2,13 +2,14 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from index_svc.keywords.keyword_hit import KeywordState
 from index_svc.retrieval.hit import Strategy
 from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
-"""Stages: search, neighbours and read for calls; commit and apply once for all writes of a
-transaction."""
+"""Stages: search, keywords (a part of it), neighbours and read for calls; commit and apply once for
+all writes of a transaction."""
 
 ITEMS = Gauge(
     "tandem_index_items",
@@ -90,6 +91,13 @@ SEARCHES = Counter(
     ["strategy"],
     registry=REGISTRY,
 )
+KEYWORD_SEARCHES = Counter(
+    "tandem_index_keyword_searches_total",
+    "Queries with words, by what became of these: searched, disabled (the shard keeps no words), "
+    "being_built.",
+    ["state"],
+    registry=REGISTRY,
+)
 
 # A series that first appears with its first count hides that count from rate().
 for _cause in ("recall", "recall_pinned", "operator"):
@@ -98,5 +106,7 @@ for _work in ("rebuild", "fold", "snapshot", "recall"):
     MAINTENANCE_DURATION.labels(_work)
 for _strategy in (each for each in Strategy if each is not Strategy.UNKNOWN):
     SEARCHES.labels(_strategy.name.lower())
+for _state in KeywordState:
+    KEYWORD_SEARCHES.labels(_state.name.lower())
 for _method in ("UpsertItems", "DeleteItems"):
     REFUSALS.labels("index", _method, StoreFull.reason)

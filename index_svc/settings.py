@@ -62,4 +62,13 @@ class IndexSettings(ServiceSettings):
     recall_floor: float = setting(
         "live recall that triggers a rebuild when it falls below", default=0.95, within=SHARE
     )
+    keywords_enabled: bool = setting(
+        "keep the words of items in memory, so that hybrid searches find items by them",
+        default=False,
+    )
+    keyword_attributes: tuple[str, ...] = setting(
+        "attributes of items, comma-separated, whose words find them, in addition to the content "
+        "of texts",
+        default=("caption",),
+    )
     gpu_number: int = setting("GPU for FAISS indexes; -1 for none", default=-1)

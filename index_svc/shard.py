@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from index_svc.keywords.keyword_hit import KeywordFound
 from index_svc.metrics import (
     COMMIT_RECORDS,
     ITEMS,
+    KEYWORD_SEARCHES,
     SEARCHES,
     STAGE_DURATION,
     STORE_USED_BYTES,
@@ -19,7 +22,7 @@ from index_svc.retrieval.hit import Found
 from index_svc.retrieval.index_type import IndexTuning
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery
 from index_svc.retrieval.query import Query
-from index_svc.retrieval.searchable_index import SearchableIndex
+from index_svc.retrieval.searchable_index import KeywordSource, SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.upkeep.index_loader import load_index
 from index_svc.upkeep.live_recall import LiveRecall
@@ -29,7 +32,7 @@ from index_svc.upkeep.record_check import RecordCheck, take_out, take_out_damage
 from index_svc.upkeep.snapshot_schedule import SnapshotSchedule
 from index_svc.upkeep.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, TextContent
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -43,6 +46,9 @@ from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
+
+if TYPE_CHECKING:
+    from index_svc.keywords.keyword_build import KeywordBuild
 
 log = get_logger()
 
@@ -70,6 +76,9 @@ class ShardSettings:
     checked_at_load_bytes: int = 1 << 30
     """Largest store whose records are all checked before the first search; in a larger store the
     check runs alongside searches."""
+    keyword_attributes: Sequence[str] | None = None
+    """Attributes whose words find an item, as those of a text's content do; None to find nothing by
+    words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +90,8 @@ class Answer:
     applied_sequence: int
     item_count: int
     """Of the index and modality, whether or not the filter matches."""
+    keyword_found: KeywordFound | None = None
+    """What the query's words found; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,8 @@ class Shard:
         self._is_loaded = False
         self.record_check: RecordCheck | None = None
         """The check alongside searches, running or done; None where none was needed."""
+        self.keyword_build: KeywordBuild | None = None
+        """The build alongside searches, running or done; None where none was needed."""
         self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
@@ -172,6 +185,7 @@ class Shard:
             if folder.name not in self._indexes:  # dropped just before the last process ended
                 self.maintenance.forget(folder.name)
         self._applied_sequence = sequence
+        self._attach_keywords(self._indexes)
         self._is_loaded = True
         self._measure()
         SHARD_GAUGES.follow(self.state)
@@ -215,7 +229,12 @@ class Shard:
         for one in found:
             SEARCHES.labels(one.path.strategy.name.lower()).inc()
         self.live_recall.offer(query)
-        return Answer(found, applied_sequence, index.item_count(query.modality))
+        keyword_found = None
+        if query.keywords:
+            with STAGE_DURATION.labels("keywords").time():
+                keyword_found = index.search_words(query)
+            KEYWORD_SEARCHES.labels(keyword_found.state.name.lower()).inc()
+        return Answer(found, applied_sequence, index.item_count(query.modality), keyword_found)
 
     def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
         """Returns what is near a query and near its candidates, among the items as they are now.
@@ -320,8 +339,34 @@ class Shard:
         self.maintenance.stop()
         if self.record_check is not None:
             self.record_check.stop()
+        if self.keyword_build is not None:
+            self.keyword_build.stop()
         self._writer.close()
         self._store.close()
+
+    def _attach_keywords(self, indexes: Mapping[str, SearchableIndex]) -> None:
+        """Has the words of loaded indexes follow changes from now on, and builds them."""
+        if self._settings.keyword_attributes is None or not indexes:
+            return
+        from index_svc.keywords.keyword_build import KeywordBuild
+
+        building = {}
+        for index_id, index in indexes.items():
+            if (source := self._new_keywords()) is not None:
+                source.index.begin_build()
+                index.keywords, building[index_id] = source, source.index
+        self.keyword_build = KeywordBuild(self._store, building, self._settings.keyword_attributes)
+
+    def _new_keywords(self) -> KeywordSource | None:
+        if self._settings.keyword_attributes is None:
+            return None
+        # Only here: the library is imported where words are searched.
+        from index_svc.keywords.keyword_index import KeywordIndex
+
+        return KeywordSource(KeywordIndex(), self._settings.keyword_attributes)
+
+    def _new_index(self, index_id: str) -> SearchableIndex:
+        return SearchableIndex(self._store.index_info(index_id), keywords=self._new_keywords())
 
     def _check_loaded(self) -> None:
         if not self._is_loaded:
@@ -361,9 +406,9 @@ class Shard:
                 self._applied_sequence = change.sequence
                 continue
             (item,) = self._store.read_embeddings(change.index_id, [change.item_id])
-            index = self._indexes.setdefault(
-                change.index_id, SearchableIndex(self._store.index_info(change.index_id))
-            )
+            if change.index_id not in self._indexes:
+                self._indexes[change.index_id] = self._new_index(change.index_id)
+            index = self._indexes[change.index_id]
             if isinstance(item, StoredEmbedding):
                 index.upsert([item])
             else:
@@ -380,12 +425,15 @@ class Shard:
             del self._indexes[write.index_id]
             return
         if write.index_id not in self._indexes:
-            info = self._store.index_info(write.index_id)
-            self._indexes[write.index_id] = SearchableIndex(info)
+            self._indexes[write.index_id] = self._new_index(write.index_id)
         self._indexes[write.index_id].upsert(
             [
                 StoredEmbedding(
-                    item.item_id, item.content.modality, item.encoding.embedding, item.attributes
+                    item.item_id,
+                    item.content.modality,
+                    item.encoding.embedding,
+                    item.attributes,
+                    item.content.text if isinstance(item.content, TextContent) else "",
                 )
                 for item in write.items
             ]

@@ -20,4 +20,5 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
         recall_floor=settings.recall_floor,
         gpu_number=gpu_number,
         checked_at_load_bytes=settings.checked_at_start_bytes,
+        keyword_attributes=settings.keyword_attributes if settings.keywords_enabled else None,
     )

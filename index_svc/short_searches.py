@@ -33,4 +33,9 @@ class ShortSearches:
 
 
 def _is_plain(query: Query) -> bool:
-    return len(query.embeddings) == 1 and query.where is None and query.k <= _MAX_K
+    return (
+        len(query.embeddings) == 1
+        and query.where is None
+        and query.k <= _MAX_K
+        and not query.keywords
+    )

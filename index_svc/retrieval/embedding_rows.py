@@ -69,6 +69,10 @@ class EmbeddingRows:
         """Returns the id of the item whose row it is, or was."""
         return self._item_ids[row]
 
+    def row_of(self, item_id: str) -> int | None:
+        """Returns the item's row; None if it has none."""
+        return self._rows.get(item_id)
+
     def item_ids(self) -> list[str]:
         """Returns a copy of each row's item id, including dead rows."""
         return self._item_ids[: self._row_count]

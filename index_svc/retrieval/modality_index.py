@@ -139,6 +139,10 @@ class ModalityIndex:
         """Returns the min(k, matching) nearest items, by comparing the query with each."""
         return self._scan(query_D, k, *self._matching(where))
 
+    def selection(self, where: Filter | None = None) -> Mask | None:
+        """Returns which rows the filter matches, [row_count]; None without a filter."""
+        return self._matching(where)[0]
+
     def frozen_scan(self, where: Filter | None = None) -> Callable[[F32, int], Found]:
         """Returns a scan() of the items as they are now, safe to run during changes."""
         rows = self.rows.frozen()

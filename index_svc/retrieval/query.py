@@ -27,6 +27,8 @@ class Query:
     where: Filter | None = None
     minimum_sequence: int = 0
     are_embeddings_included: bool = False
+    keywords: str = ""
+    """Words that find items too; empty for none."""
 
     @property
     def direction(self) -> str:

@@ -1,14 +1,20 @@
 """Holds one index in memory, and searches it."""
 
+from __future__ import annotations
+
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from index_svc.keywords.item_text import ItemText, item_text
+from index_svc.keywords.keyword_hit import KeywordFound, KeywordState
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, Found
+from index_svc.retrieval.exact_scan import compare_rows
+from index_svc.retrieval.hit import F32, I64, Found
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
 from index_svc.retrieval.query import Query
@@ -17,18 +23,36 @@ from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shared_lock import SharedLock
 
+if TYPE_CHECKING:
+    from index_svc.keywords.keyword_index import KeywordIndex
+
 # Embeddings added at a time while loading; few enough to need little memory.
 _LOAD_COUNT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordSource:
+    """Says where the words of items are kept, and which attributes they are taken from."""
+
+    index: KeywordIndex
+    attributes: Collection[str]
 
 
 class SearchableIndex:
     """Searches and changes the texts and images of one index under one lock."""
 
     def __init__(
-        self, info: IndexInfo, parts: Mapping[Modality, ModalityIndex] | None = None
+        self,
+        info: IndexInfo,
+        parts: Mapping[Modality, ModalityIndex] | None = None,
+        keywords: KeywordSource | None = None,
     ) -> None:
-        """Takes over parts read from a snapshot; missing parts are empty."""
+        """Takes over parts read from a snapshot; missing parts are empty.
+
+        `keywords` follow every change of items; None where items are not found by words.
+        """
         self.info = info
+        self.keywords = keywords
         self._parts = {
             modality: (parts or {}).get(modality) or ModalityIndex(EmbeddingRows(info.dimension))
             for modality in Modality
@@ -61,6 +85,18 @@ class SearchableIndex:
         """Adds or replaces items of different ids; a search sees all of them or none."""
         item_ids = [item.item_id for item in items]
         with self._lock.exclusive():
+            if self.keywords is not None:
+                names = self.keywords.attributes
+                self.keywords.index.put(
+                    [
+                        ItemText(
+                            item.item_id,
+                            item.modality,
+                            item_text(item.text, item.attributes, names),
+                        )
+                        for item in items
+                    ]
+                )
             for modality in Modality:
                 same = [item for item in items if item.modality is modality]
                 # Out of the other modality too: a text may be replaced by a picture.
@@ -69,6 +105,8 @@ class SearchableIndex:
     def delete(self, item_ids: Sequence[str]) -> None:
         """Removes items, ignoring missing ids."""
         with self._lock.exclusive():
+            if self.keywords is not None:
+                self.keywords.index.delete(item_ids)
             for modality in Modality:
                 self._change(modality, _Change(item_ids, ()))
 
@@ -90,6 +128,35 @@ class SearchableIndex:
                 replace(one, embeddings=part.rows.gather(rows_K))
                 for one, rows_K in zip(found, rows, strict=True)
             ]
+
+    def search_words(self, query: Query) -> KeywordFound:
+        """Returns the items that the query's words find, and how near its embeddings they are.
+
+        A change between search() and this is seen by this alone.
+        """
+        if self.keywords is None:
+            return KeywordFound(KeywordState.DISABLED)
+        if not self.keywords.index.is_built:
+            return KeywordFound(KeywordState.BEING_BUILT)
+        # Before the lock: what was written before is searched from here on.
+        self.keywords.index.refresh()
+        with self._lock.shared():
+            part = self._parts[query.modality]
+            selection = part.selection(query.where)
+
+            def keep(item_id: str) -> bool:
+                row = part.rows.row_of(item_id)
+                return row is not None and (selection is None or bool(selection[row]))
+
+            hits = self.keywords.index.search(query.keywords, query.modality, query.k, keep)
+            rows = [part.rows.row_of(hit.item_id) for hit in hits]
+            rows_K = np.array([row for row in rows if row is not None], dtype=np.int64)
+            return KeywordFound(
+                KeywordState.SEARCHED,
+                hits,
+                [_similarities(part.rows, each_D, rows_K) for each_D in query.embeddings],
+                part.rows.gather(rows_K) if query.are_embeddings_included and hits else None,
+            )
 
     def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
         """Returns the neighbours of both modalities, of one state of the index.
@@ -129,10 +196,17 @@ class SearchableIndex:
                     why=f"it has {len(each_D)} dimensions instead of {self.info.dimension}"
                 )
 
-    def _change(self, modality: Modality, change: "_Change") -> None:
+    def _change(self, modality: Modality, change: _Change) -> None:
         change.apply(self._parts[modality])
         if modality in self._pending:
             self._pending[modality].append(change)
+
+
+def _similarities(rows: EmbeddingRows, query_D: F32, rows_K: I64) -> F32:
+    """Returns the similarity of each row, in the order of `rows_K`, as a search gives it."""
+    similarities, found = compare_rows(rows, query_D, rows_K, len(rows_K))
+    by_row = dict(zip(found.tolist(), similarities.tolist(), strict=True))
+    return np.array([by_row[row] for row in rows_K.tolist()], dtype=np.float32)
 
 
 class _Change:

@@ -40,5 +40,8 @@ MAX_FILTER_TEXT_BYTES = 8_192
 MAX_PAGE_SIZE = 1_000
 """Ids in one ListItems or ListItemIds."""
 
+MAX_KEYWORDS_BYTES = 8_192
+"""Keywords of one search."""
+
 MAX_CONSISTENCY_TOKEN_COUNT = 256
 """Consistency tokens in one search."""

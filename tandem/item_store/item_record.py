@@ -199,6 +199,10 @@ class RecordView:
             np.frombuffer(self._tokens, dtype="<f2").astype(np.float16).reshape(shape)
         )
 
+    def text(self) -> str:
+        """Returns the content of a text; empty for a picture, whose content is not copied."""
+        return str(self._content, "utf-8") if self._kind is TextContent else ""
+
     def content(self) -> Content:
         """Returns the content as it was ingested."""
         content = bytes(self._content)

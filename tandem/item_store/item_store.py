@@ -89,6 +89,8 @@ class StoredEmbedding:
     modality: Modality
     embedding: npt.NDArray[np.float32]
     attributes: Attributes = field(default_factory=dict)
+    text: str = ""
+    """The content of a text; empty for a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -537,4 +539,6 @@ def _stored_embedding(
         record = RecordView(item_id, key, value)
     except ItemCorrupt as error:
         return error
-    return StoredEmbedding(item_id, record.modality, record.embedding(), record.attributes())
+    return StoredEmbedding(
+        item_id, record.modality, record.embedding(), record.attributes(), record.text()
+    )

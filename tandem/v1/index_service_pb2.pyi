@@ -12,6 +12,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class KeywordState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KEYWORD_STATE_UNSPECIFIED: _ClassVar[KeywordState]
+    KEYWORD_STATE_SEARCHED: _ClassVar[KeywordState]
+    KEYWORD_STATE_DISABLED: _ClassVar[KeywordState]
+    KEYWORD_STATE_BEING_BUILT: _ClassVar[KeywordState]
+
 class SearchFallback(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SEARCH_FALLBACK_UNSPECIFIED: _ClassVar[SearchFallback]
@@ -27,6 +34,10 @@ class SearchStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SEARCH_STRATEGY_PRE_FILTER: _ClassVar[SearchStrategy]
     SEARCH_STRATEGY_POST_FILTER: _ClassVar[SearchStrategy]
     SEARCH_STRATEGY_EXACT_SCAN: _ClassVar[SearchStrategy]
+KEYWORD_STATE_UNSPECIFIED: KeywordState
+KEYWORD_STATE_SEARCHED: KeywordState
+KEYWORD_STATE_DISABLED: KeywordState
+KEYWORD_STATE_BEING_BUILT: KeywordState
 SEARCH_FALLBACK_UNSPECIFIED: SearchFallback
 SEARCH_FALLBACK_BEING_BUILT: SearchFallback
 SEARCH_FALLBACK_NOT_BUILT: SearchFallback
@@ -39,7 +50,7 @@ SEARCH_STRATEGY_POST_FILTER: SearchStrategy
 SEARCH_STRATEGY_EXACT_SCAN: SearchStrategy
 
 class SearchEmbeddingsRequest(_message.Message):
-    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version", "query_modality", "embeddings_included")
+    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version", "query_modality", "embeddings_included", "keywords")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +61,7 @@ class SearchEmbeddingsRequest(_message.Message):
     SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
     EMBEDDINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
+    KEYWORDS_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     queries: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
     model_fingerprint: str
@@ -60,21 +72,44 @@ class SearchEmbeddingsRequest(_message.Message):
     shard_map_version: int
     query_modality: _content_pb2.Modality
     embeddings_included: bool
-    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., embeddings_included: _Optional[bool] = ...) -> None: ...
+    keywords: str
+    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., embeddings_included: _Optional[bool] = ..., keywords: _Optional[str] = ...) -> None: ...
 
 class SearchEmbeddingsResponse(_message.Message):
-    __slots__ = ("hit_lists", "search_duration", "applied_sequence", "item_count", "path")
+    __slots__ = ("hit_lists", "search_duration", "applied_sequence", "item_count", "path", "keyword_hit_list")
     HIT_LISTS_FIELD_NUMBER: _ClassVar[int]
     SEARCH_DURATION_FIELD_NUMBER: _ClassVar[int]
     APPLIED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_HIT_LIST_FIELD_NUMBER: _ClassVar[int]
     hit_lists: _containers.RepeatedCompositeFieldContainer[HitList]
     search_duration: _duration_pb2.Duration
     applied_sequence: int
     item_count: int
     path: SearchPath
-    def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., applied_sequence: _Optional[int] = ..., item_count: _Optional[int] = ..., path: _Optional[_Union[SearchPath, _Mapping]] = ...) -> None: ...
+    keyword_hit_list: KeywordHitList
+    def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., applied_sequence: _Optional[int] = ..., item_count: _Optional[int] = ..., path: _Optional[_Union[SearchPath, _Mapping]] = ..., keyword_hit_list: _Optional[_Union[KeywordHitList, _Mapping]] = ...) -> None: ...
+
+class KeywordHitList(_message.Message):
+    __slots__ = ("state", "hits")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    state: KeywordState
+    hits: _containers.RepeatedCompositeFieldContainer[KeywordHit]
+    def __init__(self, state: _Optional[_Union[KeywordState, str]] = ..., hits: _Optional[_Iterable[_Union[KeywordHit, _Mapping]]] = ...) -> None: ...
+
+class KeywordHit(_message.Message):
+    __slots__ = ("item_id", "score", "similarities", "embedding")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITIES_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    score: float
+    similarities: _containers.RepeatedScalarFieldContainer[float]
+    embedding: _content_pb2.Embedding
+    def __init__(self, item_id: _Optional[str] = ..., score: _Optional[float] = ..., similarities: _Optional[_Iterable[float]] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ...) -> None: ...
 
 class SearchPath(_message.Message):
     __slots__ = ("strategy", "index_type", "device", "fallback_reason", "matching_count", "fallback")

@@ -1,0 +1,181 @@
+"""Words find items by BM25, follow changes, and are never read as query syntax."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from index_svc.keywords.item_text import ItemText, item_text
+from index_svc.keywords.keyword_hit import WordHit
+from index_svc.keywords.keyword_index import MAX_WORD_COUNT, KeywordIndex
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Modality
+
+K1, B = 1.2, 0.75
+
+
+def caption(item_id: str, text: str) -> ItemText:
+    """Returns the text of a picture."""
+    return ItemText(item_id, Modality.IMAGE, text)
+
+
+def index_of(*texts: ItemText) -> KeywordIndex:
+    index = KeywordIndex()
+    index.put(texts)
+    index.refresh()
+    return index
+
+
+def search(
+    index: KeywordIndex, words: str, k: int = 10, modality: Modality = Modality.IMAGE
+) -> list[WordHit]:
+    return index.search(words, modality, k, lambda _: True)
+
+
+def found(index: KeywordIndex, words: str, k: int = 10) -> list[str]:
+    return [hit.item_id for hit in search(index, words, k)]
+
+
+def test_scores_are_those_of_bm25_by_hand() -> None:
+    """Robertson's formula with k1 = 1.2 and b = 0.75; the texts have 3, 2 and 4 words."""
+    index = index_of(
+        caption("cup", "a red cup"), caption("dog", "red dog"), caption("cat", "cat and red red")
+    )
+
+    def score(*terms: tuple[int, int], length: int) -> float:
+        """Sums over terms of (items with the term, occurrences in this item)."""
+        return sum(
+            math.log(1 + (3 - items + 0.5) / (items + 0.5))
+            * times
+            * (K1 + 1)
+            / (times + K1 * (1 - B + B * length / 3))
+            for items, times in terms
+        )
+
+    hits = search(index, "red cup")
+
+    assert [hit.item_id for hit in hits] == ["cup", "cat", "dog"]
+    assert [hit.score for hit in hits] == pytest.approx(
+        [score((3, 1), (1, 1), length=3), score((3, 2), length=4), score((3, 1), length=2)]
+    )
+
+
+def test_texts_and_pictures_are_searched_apart() -> None:
+    """An item that becomes a picture is no text any more."""
+    index = index_of(ItemText("a", Modality.TEXT, "red cup"), caption("b", "red"))
+
+    assert [hit.item_id for hit in search(index, "red", modality=Modality.TEXT)] == ["a"]
+    index.put([caption("a", "red")])
+    index.refresh()
+
+    assert search(index, "red", modality=Modality.TEXT) == []
+    assert found(index, "red") == ["a", "b"]
+
+
+def test_replaced_deleted_and_emptied_items_are_not_found() -> None:
+    index = index_of(*(caption(name, "red cup") for name in "abcd"))
+    assert found(index, "cup") == ["a", "b", "c", "d"]
+
+    index.put([caption("b", "blue"), caption("c", "")])
+    index.delete(["d", "unknown"])
+    index.refresh()
+
+    assert found(index, "cup") == ["a"]
+    assert found(index, "blue") == ["b"]
+    assert index.item_count(Modality.IMAGE) == 2
+
+
+def test_equal_scores_are_ordered_by_item_id_also_where_k_cuts_them() -> None:
+    names = [f"{number:03}" for number in range(40)]
+    index = index_of(*(caption(name, "red cup") for name in reversed(names)))
+
+    assert found(index, "red", k=3) == names[:3]
+
+
+def test_dropped_hits_are_replaced_by_the_next_best() -> None:
+    """As with a filter that only the worst matches have."""
+    index = index_of(*(caption(f"{n:03}", "red" + " word" * n) for n in range(50)))
+    worst = {"048", "049"}
+
+    hits = index.search("red", Modality.IMAGE, 5, worst.__contains__)
+
+    assert [hit.item_id for hit in hits] == ["048", "049"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cup OR *",
+        "text:cup",
+        "cup^9",
+        '"cup',
+        "cup~3",
+        "(cup",
+        "+cup -red",
+        "cup\x00",
+        "[a TO cup]",
+    ],
+)
+def test_query_syntax_is_only_words(words: str) -> None:
+    """Each finds what has the word, and no error is raised."""
+    index = index_of(caption("a", "red"), caption("b", "cup"), caption("c", "dog"))
+
+    assert "b" in found(index, words)
+    assert "c" not in found(index, words)
+
+
+def test_words_ignore_case_and_accents_in_several_languages() -> None:
+    index = index_of(caption("a", "Café au lait"), caption("b", "Straße"), caption("c", "été"))
+
+    assert found(index, "CAFE") == ["a"]
+    assert found(index, "strasse") == ["b"]
+    assert found(index, "l'Été!") == ["c"]
+
+
+@pytest.mark.parametrize(
+    "words", ["", "?!", "🐶", "x" * 5_000, "\ud800".encode("utf-8", "replace").decode()]
+)
+def test_a_text_without_words_finds_nothing(words: str) -> None:
+    assert found(index_of(caption("a", "red cup")), words) == []
+
+
+def test_only_the_first_different_words_are_searched_for() -> None:
+    """A text of thousands of words costs no more than one of 64."""
+    index = index_of(caption("first", "w0"), caption("last", "w4999"))
+    words = " ".join(f"w{number // 2}" for number in range(10_000))
+
+    assert found(index, words) == ["first"]
+    assert found(index, f"{' '.join(['w0'] * MAX_WORD_COUNT)} w4999") == ["first", "last"]
+
+
+def test_a_build_never_undoes_a_change_that_came_meanwhile() -> None:
+    """The scan of the store may be older than what was written since."""
+    index = KeywordIndex()
+    index.begin_build()
+    index.put([caption("replaced", "new")])
+    index.delete(["deleted"])
+    assert not index.is_built
+
+    index.put_stored(
+        [caption("replaced", "old"), caption("deleted", "old"), caption("kept", "old")]
+    )
+    index.end_build()
+    index.refresh()
+
+    assert index.is_built
+    assert found(index, "old") == ["kept"]
+    assert found(index, "new") == ["replaced"]
+
+
+def test_the_text_of_an_item_is_its_content_and_its_named_attributes() -> None:
+    attributes: Attributes = {
+        "caption": ("a cup", "eine Tasse"),
+        "title": "Cup",
+        "style": "noto",
+        "size": 3,
+    }
+
+    assert item_text("", attributes, ("caption", "title", "size")) == "a cup\neine Tasse\nCup"
+    assert item_text("red", {}, ("caption",)) == "red"
+    assert item_text("", attributes, ()) == ""
