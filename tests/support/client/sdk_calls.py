@@ -11,6 +11,7 @@ import pkgutil
 import sys
 
 import tandem.client
+import tandem.client.testing
 import tandem.contract
 import tandem.v1
 from tandem.client import AsyncClient, Client
@@ -19,7 +20,7 @@ from tandem.errors import TandemError
 
 def import_all() -> None:
     """Imports every module of the distribution."""
-    for package in (tandem.client, tandem.contract, tandem.v1):
+    for package in (tandem.client, tandem.client.testing, tandem.contract, tandem.v1):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
 

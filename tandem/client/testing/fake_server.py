@@ -1,0 +1,270 @@
+"""Serves the fake on a port of the loopback, as Tandem's own SearchService and ModelService."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from functools import partial
+from types import TracebackType
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from typing_extensions import Self
+
+from tandem.client.testing.fake_index import FakeIndex
+from tandem.contract.limits import MAX_RETRIEVE_K, MAX_SEARCH_COUNT
+from tandem.contract.model_description import ModelDescription, model_to_proto
+from tandem.errors import (
+    BatchSizeOutOfRange,
+    ConsistencyTokenInvalid,
+    CursorInvalid,
+    KOutOfRange,
+    NeighbourModelMissing,
+    RankingInvalid,
+    TandemError,
+)
+from tandem.v1 import error_reason_pb2, model_service_pb2, model_service_pb2_grpc
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1 import search_service_pb2_grpc as services
+
+_Answer = TypeVar("_Answer")
+_TOKEN = "fake-"
+_CURSOR = b"fake-cursor-"
+_DEFAULT_RETURN_N = 10
+
+MODEL = ModelDescription(
+    fingerprint="fake-of-tandem-client-testing",
+    family="fake",
+    precision="fp32",
+    embedding_dimension=1,
+    max_text_token_count=64,
+    max_text_bytes=8192,
+    max_image_bytes=32 * 2**20,
+    max_image_pixel_count=25_000_000,
+)
+
+
+class FakeServer:
+    """A fake of Tandem for callers' tests. Use it in a with statement, or close it.
+
+    An item is found by the words that it shares with the query: those of its text, or of an image
+    those of its id, its attributes and its bytes if they are UTF-8. It acts on target_modality,
+    all_modalities_included, the counts, rerank_disabled, min_probability, filters, cursors,
+    content_included and consistency tokens, and ignores fusion, diversity, adaptive_depth,
+    explained and truncation.
+    """
+
+    def __init__(self) -> None:
+        """Serves at once; `address` is for a client."""
+        self._servicer = _FakeServicer()
+        self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+        services.add_SearchServiceServicer_to_server(self._servicer, self._server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(self._servicer, self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+        self.address = f"127.0.0.1:{port}"
+
+    def fail(self, error: TandemError, times: int = 1) -> None:
+        """Lets the next calls fail, whichever they are, so that a test sees how its caller copes.
+
+        A client repeats calls that failed as unavailable; see `RetryPolicy`.
+        """
+        self._servicer.failures.extend([error] * times)
+
+    def close(self) -> None:
+        """Stops serving; calls in flight are cancelled."""
+        self._server.stop(None).wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
+    """Answers from a FakeIndex."""
+
+    def __init__(self) -> None:
+        self.failures: deque[TandemError] = deque()
+        self._index = FakeIndex()
+        self._write_count = 0
+        self._cursors: dict[bytes, tuple[pb.SearchItemsResponse, str, int]] = {}
+
+    def SearchItems(
+        self, request: pb.SearchItemsRequest, context: grpc.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        return self._answered(context, lambda: self._search(request))
+
+    def StreamSearchItems(
+        self, request: pb.StreamSearchItemsRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.StreamSearchItemsResponse]:
+        first = pb.SearchItemsRequest()
+        first.CopyFrom(request.search)
+        first.rerank_disabled = True
+        answer = self._answered(context, lambda: self._search(first))
+        answer.ClearField("next_cursor")
+        yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_RETRIEVED, answer=answer)
+        answer = self._answered(context, lambda: self._search(request.search))
+        yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_FINAL, answer=answer)
+
+    def BatchSearchItems(
+        self, request: pb.BatchSearchItemsRequest, context: grpc.ServicerContext
+    ) -> pb.BatchSearchItemsResponse:
+        return self._answered(context, lambda: self._batch(request))
+
+    def IngestItems(
+        self, request_iterator: Iterator[pb.IngestItemsRequest], context: grpc.ServicerContext
+    ) -> Iterator[pb.IngestItemsResponse]:
+        for request in request_iterator:
+            yield self._answered(context, partial(self._ingest, request))
+
+    def RemoveItems(
+        self, request: pb.RemoveItemsRequest, context: grpc.ServicerContext
+    ) -> pb.RemoveItemsResponse:
+        return self._answered(
+            context,
+            lambda: pb.RemoveItemsResponse(
+                removed_count=self._index.remove(request.index_id, request.item_ids),
+                consistency_token=self._new_token(),
+            ),
+        )
+
+    def RemoveIndex(
+        self, request: pb.RemoveIndexRequest, context: grpc.ServicerContext
+    ) -> pb.RemoveIndexResponse:
+        return self._answered(
+            context,
+            lambda: pb.RemoveIndexResponse(
+                removed_count=self._index.remove_index(request.index_id),
+                consistency_token=self._new_token(),
+                is_complete=True,
+            ),
+        )
+
+    def DescribeModel(
+        self, request: Message, context: grpc.ServicerContext
+    ) -> model_service_pb2.DescribeModelResponse:
+        return self._answered(
+            context, lambda: model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
+        )
+
+    def _answered(self, context: grpc.ServicerContext, answer: Callable[[], _Answer]) -> _Answer:
+        """Returns the answer, or ends the call with its error as Tandem's services do."""
+        try:
+            if self.failures:
+                raise self.failures.popleft()
+            return answer()
+        except TandemError as error:
+            context.set_trailing_metadata((("tandem-reason", error.reason),))
+            context.abort(grpc.StatusCode[error.status], error.message)
+            raise AssertionError("context.abort returned") from error
+
+    def _search(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        for token in request.consistency_tokens:
+            if not token.startswith(_TOKEN):
+                raise ConsistencyTokenInvalid(why="it is not of this fake")
+        whole, index_id, return_n = self._cursors.get(request.cursor, (None, "", _DEFAULT_RETURN_N))
+        if request.HasField("return_n"):
+            return_n = request.return_n
+        if not 1 <= return_n <= MAX_RETRIEVE_K:
+            raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
+        if request.cursor:
+            if whole is None or index_id != request.index_id:
+                raise CursorInvalid(why="it is not of this fake")
+        else:
+            whole = self._whole(request)
+        return self._page(request, whole, return_n)
+
+    def _whole(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.neighbours_required and not request.neighbours_enabled:
+            raise RankingInvalid(why="neighbours_required needs neighbours_enabled")
+        if request.neighbours_required:
+            raise NeighbourModelMissing
+        ranked, target, scored_count = self._index.ranked(request)
+        modality = None if request.all_modalities_included else target
+        item_count = self._index.item_count(request.index_id, modality)
+        is_read = scored_count is not None
+        stop = pb.RERANK_STOP_COMPLETE if is_read else pb.RERANK_STOP_NOT_APPLICABLE
+        whole = pb.SearchItemsResponse(
+            items=ranked,
+            model_fingerprint=MODEL.fingerprint,
+            coverage=pb.Coverage(
+                answered_shard_count=1,
+                shard_count=1,
+                covered_item_count=item_count,
+                item_count=item_count,
+            ),
+            rerank=pb.RerankSummary(
+                reranked_depth=scored_count,
+                stop=pb.RERANK_STOP_DISABLED if request.rerank_disabled else stop,
+                reranker=MODEL.fingerprint if scored_count else "",
+            ),
+            model_version=1,
+        )
+        if request.neighbours_enabled:
+            whole.neighbours.stop = pb.NEIGHBOUR_STOP_NOT_SERVED
+            whole.degradations.append(pb.DEGRADATION_NEIGHBOURS_SKIPPED)
+        return whole
+
+    def _page(
+        self, request: pb.SearchItemsRequest, whole: pb.SearchItemsResponse, return_n: int
+    ) -> pb.SearchItemsResponse:
+        page = pb.SearchItemsResponse()
+        page.CopyFrom(whole)
+        rest = list(page.items)[return_n:]
+        del page.items[return_n:]
+        if request.content_included:
+            stored = self._index.contents(request.index_id)
+            for found in page.items:
+                if found.item_id in stored:
+                    found.content.CopyFrom(stored[found.item_id].content)
+                    for name, value in stored[found.item_id].attributes.items():
+                        found.attributes[name].CopyFrom(value)
+        if rest:
+            left = pb.SearchItemsResponse()
+            left.CopyFrom(whole)
+            del left.items[:]
+            left.items.extend(rest)
+            page.next_cursor = _CURSOR + str(len(self._cursors)).encode()
+            self._cursors[page.next_cursor] = (left, request.index_id, return_n)
+        return page
+
+    def _batch(self, request: pb.BatchSearchItemsRequest) -> pb.BatchSearchItemsResponse:
+        count = len(request.searches)
+        if not 1 <= count <= MAX_SEARCH_COUNT:
+            raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)
+        response = pb.BatchSearchItemsResponse()
+        for search in request.searches:
+            result = response.results.add()
+            try:
+                result.response.CopyFrom(self._search(search))
+            except TandemError as error:
+                _set_error(result.error, error)
+        return response
+
+    def _ingest(self, request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        response = pb.IngestItemsResponse()
+        errors = self._index.store(request.index_id, request.items)
+        for item, error in zip(request.items, errors, strict=True):
+            result = response.results.add(item_id=item.item_id)
+            if error is not None:
+                _set_error(result.error, error)
+        response.consistency_token = self._new_token()
+        return response
+
+    def _new_token(self) -> str:
+        self._write_count += 1
+        return f"{_TOKEN}{self._write_count}"
+
+
+def _set_error(message: error_reason_pb2.ItemError, error: TandemError) -> None:
+    name = f"ERROR_REASON_{error.reason}"
+    message.CopyFrom(error_reason_pb2.ItemError(reason=name, message=error.message))

@@ -1,0 +1,236 @@
+"""The fake for callers' tests: what it finds, and that it keeps to the contract as Tandem does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tandem import errors
+from tandem.client import (
+    NO_RETRIES,
+    AsyncClient,
+    Client,
+    Item,
+    Modality,
+    QueryPart,
+    Search,
+    SearchResult,
+    StoredItem,
+    where,
+)
+from tandem.client.testing import FakeServer
+from tests.support.orchestrator_svc.threaded_door import threaded_door
+
+# The services behind the real orchestrator are fakes as well, which read a number as an angle.
+ITEMS = [
+    *(Item(f"image-{n}", image=str(n).encode(), attributes={"count": n}) for n in range(12)),
+    *(Item(f"text-{n}", text=str(n)) for n in range(3)),
+]
+
+
+def shape(result: SearchResult, *, is_counted: bool = True) -> object:
+    """Returns what an answer says besides scores, times and the model's name."""
+    return (
+        [
+            (
+                each.modality,
+                each.final_rank,
+                each.match_logit is not None,
+                each.match_probability is not None,
+                each.content is not None,
+                bool(each.attributes),
+                str(each.ordered_by),
+            )
+            for each in result.items
+        ],
+        {each.item_id.split("-")[0] for each in result.items},
+        result.coverage.is_full,
+        # The shards behind the real orchestrator count after the filter here.
+        is_counted and (result.coverage.covered_item_count, result.coverage.item_count),
+        (result.rerank.stop, result.rerank.reranked_depth, result.rerank.missing_count),
+        result.degradations,
+        bool(result.next_cursor),
+        result.is_final,
+        result.neighbours.stop if result.neighbours else None,
+    )
+
+
+def pages(client: Client) -> object:
+    """Returns the ids of all pages, and the shape of the second."""
+    first = client.search("5", index_id="s", return_n=5)
+    second = client.search_page(first.next_cursor, index_id="s")
+    third = client.search_page(second.next_cursor, index_id="s", return_n=5)
+    ids = [each.item_id for result in (first, second, third) for each in result.items]
+    return sorted(ids), shape(second), shape(third)
+
+
+def batch(client: Client) -> object:
+    """Returns shapes and errors of a batch."""
+    searches = [
+        Search("1", index_id="s"),
+        Search("1", index_id="none"),
+        Search([], index_id="s"),
+        Search("1", index_id="s", retrieve_k=0),
+    ]
+    return [
+        shape(each) if isinstance(each, SearchResult) else type(each)
+        for each in client.search_batch(searches)
+    ]
+
+
+def ingested(client: Client) -> object:
+    """Returns each item's error, of items good and bad."""
+    items = [Item("a", text="1"), Item("b"), Item("a", text="2"), Item("", text="3")]
+    return [
+        (each.item_id, type(each.error), bool(each.consistency_token))
+        for each in client.ingest(items, index_id="other")
+    ]
+
+
+def seen(client: Client) -> object:
+    """Returns the shape of a search that sees a write."""
+    *_, last = client.ingest([Item("text-9", text="9")], index_id="s")
+    tokens = [last.consistency_token]
+    return shape(client.search("9", index_id="s", consistency_tokens=tokens, retrieve_k=2))
+
+
+def removed(client: Client) -> object:
+    """Returns counts of removals."""
+    list(client.ingest([Item("a", text="1"), Item("b", text="2")], index_id="gone"))
+    counts = [client.remove(["a", "zz"], index_id="gone").removed_count]
+    whole = client.remove_index(index_id="gone")
+    return counts, whole.removed_count, whole.is_complete
+
+
+BOTH = [QueryPart("1"), QueryPart(b"2", 0.5)]
+CALLS: dict[str, Callable[[Client], object]] = {
+    "text": lambda c: shape(c.search("5", index_id="s")),
+    "image": lambda c: shape(c.search(b"5", index_id="s")),
+    "text to text": lambda c: shape(c.search("5", index_id="s", target_modality=Modality.TEXT)),
+    "counts": lambda c: shape(c.search("5", index_id="s", retrieve_k=6, rerank_k=2, return_n=4)),
+    "no rerank": lambda c: shape(c.search("5", index_id="s", rerank_disabled=True)),
+    "contents": lambda c: shape(c.search("5", index_id="s", content_included=True)),
+    "filter": lambda c: shape(
+        c.search("5", index_id="s", where=where.at_least("count", 9)), is_counted=False
+    ),
+    "filter text": lambda c: shape(
+        c.search("5", index_id="s", where="count >= 9"), is_counted=False
+    ),
+    "nothing": lambda c: shape(c.search("5", index_id="s", where="count > 99"), is_counted=False),
+    "stored item": lambda c: shape(
+        c.search(StoredItem("image-1"), index_id="s", target_modality=Modality.TEXT)
+    ),
+    "parts": lambda c: shape(c.search(BOTH, index_id="s", target_modality=Modality.IMAGE)),
+    "both modalities": lambda c: shape(c.search("5", index_id="s", all_modalities_included=True)),
+    "neighbours": lambda c: c.search("5", index_id="s", neighbours_enabled=True).degradations,
+    "stream": lambda c: [shape(each) for each in c.search_stream("5", index_id="s")],
+    "pages": pages,
+    "batch": batch,
+    "ingest": ingested,
+    "seen": seen,
+    "removal": removed,
+    "no index": lambda c: c.search("5", index_id="none"),
+    "bad index": lambda c: c.remove_index(index_id="none"),
+    "removal from no index": lambda c: c.remove(["a"], index_id="none").removed_count,
+    "no query": lambda c: c.search([], index_id="s"),
+    "no item": lambda c: c.search(StoredItem("zz"), index_id="s", target_modality=Modality.TEXT),
+    "no target": lambda c: c.search(StoredItem("image-1"), index_id="s"),
+    "two targets": lambda c: c.search(BOTH, index_id="s"),
+    "too many": lambda c: c.search("5", index_id="s", retrieve_k=1001),
+    "none returned": lambda c: c.search("5", index_id="s", return_n=0),
+    "bad cursor": lambda c: c.search_page(b"nonsense", index_id="s"),
+    "bad token": lambda c: c.search("5", index_id="s", consistency_tokens=["nonsense"]),
+    "no neighbours": lambda c: c.search("5", index_id="s", neighbours_required=True),
+    "no neighbour model": lambda c: c.search(
+        "5", index_id="s", neighbours_enabled=True, neighbours_required=True
+    ),
+    "no batch": lambda c: c.search_batch([]),
+}
+
+
+@pytest.fixture(scope="module", name="real")
+def _real() -> Iterator[Client]:
+    logits = {item.item_id: 0.5 for item in [*ITEMS, Item("text-9")]}
+    with threaded_door(logits) as address, Client(address, retries=NO_RETRIES) as client:
+        list(client.ingest(ITEMS, index_id="s"))
+        yield client
+
+
+@pytest.fixture(scope="module", name="fake")
+def _fake() -> Iterator[Client]:
+    with FakeServer() as server, Client(server.address, retries=NO_RETRIES) as client:
+        list(client.ingest(ITEMS, index_id="s"))
+        yield client
+
+
+def outcome(call: Callable[[Client], object], client: Client) -> object:
+    """Returns what the call returns, or the class of its error."""
+    try:
+        return call(client)
+    except errors.TandemError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_fake_keeps_to_the_contract(name: str, real: Client, fake: Client) -> None:
+    """The same call of the real orchestrator has the same outcome, but for scores."""
+    expected = outcome(CALLS[name], real)
+
+    assert outcome(CALLS[name], fake) == expected
+    if name.startswith(("no ", "bad ", "too ", "two ", "none ")) and name != "no rerank":
+        assert expected in errors.ERROR_CLASSES.values() or expected == 0
+
+
+def test_words_find_items() -> None:
+    """Of texts, and of images by their ids, attributes and bytes; the same in every run."""
+    with FakeServer() as server, Client(server.address) as client:
+        items = [
+            Item("red-cup", image=b"\x89PNG\xff"),
+            Item("two", image=b"two red cups"),
+            Item("three", image=b"\xff", attributes={"colour": "blue cup"}),
+            Item("t", text="a red cup"),
+        ]
+        assert not [each for each in client.ingest(items, index_id="pets") if each.error]
+
+        found = client.search("Red cup!", index_id="pets").items
+        texts = client.search(b"red cup", index_id="pets").items
+
+    assert [each.item_id for each in found] == ["red-cup", "three", "two"]
+    # Of {red, cup} and {red, cup, png}: 2 of the root of 6; 2 of 3 in all, times 8, less 4.
+    assert found[0].similarity == pytest.approx(2 / 6**0.5)
+    assert found[0].match_logit == pytest.approx(8 * 2 / 3 - 4, abs=1e-6)
+    assert [each.item_id for each in texts] == ["t"]
+
+
+def test_failures_can_be_asked_for() -> None:
+    """As many as a test needs; a client repeats those that pass."""
+    with FakeServer() as server, Client(server.address) as client:
+        server.fail(errors.ServiceUnavailable(service="a shard", why="a test says so"), times=2)
+        assert client.describe_model().family == "fake"
+        server.fail(errors.IndexNotFound(index_id="pets"))
+        with pytest.raises(errors.IndexNotFound, match="pets"):
+            client.describe_model()
+        server.fail(errors.StoreFull(why="the disk is full"))
+        with pytest.raises(errors.StoreFull):
+            list(client.ingest([Item("a", text="b")], index_id="pets"))
+
+
+async def test_an_async_client_calls_it_too() -> None:
+    """It serves from threads of its own."""
+    with FakeServer() as server:
+        async with AsyncClient(server.address) as client:
+            outcomes = client.ingest([Item("a", image=b"a cup")], index_id="pets")
+            assert [each.error async for each in outcomes] == [None]
+            [found] = (await client.search("cup", index_id="pets")).items
+
+    assert found.item_id == "a"
+
+
+def test_two_fakes_know_nothing_of_each_other() -> None:
+    """So tests can run side by side."""
+    with FakeServer() as one, FakeServer() as other:
+        with Client(one.address) as client:
+            list(client.ingest([Item("a", text="b")], index_id="pets"))
+        with Client(other.address) as client, pytest.raises(errors.IndexNotFound):
+            client.search("b", index_id="pets")
