@@ -327,7 +327,7 @@ def test_up_runs_whole_from_it_away_from_any_checkout(installed: Path, tmp_path:
         assert up.wait(timeout=60) == 0
         assert _session(up.pid) == []
         # What ran was the wheel's: no process was given a path of the checkout.
-        assert len(programs) == 5
+        assert len(programs) == 6
         assert not [line for line in programs if str(ROOT / "tandem") in line]
     finally:
         for pid in _session(up.pid):

@@ -123,7 +123,7 @@ def test_up_serves_and_leaves_nothing_behind(tiny_checkpoint: Path, tmp_path: Pa
     try:
         printed = _wait_for(tmp_path / "out.txt", "Ctrl-C stops everything", up)
         pids = [int(line.split()[-1]) for line in printed.splitlines() if "127.0.0.1" in line]
-        assert len(pids) == 7
+        assert len(pids) == 8
         assert all(_is_alive(pid) for pid in pids)
 
         up.send_signal(signal.SIGINT)
