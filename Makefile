@@ -10,6 +10,8 @@ DOCS_LOCK ?= requirements/docs.txt
 TRITON_LOCK ?= requirements/triton.txt
 # The programs of others that the metrics are held to.
 REFERENCE_LOCK ?= requirements/reference.txt
+# What drives a browser.
+CONSOLE_LOCK ?= requirements/console.txt
 # What torch asks for, for Triton's image.
 TORCH_LOCK ?= requirements/torch.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
@@ -73,7 +75,7 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
 	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/evaluation/test_metrics_by_reference.py
 
-test-console: .venv/console/.ok ## Tries the web console in a browser; needs chromium
+test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
 
 test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the suites of integrations/ in environments of their own; SUITES=mcp for one
@@ -165,6 +167,8 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(DOCS_LOCK)
 	uv export --frozen --only-group triton --no-header --quiet --output-file $(TRITON_LOCK)
 	uv export --frozen --only-group torch --no-header --quiet --output-file $(TORCH_LOCK)
+	uv export --frozen --only-group console --no-header --no-annotate --quiet \
+		--output-file $(CONSOLE_LOCK)
 	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
 		--output-file $(REFERENCE_LOCK)
 
@@ -176,6 +180,10 @@ $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/py
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet -e distributions/client -e 'integrations/$*[test]'
 	$(@D)/bin/pip check
+	touch $@
+
+.venv/console/.ok: $(CONSOLE_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/console -r $(CONSOLE_LOCK)
 	touch $@
 
 .venv/.docs_ok: $(DOCS_LOCK) .venv/.ok

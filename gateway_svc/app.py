@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway_svc.connection import ConnectionLimits
-from gateway_svc.console_files import API_PAGE, ConsoleFiles
+from gateway_svc.console_files import API_PAGE, ConsoleFiles, console_settings
 from gateway_svc.door import Door, Hall
 from gateway_svc.edge import Edge
 from gateway_svc.faults import HttpRefusal
@@ -39,7 +39,8 @@ class GatewayApp:
             settings.idle_seconds,
         )
         hall = Hall(guard, settings)
-        rest = ConsoleFiles() if settings.console_enabled else _not_found
+        files = ConsoleFiles(added=console_settings(settings))
+        rest = files if settings.console_enabled else _not_found
         router = Router(_routes(upstream, hall), redirect_slashes=False, default=rest)
         self._edge = Edge(router, settings)
 

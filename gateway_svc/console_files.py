@@ -5,7 +5,9 @@ A path is looked up among the names of those files, so none can lead out of thei
 
 from __future__ import annotations
 
+import json
 import mimetypes
+from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
@@ -16,11 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.problem import problem
+from gateway_svc.settings import GatewaySettings
 
 FOLDER = Path(__file__).parent / "console"
 API_PAGE = Path(__file__).parent / "api_page"
 
 _INDEX = "index.html"
+# What the page reads of the gateway's settings.
+_SETTINGS = "console.json"
 # Not of the console: they explain the folder.
 _LEFT_OUT = {".md", ".py", ".pyc"}
 _TYPES = {
@@ -37,10 +42,14 @@ _TYPES = {
 class ConsoleFiles:
     """An ASGI application: GET and HEAD of the files, and the start page at "/"."""
 
-    def __init__(self, folder: Path = FOLDER, prefix: str = "") -> None:
-        """Reads every file below `folder`, to be served below `prefix`."""
+    def __init__(
+        self, folder: Path = FOLDER, prefix: str = "", added: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Reads every file below `folder`, to be served below `prefix` together with `added`."""
         self._prefix = prefix
         self._files: dict[str, tuple[bytes, str, str]] = {}
+        for name, content in (added or {}).items():
+            self._add(name, content)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix not in _LEFT_OUT:
                 self._add(path.relative_to(folder).as_posix(), path.read_bytes())
@@ -73,3 +82,13 @@ class ConsoleFiles:
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(content, headers=headers, media_type=kind)
+
+
+def console_settings(settings: GatewaySettings) -> dict[str, bytes]:
+    """Returns the file that tells the page what the operator chose, by its name."""
+    shown = {
+        "note": settings.console_note,
+        "traceUrl": settings.console_trace_url,
+        "dashboardUrl": settings.console_dashboard_url,
+    }
+    return {_SETTINGS: json.dumps(shown).encode()}

@@ -14,6 +14,13 @@ class GatewaySettings(ServiceSettings):
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7550)
     orchestrator_address: str = setting("host:port of orchestrator_svc")
     console_enabled: bool = setting("whether the web console is served at /", default=True)
+    console_note: str = setting("a sentence that the console shows on top", default="")
+    console_trace_url: str = setting(
+        "where a trace is found, for the console to link to, with {trace_id} in it", default=""
+    )
+    console_dashboard_url: str = setting(
+        "where Grafana is found, for the console to link to", default=""
+    )
     hosts: tuple[str, ...] = setting(
         "names by which callers may address it, without port; empty for every name, or for this "
         "machine's only if `address` is a loopback address",

@@ -4,7 +4,10 @@ import type { AttributeValue } from "../gen/tandem/v1/attribute_pb.ts";
 import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
 import { byId, element } from "./elements.ts";
 import { percent } from "./figures.ts";
+import { HeatMap } from "./heat_map.ts";
+import type { Score } from "./occlusion.ts";
 import { Pictures } from "./pictures.ts";
+import type { Query } from "./search.ts";
 import { whyWords } from "./why.ts";
 
 /** The dialog of the page. */
@@ -13,20 +16,29 @@ export class Details {
   private readonly body = byId("details-body", HTMLElement);
   private readonly pictures = new Pictures();
 
-  constructor(private readonly searchedBy: (item: RankedItem) => void) {
+  private heatMap: HeatMap | null = null;
+
+  constructor(
+    private readonly searchedBy: (item: RankedItem) => void,
+    private readonly score: Score,
+  ) {
     byId("details-close", HTMLButtonElement).addEventListener("click", () => this.dialog.close());
     this.dialog.addEventListener("click", (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
-    this.dialog.addEventListener("close", () => this.pictures.forget());
+    this.dialog.addEventListener("close", () => {
+      this.heatMap?.close();
+      this.pictures.forget();
+    });
   }
 
   /** Opens the dialog; without a final answer, an item has no reasons yet. */
-  open(item: RankedItem, answer: SearchItemsResponse | null): void {
+  open(item: RankedItem, answer: SearchItemsResponse | null, query: Query | null): void {
     const placed = answer?.items.find(({ itemId }) => itemId === item.itemId);
     const shown = placed ?? item;
     byId("details-title", HTMLElement).textContent = shown.itemId;
     const picture = element("div", { class: "large" }, this.pictures.shown(shown.itemId, shown.content));
+    this.heatMap = this.heatMapOf(shown, query, picture);
     const again = element("button", { type: "button", class: "quiet" }, "Search by this item");
     again.addEventListener("click", () => {
       this.dialog.close();
@@ -45,12 +57,27 @@ export class Details {
         { class: "facts" },
         element("h3", {}, "Why it stands here"),
         ...why.map((each) => element("p", {}, each)),
+        this.heatMap?.area,
         terms(shown),
         attributes(shown.attributes),
         element("div", { class: "actions" }, again),
       ),
     );
     if (!this.dialog.open) this.dialog.showModal();
+  }
+
+  /** Returns the heat map of a text and a picture, whichever of them is the query. */
+  private heatMapOf(item: RankedItem, query: Query | null, picture: HTMLElement): HeatMap | null {
+    const data = item.content?.data;
+    if (query?.kind === "text" && data?.case === "image") {
+      return new HeatMap(query.text, data.value, picture, this.score);
+    }
+    if (query?.kind === "image" && data?.case === "text") {
+      const shown = element("div", { class: "large" }, this.pictures.ofBytes("the query", query.bytes));
+      picture.append(shown);
+      return new HeatMap(data.value, query.bytes, shown, this.score);
+    }
+    return null;
   }
 }
 

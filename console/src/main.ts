@@ -7,7 +7,9 @@ import { timed } from "./figures.ts";
 import { Form } from "./form.ts";
 import { Orders } from "./orders.ts";
 import { problemOf } from "./problems.ts";
-import { Server, type Choices, type Phase } from "./search.ts";
+import { Server, type Choices, type Phase, type Query } from "./search.ts";
+import { showLinks, startSettings } from "./settings.ts";
+import { showShards } from "./shards.ts";
 import { showStages } from "./stages.ts";
 import { startTheme } from "./theme.ts";
 import { coverageWords, degradationWords, rerankWords } from "./words.ts";
@@ -19,10 +21,14 @@ const degraded = byId("degraded", HTMLUListElement);
 const answerArea = byId("answer", HTMLElement);
 
 const form = new Form(() => void search(), showProblem);
-const details = new Details((item: RankedItem) => form.takeItem(item));
-const orders = new Orders((item) => details.open(item, final));
+const details = new Details(
+  (item: RankedItem) => form.takeItem(item),
+  (text, pictures, signal) => server.score(text, pictures, signal),
+);
+const orders = new Orders((item) => details.open(item, final, searched));
 
 let running: AbortController | null = null;
+let searched: Query | null = null;
 let final: SearchItemsResponse | null = null;
 
 async function search(): Promise<void> {
@@ -35,6 +41,7 @@ async function search(): Promise<void> {
   const own = (running = new AbortController());
   server.token = byId("token", HTMLInputElement).value.trim();
   begin();
+  searched = choices.query;
   try {
     let retrievedAfterMs = 0;
     for await (const phase of server.answers(choices, own.signal)) {
@@ -81,8 +88,11 @@ function showFinal(phase: Phase, choices: Choices, retrievedAfterMs: number): vo
     answer.items.length === 0
       ? "Nothing was found."
       : `First order after ${timed(retrievedAfterMs)}, final order after ${timed(afterMs)}.`;
-  status.textContent = [order, rerankWords(answer), coverageWords(answer.coverage)].join(" ");
-  byId("trace", HTMLElement).textContent = phase.traceId;
+  const isWhole = answer.coverage?.missingShards.length === 0;
+  const covered = isWhole ? coverageWords(answer.coverage) : "";
+  status.textContent = [order, rerankWords(answer), covered].join(" ");
+  showShards(answer.retrievals);
+  showLinks(phase.traceId);
 }
 
 function fail(error: unknown): void {
@@ -94,6 +104,7 @@ function fail(error: unknown): void {
     byId("options", HTMLDetailsElement).open = true;
     return;
   }
+  if (reason === "UNAUTHENTICATED") byId("options", HTMLDetailsElement).open = true;
   orders.clear();
   answerArea.hidden = true;
   showProblem(message);
@@ -105,4 +116,5 @@ function showProblem(message: string): void {
 }
 
 startTheme();
+void startSettings();
 form.focus();

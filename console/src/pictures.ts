@@ -17,11 +17,7 @@ export class Pictures {
   shown(itemId: string, content: Content | undefined): HTMLElement {
     switch (content?.data.case) {
       case "image":
-        return element("img", {
-          src: this.address(itemId, content.data.value),
-          alt: `Picture ${itemId}`,
-          draggable: "false",
-        });
+        return this.ofBytes(itemId, content.data.value);
       case "text":
         return element("span", { class: "text-item" }, content.data.value);
       case "regions":
@@ -29,6 +25,11 @@ export class Pictures {
       default:
         return element("span", { class: "text-item faint" }, "deleted meanwhile");
     }
+  }
+
+  /** Returns an element that shows a picture. */
+  ofBytes(name: string, bytes: Uint8Array): HTMLElement {
+    return element("img", { src: this.address(name, bytes), alt: `Picture ${name}`, draggable: "false" });
   }
 
   /** Frees the memory of all pictures. */

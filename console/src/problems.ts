@@ -11,7 +11,7 @@ export interface Problem {
 }
 
 const HINTS: Readonly<Record<string, string>> = {
-  UNAUTHENTICATED: "Enter a token under “Access”.",
+  UNAUTHENTICATED: "Enter a token under “Filter and more”.",
   PERMISSION_DENIED: "The token does not allow this.",
   INDEX_NOT_FOUND: "Choose another index, or ingest into this one: tandem ingest scenes.",
   DEADLINE_EXCEEDED: "Allow more time with the slider “Deadline”.",

@@ -1,10 +1,11 @@
 // Searches: from what a person chose to the two answers of the server.
 
 import { create } from "@bufbuild/protobuf";
-import { createClient, type Client } from "@connectrpc/connect";
+import { Code, ConnectError, createClient, type Client } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 
 import { ContentSchema, Modality } from "../gen/tandem/v1/content_pb.ts";
+import { ContentService, DocumentSchema } from "../gen/tandem/v1/content_service_pb.ts";
 import { ModelService } from "../gen/tandem/v1/model_service_pb.ts";
 import {
   QueryPartSchema,
@@ -49,6 +50,7 @@ export class Server {
   /** The token that calls carry; it is never stored. */
   token = "";
   private readonly search: Client<typeof SearchService>;
+  private readonly contents: Client<typeof ContentService>;
   private readonly models: Client<typeof ModelService>;
 
   constructor(baseUrl: string) {
@@ -63,6 +65,7 @@ export class Server {
       ],
     });
     this.search = createClient(SearchService, transport);
+    this.contents = createClient(ContentService, transport);
     this.models = createClient(ModelService, transport);
   }
 
@@ -80,6 +83,20 @@ export class Server {
         yield { answer, isFinal: phase === SearchPhase.FINAL, afterMs, traceId: trace.id };
       }
     }
+  }
+
+  /** Returns the cross-encoder's logit of a text with each picture; throws ConnectError. */
+  async score(text: string, pictures: readonly Uint8Array[], signal: AbortSignal): Promise<number[]> {
+    const documents = pictures.map((picture) => {
+      const value = create(ContentSchema, { data: { case: "image", value: Uint8Array.from(picture) } });
+      return create(DocumentSchema, { source: { case: "content", value } });
+    });
+    const query = create(ContentSchema, { data: { case: "text", value: text } });
+    const { scores } = await this.contents.scoreDocuments({ query, documents }, { signal, timeoutMs: 60_000 });
+    return scores.map(({ matchLogit, error }) => {
+      if (matchLogit !== undefined) return matchLogit;
+      throw new ConnectError(error?.message ?? "this model has no cross-encoder", Code.FailedPrecondition);
+    });
   }
 
   /** Returns the model that the server serves; throws ConnectError. */

@@ -23,7 +23,7 @@ export function showStages(durations: StageDurations | undefined, deadlineMs: nu
   const total = milliseconds(durations.totalDuration);
   const bar = element("div", { class: "bar", "aria-hidden": "true" });
   for (const [name, ms] of spent) {
-    const part = element("span", { class: `stage ${name}`, title: `${name} ${timed(ms)}` });
+    const part = element("span", { class: `stage of-${name}`, title: `${name} ${timed(ms)}` });
     part.style.flexGrow = String(Math.max(ms, total / 200));
     bar.append(part);
   }
@@ -31,7 +31,7 @@ export function showStages(durations: StageDurations | undefined, deadlineMs: nu
     "ul",
     { class: "legend" },
     ...spent.map(([name, ms]) =>
-      element("li", {}, element("span", { class: `swatch ${name}` }), `${name} `, element("b", {}, timed(ms))),
+      element("li", {}, element("span", { class: `swatch of-${name}` }), `${name} `, element("b", {}, timed(ms))),
     ),
   );
   const head = element(

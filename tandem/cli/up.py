@@ -47,6 +47,10 @@ DATA = Annotated[Path, typer.Option(help="folder for item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 
 _PROMETHEUS_PORT = 9090
+_DEMO_NOTE = (
+    "This is the demo's model: it knows composed scenes of emoji, and on photographs its results "
+    "mean little."
+)
 # Certificates are valid for 30 days; processes reload them.
 _RENEWAL_SECONDS = 86_400.0
 
@@ -137,7 +141,7 @@ def up(
                 caches=caches,
                 swaps=swaps,
                 gateway=has_gateway(),
-                settings=given.variables,
+                settings=_console_note(checkpoint, model_repository) | dict(given.variables),
                 certificates=authority.issue_all() if authority else None,
             ) as stack,
             ExitStack() as beside,
@@ -163,6 +167,12 @@ def up(
                     raise Stopped(stopping.status) from None
                 raise
     _say("stopped")
+
+
+def _console_note(checkpoint: Path | None, repository: Path) -> dict[str, str]:
+    """Returns what the web console says of the shipped model; nothing about another one."""
+    is_other = checkpoint is not None or published_manifest_of(repository) is not None
+    return {} if is_other else {"GATEWAY_CONSOLE_NOTE": _DEMO_NOTE}
 
 
 def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tandem/v1/index_service.proto.
  */
 export const file_tandem_v1_index_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxIsoCChdTZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIlCgdxdWVyaWVzGAIgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIZChFtb2RlbF9maW5nZXJwcmludBgDIAEoCRIlCghtb2RhbGl0eRgEIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRISCgpyZXRyaWV2ZV9rGAUgASgFEiEKBmZpbHRlchgGIAEoCzIRLnRhbmRlbS52MS5GaWx0ZXISGAoQbWluaW11bV9zZXF1ZW5jZRgHIAEoAxIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAxIrCg5xdWVyeV9tb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIbChNlbWJlZGRpbmdzX2luY2x1ZGVkGAogASgIIsgBChhTZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USJQoJaGl0X2xpc3RzGAEgAygLMhIudGFuZGVtLnYxLkhpdExpc3QSMgoPc2VhcmNoX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhgKEGFwcGxpZWRfc2VxdWVuY2UYAyABKAMSEgoKaXRlbV9jb3VudBgEIAEoAxIjCgRwYXRoGAUgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgi0wEKClNlYXJjaFBhdGgSKwoIc3RyYXRlZ3kYASABKA4yGS50YW5kZW0udjEuU2VhcmNoU3RyYXRlZ3kSEgoKaW5kZXhfdHlwZRgCIAEoCRIOCgZkZXZpY2UYAyABKAkSFwoPZmFsbGJhY2tfcmVhc29uGAQgASgJEhsKDm1hdGNoaW5nX2NvdW50GAUgASgDSACIAQESKwoIZmFsbGJhY2sYBiABKA4yGS50YW5kZW0udjEuU2VhcmNoRmFsbGJhY2tCEQoPX21hdGNoaW5nX2NvdW50IicKB0hpdExpc3QSHAoEaGl0cxgBIAMoCzIOLnRhbmRlbS52MS5IaXQiUwoDSGl0Eg8KB2l0ZW1faWQYASABKAkSEgoKc2ltaWxhcml0eRgCIAEoAhInCgllbWJlZGRpbmcYAyABKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nIuUBChVGaW5kTmVpZ2hib3Vyc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSGQoRbW9kZWxfZmluZ2VycHJpbnQYAiABKAkSIwoFcXVlcnkYAyABKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEigKCmNhbmRpZGF0ZXMYBCADKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEg4KBnBvb2xfaxgFIAEoBRIQCghwaWxsYXJfaxgGIAEoBRITCgtuZWlnaGJvdXJfaxgHIAEoBRIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAyJrChZGaW5kTmVpZ2hib3Vyc1Jlc3BvbnNlEicKBXRleHRzGAEgASgLMhgudGFuZGVtLnYxLk5laWdoYm91cmhvb2QSKAoGaW1hZ2VzGAIgASgLMhgudGFuZGVtLnYxLk5laWdoYm91cmhvb2QiXwoNTmVpZ2hib3VyaG9vZBIlCgdwaWxsYXJzGAEgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxInCgVsaXN0cxgCIAMoCzIYLnRhbmRlbS52MS5OZWlnaGJvdXJMaXN0IjYKDU5laWdoYm91ckxpc3QSDwoHbnVtYmVycxgBIAMoDRIUCgxzaW1pbGFyaXRpZXMYAiADKAIilwEKElVwc2VydEl0ZW1zUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIlCgVpdGVtcxgDIAMoCzIWLnRhbmRlbS52MS5FbmNvZGVkSXRlbRISCgpyZXF1ZXN0X2lkGAQgASgJEhkKEXNoYXJkX21hcF92ZXJzaW9uGAUgASgDIqACCgtFbmNvZGVkSXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBInCgllbWJlZGRpbmcYAyABKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEigKBnRva2VucxgEIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEjoKCmF0dHJpYnV0ZXMYBSADKAsyJi50YW5kZW0udjEuRW5jb2RlZEl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBIicKE1Vwc2VydEl0ZW1zUmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAMiZwoSRGVsZXRlSXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhAKCGl0ZW1faWRzGAIgAygJEhIKCnJlcXVlc3RfaWQYAyABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YBCABKAMiPgoTRGVsZXRlSXRlbXNSZXNwb25zZRIVCg1kZWxldGVkX2NvdW50GAEgASgFEhAKCHNlcXVlbmNlGAIgASgDIkEKEkRlbGV0ZUluZGV4UmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFzaGFyZF9tYXBfdmVyc2lvbhgCIAEoAyJTChNEZWxldGVJbmRleFJlc3BvbnNlEhUKDWRlbGV0ZWRfY291bnQYASABKAMSEAoIc2VxdWVuY2UYAiABKAMSEwoLaXNfY29tcGxldGUYAyABKAgiZAoPR2V0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhAKCGl0ZW1faWRzGAIgAygJEhoKEmVuY29kaW5nc19pbmNsdWRlZBgDIAEoCBIRCgltYXhfYnl0ZXMYBCABKAMipAEKEEdldEl0ZW1zUmVzcG9uc2USHgoFaXRlbXMYASADKAsyDy50YW5kZW0udjEuSXRlbRItCg1lbmNvZGVkX2l0ZW1zGAIgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhcKCnJlYWRfY291bnQYBCABKAVIAIgBAUINCgtfcmVhZF9jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBKrABCg5TZWFyY2hGYWxsYmFjaxIfChtTRUFSQ0hfRkFMTEJBQ0tfVU5TUEVDSUZJRUQQABIfChtTRUFSQ0hfRkFMTEJBQ0tfQkVJTkdfQlVJTFQQARIdChlTRUFSQ0hfRkFMTEJBQ0tfTk9UX0JVSUxUEAISGgoWU0VBUkNIX0ZBTExCQUNLX0RFVklDRRADEiEKHVNFQVJDSF9GQUxMQkFDS19UT09fRkVXX0ZPVU5EEAQqsgEKDlNlYXJjaFN0cmF0ZWd5Eh8KG1NFQVJDSF9TVFJBVEVHWV9VTlNQRUNJRklFRBAAEh4KGlNFQVJDSF9TVFJBVEVHWV9VTkZJTFRFUkVEEAESHgoaU0VBUkNIX1NUUkFURUdZX1BSRV9GSUxURVIQAhIfChtTRUFSQ0hfU1RSQVRFR1lfUE9TVF9GSUxURVIQAxIeChpTRUFSQ0hfU1RSQVRFR1lfRVhBQ1RfU0NBThAEMvEDCgxJbmRleFNlcnZpY2USWwoQU2VhcmNoRW1iZWRkaW5ncxIiLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBojLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USTAoLVXBzZXJ0SXRlbXMSHS50YW5kZW0udjEuVXBzZXJ0SXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLlVwc2VydEl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSXRlbXMSHS50YW5kZW0udjEuRGVsZXRlSXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSW5kZXgSHS50YW5kZW0udjEuRGVsZXRlSW5kZXhSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUluZGV4UmVzcG9uc2USQwoIR2V0SXRlbXMSGi50YW5kZW0udjEuR2V0SXRlbXNSZXF1ZXN0GhsudGFuZGVtLnYxLkdldEl0ZW1zUmVzcG9uc2USVQoORmluZE5laWdoYm91cnMSIC50YW5kZW0udjEuRmluZE5laWdoYm91cnNSZXF1ZXN0GiEudGFuZGVtLnYxLkZpbmROZWlnaGJvdXJzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content]);
+  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxItwCChdTZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIlCgdxdWVyaWVzGAIgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIZChFtb2RlbF9maW5nZXJwcmludBgDIAEoCRIlCghtb2RhbGl0eRgEIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRISCgpyZXRyaWV2ZV9rGAUgASgFEiEKBmZpbHRlchgGIAEoCzIRLnRhbmRlbS52MS5GaWx0ZXISGAoQbWluaW11bV9zZXF1ZW5jZRgHIAEoAxIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAxIrCg5xdWVyeV9tb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIbChNlbWJlZGRpbmdzX2luY2x1ZGVkGAogASgIEhAKCGtleXdvcmRzGAsgASgJIv0BChhTZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USJQoJaGl0X2xpc3RzGAEgAygLMhIudGFuZGVtLnYxLkhpdExpc3QSMgoPc2VhcmNoX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhgKEGFwcGxpZWRfc2VxdWVuY2UYAyABKAMSEgoKaXRlbV9jb3VudBgEIAEoAxIjCgRwYXRoGAUgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgSMwoQa2V5d29yZF9oaXRfbGlzdBgGIAEoCzIZLnRhbmRlbS52MS5LZXl3b3JkSGl0TGlzdCJdCg5LZXl3b3JkSGl0TGlzdBImCgVzdGF0ZRgBIAEoDjIXLnRhbmRlbS52MS5LZXl3b3JkU3RhdGUSIwoEaGl0cxgCIAMoCzIVLnRhbmRlbS52MS5LZXl3b3JkSGl0ImsKCktleXdvcmRIaXQSDwoHaXRlbV9pZBgBIAEoCRINCgVzY29yZRgCIAEoAhIUCgxzaW1pbGFyaXRpZXMYAyADKAISJwoJZW1iZWRkaW5nGAQgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZyLTAQoKU2VhcmNoUGF0aBIrCghzdHJhdGVneRgBIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hTdHJhdGVneRISCgppbmRleF90eXBlGAIgASgJEg4KBmRldmljZRgDIAEoCRIXCg9mYWxsYmFja19yZWFzb24YBCABKAkSGwoObWF0Y2hpbmdfY291bnQYBSABKANIAIgBARIrCghmYWxsYmFjaxgGIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hGYWxsYmFja0IRCg9fbWF0Y2hpbmdfY291bnQiJwoHSGl0TGlzdBIcCgRoaXRzGAEgAygLMg4udGFuZGVtLnYxLkhpdCJTCgNIaXQSDwoHaXRlbV9pZBgBIAEoCRISCgpzaW1pbGFyaXR5GAIgASgCEicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmci5QEKFUZpbmROZWlnaGJvdXJzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIjCgVxdWVyeRgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoKY2FuZGlkYXRlcxgEIAMoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSDgoGcG9vbF9rGAUgASgFEhAKCHBpbGxhcl9rGAYgASgFEhMKC25laWdoYm91cl9rGAcgASgFEhkKEXNoYXJkX21hcF92ZXJzaW9uGAggASgDImsKFkZpbmROZWlnaGJvdXJzUmVzcG9uc2USJwoFdGV4dHMYASABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZBIoCgZpbWFnZXMYAiABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZCJfCg1OZWlnaGJvdXJob29kEiUKB3BpbGxhcnMYASADKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEicKBWxpc3RzGAIgAygLMhgudGFuZGVtLnYxLk5laWdoYm91ckxpc3QiNgoNTmVpZ2hib3VyTGlzdBIPCgdudW1iZXJzGAEgAygNEhQKDHNpbWlsYXJpdGllcxgCIAMoAiKXAQoSVXBzZXJ0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiUKBWl0ZW1zGAMgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhIKCnJlcXVlc3RfaWQYBCABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YBSABKAMioAIKC0VuY29kZWRJdGVtEg8KB2l0ZW1faWQYASABKAkSIwoHY29udGVudBgCIAEoCzISLnRhbmRlbS52MS5Db250ZW50EicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoGdG9rZW5zGAQgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMSOgoKYXR0cmlidXRlcxgFIAMoCzImLnRhbmRlbS52MS5FbmNvZGVkSXRlbS5BdHRyaWJ1dGVzRW50cnkaTAoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRIoCgV2YWx1ZRgCIAEoCzIZLnRhbmRlbS52MS5BdHRyaWJ1dGVWYWx1ZToCOAEiJwoTVXBzZXJ0SXRlbXNSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAyJnChJEZWxldGVJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIZChFzaGFyZF9tYXBfdmVyc2lvbhgEIAEoAyI+ChNEZWxldGVJdGVtc1Jlc3BvbnNlEhUKDWRlbGV0ZWRfY291bnQYASABKAUSEAoIc2VxdWVuY2UYAiABKAMiQQoSRGVsZXRlSW5kZXhSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEXNoYXJkX21hcF92ZXJzaW9uGAIgASgDIlMKE0RlbGV0ZUluZGV4UmVzcG9uc2USFQoNZGVsZXRlZF9jb3VudBgBIAEoAxIQCghzZXF1ZW5jZRgCIAEoAxITCgtpc19jb21wbGV0ZRgDIAEoCCJkCg9HZXRJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSGgoSZW5jb2RpbmdzX2luY2x1ZGVkGAMgASgIEhEKCW1heF9ieXRlcxgEIAEoAyJIChJMaXN0SXRlbUlkc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSDQoFYWZ0ZXIYAiABKAkSEQoJbWF4X2NvdW50GAMgASgFIicKE0xpc3RJdGVtSWRzUmVzcG9uc2USEAoIaXRlbV9pZHMYASADKAkipAEKEEdldEl0ZW1zUmVzcG9uc2USHgoFaXRlbXMYASADKAsyDy50YW5kZW0udjEuSXRlbRItCg1lbmNvZGVkX2l0ZW1zGAIgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhcKCnJlYWRfY291bnQYBCABKAVIAIgBAUINCgtfcmVhZF9jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBKoQBCgxLZXl3b3JkU3RhdGUSHQoZS0VZV09SRF9TVEFURV9VTlNQRUNJRklFRBAAEhoKFktFWVdPUkRfU1RBVEVfU0VBUkNIRUQQARIaChZLRVlXT1JEX1NUQVRFX0RJU0FCTEVEEAISHQoZS0VZV09SRF9TVEFURV9CRUlOR19CVUlMVBADKrABCg5TZWFyY2hGYWxsYmFjaxIfChtTRUFSQ0hfRkFMTEJBQ0tfVU5TUEVDSUZJRUQQABIfChtTRUFSQ0hfRkFMTEJBQ0tfQkVJTkdfQlVJTFQQARIdChlTRUFSQ0hfRkFMTEJBQ0tfTk9UX0JVSUxUEAISGgoWU0VBUkNIX0ZBTExCQUNLX0RFVklDRRADEiEKHVNFQVJDSF9GQUxMQkFDS19UT09fRkVXX0ZPVU5EEAQqsgEKDlNlYXJjaFN0cmF0ZWd5Eh8KG1NFQVJDSF9TVFJBVEVHWV9VTlNQRUNJRklFRBAAEh4KGlNFQVJDSF9TVFJBVEVHWV9VTkZJTFRFUkVEEAESHgoaU0VBUkNIX1NUUkFURUdZX1BSRV9GSUxURVIQAhIfChtTRUFSQ0hfU1RSQVRFR1lfUE9TVF9GSUxURVIQAxIeChpTRUFSQ0hfU1RSQVRFR1lfRVhBQ1RfU0NBThAEMr8ECgxJbmRleFNlcnZpY2USWwoQU2VhcmNoRW1iZWRkaW5ncxIiLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBojLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USTAoLVXBzZXJ0SXRlbXMSHS50YW5kZW0udjEuVXBzZXJ0SXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLlVwc2VydEl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSXRlbXMSHS50YW5kZW0udjEuRGVsZXRlSXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSW5kZXgSHS50YW5kZW0udjEuRGVsZXRlSW5kZXhSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUluZGV4UmVzcG9uc2USQwoIR2V0SXRlbXMSGi50YW5kZW0udjEuR2V0SXRlbXNSZXF1ZXN0GhsudGFuZGVtLnYxLkdldEl0ZW1zUmVzcG9uc2USTAoLTGlzdEl0ZW1JZHMSHS50YW5kZW0udjEuTGlzdEl0ZW1JZHNSZXF1ZXN0Gh4udGFuZGVtLnYxLkxpc3RJdGVtSWRzUmVzcG9uc2USVQoORmluZE5laWdoYm91cnMSIC50YW5kZW0udjEuRmluZE5laWdoYm91cnNSZXF1ZXN0GiEudGFuZGVtLnYxLkZpbmROZWlnaGJvdXJzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content]);
 
 /**
  * A search of one shard.
@@ -95,6 +95,13 @@ export type SearchEmbeddingsRequest = Message<"tandem.v1.SearchEmbeddingsRequest
    * @generated from field: bool embeddings_included = 10;
    */
   embeddingsIncluded: boolean;
+
+  /**
+   * Also finds items by these words, at most 8,192 bytes; empty: none.
+   *
+   * @generated from field: string keywords = 11;
+   */
+  keywords: string;
 };
 
 /**
@@ -144,6 +151,13 @@ export type SearchEmbeddingsResponse = Message<"tandem.v1.SearchEmbeddingsRespon
    * @generated from field: tandem.v1.SearchPath path = 5;
    */
   path?: SearchPath | undefined;
+
+  /**
+   * What the words found; set if keywords is.
+   *
+   * @generated from field: tandem.v1.KeywordHitList keyword_hit_list = 6;
+   */
+  keywordHitList?: KeywordHitList | undefined;
 };
 
 /**
@@ -152,6 +166,76 @@ export type SearchEmbeddingsResponse = Message<"tandem.v1.SearchEmbeddingsRespon
  */
 export const SearchEmbeddingsResponseSchema: GenMessage<SearchEmbeddingsResponse> = /*@__PURE__*/
   messageDesc(file_tandem_v1_index_service, 1);
+
+/**
+ * The items that words found.
+ *
+ * @generated from message tandem.v1.KeywordHitList
+ */
+export type KeywordHitList = Message<"tandem.v1.KeywordHitList"> & {
+  /**
+   * Whether the shard could search by words.
+   *
+   * @generated from field: tandem.v1.KeywordState state = 1;
+   */
+  state: KeywordState;
+
+  /**
+   * At most retrieve_k, by score; ties sort by item id.
+   *
+   * @generated from field: repeated tandem.v1.KeywordHit hits = 2;
+   */
+  hits: KeywordHit[];
+};
+
+/**
+ * Describes the message tandem.v1.KeywordHitList.
+ * Use `create(KeywordHitListSchema)` to create a new message.
+ */
+export const KeywordHitListSchema: GenMessage<KeywordHitList> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 2);
+
+/**
+ * One item that words found.
+ *
+ * @generated from message tandem.v1.KeywordHit
+ */
+export type KeywordHit = Message<"tandem.v1.KeywordHit"> & {
+  /**
+   * Unique in its index.
+   *
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * The BM25 score among the items of this shard.
+   *
+   * @generated from field: float score = 2;
+   */
+  score: number;
+
+  /**
+   * The cosine similarity to each of the request's queries.
+   *
+   * @generated from field: repeated float similarities = 3;
+   */
+  similarities: number[];
+
+  /**
+   * Set if embeddings_included is.
+   *
+   * @generated from field: tandem.v1.Embedding embedding = 4;
+   */
+  embedding?: Embedding | undefined;
+};
+
+/**
+ * Describes the message tandem.v1.KeywordHit.
+ * Use `create(KeywordHitSchema)` to create a new message.
+ */
+export const KeywordHitSchema: GenMessage<KeywordHit> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 3);
 
 /**
  * How a shard searched.
@@ -209,7 +293,7 @@ export type SearchPath = Message<"tandem.v1.SearchPath"> & {
  * Use `create(SearchPathSchema)` to create a new message.
  */
 export const SearchPathSchema: GenMessage<SearchPath> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 2);
+  messageDesc(file_tandem_v1_index_service, 4);
 
 /**
  * The nearest items of one query, best first; ties sort by item id.
@@ -230,7 +314,7 @@ export type HitList = Message<"tandem.v1.HitList"> & {
  * Use `create(HitListSchema)` to create a new message.
  */
 export const HitListSchema: GenMessage<HitList> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 3);
+  messageDesc(file_tandem_v1_index_service, 5);
 
 /**
  * One retrieved item.
@@ -265,7 +349,7 @@ export type Hit = Message<"tandem.v1.Hit"> & {
  * Use `create(HitSchema)` to create a new message.
  */
 export const HitSchema: GenMessage<Hit> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 4);
+  messageDesc(file_tandem_v1_index_service, 6);
 
 /**
  * A query and candidates whose neighbours are wanted.
@@ -302,15 +386,16 @@ export type FindNeighboursRequest = Message<"tandem.v1.FindNeighboursRequest"> &
   candidates: Embedding[];
 
   /**
-   * The pool: the items of each modality that are nearest to the query, 1 to
-   * 1,000. Neighbours are found in it alone.
+   * The pool of an index without FAISS: the items of each modality that are
+   * nearest to the query, 1 to 1,000. Neighbours are found in it alone. With
+   * FAISS they are searched for around each candidate.
    *
    * @generated from field: int32 pool_k = 5;
    */
   poolK: number;
 
   /**
-   * The pillars of each modality: the first of the pool, 1 to pool_k.
+   * The pillars of each modality: the items nearest to the query, 1 to pool_k.
    *
    * @generated from field: int32 pillar_k = 6;
    */
@@ -337,7 +422,7 @@ export type FindNeighboursRequest = Message<"tandem.v1.FindNeighboursRequest"> &
  * Use `create(FindNeighboursRequestSchema)` to create a new message.
  */
 export const FindNeighboursRequestSchema: GenMessage<FindNeighboursRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 5);
+  messageDesc(file_tandem_v1_index_service, 7);
 
 /**
  * Neighbours on one shard.
@@ -365,7 +450,7 @@ export type FindNeighboursResponse = Message<"tandem.v1.FindNeighboursResponse">
  * Use `create(FindNeighboursResponseSchema)` to create a new message.
  */
 export const FindNeighboursResponseSchema: GenMessage<FindNeighboursResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 6);
+  messageDesc(file_tandem_v1_index_service, 8);
 
 /**
  * The neighbours of one modality.
@@ -394,7 +479,7 @@ export type Neighbourhood = Message<"tandem.v1.Neighbourhood"> & {
  * Use `create(NeighbourhoodSchema)` to create a new message.
  */
 export const NeighbourhoodSchema: GenMessage<Neighbourhood> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 7);
+  messageDesc(file_tandem_v1_index_service, 9);
 
 /**
  * The nearest items of one embedding, best first; at most neighbour_k.
@@ -422,7 +507,7 @@ export type NeighbourList = Message<"tandem.v1.NeighbourList"> & {
  * Use `create(NeighbourListSchema)` to create a new message.
  */
 export const NeighbourListSchema: GenMessage<NeighbourList> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 8);
+  messageDesc(file_tandem_v1_index_service, 10);
 
 /**
  * Items to store.
@@ -473,7 +558,7 @@ export type UpsertItemsRequest = Message<"tandem.v1.UpsertItemsRequest"> & {
  * Use `create(UpsertItemsRequestSchema)` to create a new message.
  */
 export const UpsertItemsRequestSchema: GenMessage<UpsertItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 9);
+  messageDesc(file_tandem_v1_index_service, 11);
 
 /**
  * One item with everything that search and rerank need.
@@ -523,7 +608,7 @@ export type EncodedItem = Message<"tandem.v1.EncodedItem"> & {
  * Use `create(EncodedItemSchema)` to create a new message.
  */
 export const EncodedItemSchema: GenMessage<EncodedItem> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 10);
+  messageDesc(file_tandem_v1_index_service, 12);
 
 /**
  * The outcome of an upsert.
@@ -544,7 +629,7 @@ export type UpsertItemsResponse = Message<"tandem.v1.UpsertItemsResponse"> & {
  * Use `create(UpsertItemsResponseSchema)` to create a new message.
  */
 export const UpsertItemsResponseSchema: GenMessage<UpsertItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 11);
+  messageDesc(file_tandem_v1_index_service, 13);
 
 /**
  * Items to delete.
@@ -586,7 +671,7 @@ export type DeleteItemsRequest = Message<"tandem.v1.DeleteItemsRequest"> & {
  * Use `create(DeleteItemsRequestSchema)` to create a new message.
  */
 export const DeleteItemsRequestSchema: GenMessage<DeleteItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 12);
+  messageDesc(file_tandem_v1_index_service, 14);
 
 /**
  * The outcome of a deletion.
@@ -614,7 +699,7 @@ export type DeleteItemsResponse = Message<"tandem.v1.DeleteItemsResponse"> & {
  * Use `create(DeleteItemsResponseSchema)` to create a new message.
  */
 export const DeleteItemsResponseSchema: GenMessage<DeleteItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 13);
+  messageDesc(file_tandem_v1_index_service, 15);
 
 /**
  * An index to delete.
@@ -642,7 +727,7 @@ export type DeleteIndexRequest = Message<"tandem.v1.DeleteIndexRequest"> & {
  * Use `create(DeleteIndexRequestSchema)` to create a new message.
  */
 export const DeleteIndexRequestSchema: GenMessage<DeleteIndexRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 14);
+  messageDesc(file_tandem_v1_index_service, 16);
 
 /**
  * The progress of deleting an index.
@@ -677,7 +762,7 @@ export type DeleteIndexResponse = Message<"tandem.v1.DeleteIndexResponse"> & {
  * Use `create(DeleteIndexResponseSchema)` to create a new message.
  */
 export const DeleteIndexResponseSchema: GenMessage<DeleteIndexResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 15);
+  messageDesc(file_tandem_v1_index_service, 17);
 
 /**
  * Items to read.
@@ -719,7 +804,63 @@ export type GetItemsRequest = Message<"tandem.v1.GetItemsRequest"> & {
  * Use `create(GetItemsRequestSchema)` to create a new message.
  */
 export const GetItemsRequestSchema: GenMessage<GetItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 16);
+  messageDesc(file_tandem_v1_index_service, 18);
+
+/**
+ * A page of one shard's ids.
+ *
+ * @generated from message tandem.v1.ListItemIdsRequest
+ */
+export type ListItemIdsRequest = Message<"tandem.v1.ListItemIdsRequest"> & {
+  /**
+   * The index.
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * The page has ids after this one; empty for the first page.
+   *
+   * @generated from field: string after = 2;
+   */
+  after: string;
+
+  /**
+   * The most ids, 1 to 1,000.
+   *
+   * @generated from field: int32 max_count = 3;
+   */
+  maxCount: number;
+};
+
+/**
+ * Describes the message tandem.v1.ListItemIdsRequest.
+ * Use `create(ListItemIdsRequestSchema)` to create a new message.
+ */
+export const ListItemIdsRequestSchema: GenMessage<ListItemIdsRequest> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 19);
+
+/**
+ * One shard's ids.
+ *
+ * @generated from message tandem.v1.ListItemIdsResponse
+ */
+export type ListItemIdsResponse = Message<"tandem.v1.ListItemIdsResponse"> & {
+  /**
+   * In byte order; fewer than max_count are the last.
+   *
+   * @generated from field: repeated string item_ids = 1;
+   */
+  itemIds: string[];
+};
+
+/**
+ * Describes the message tandem.v1.ListItemIdsResponse.
+ * Use `create(ListItemIdsResponseSchema)` to create a new message.
+ */
+export const ListItemIdsResponseSchema: GenMessage<ListItemIdsResponse> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 20);
 
 /**
  * The items that exist.
@@ -762,7 +903,7 @@ export type GetItemsResponse = Message<"tandem.v1.GetItemsResponse"> & {
  * Use `create(GetItemsResponseSchema)` to create a new message.
  */
 export const GetItemsResponseSchema: GenMessage<GetItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 17);
+  messageDesc(file_tandem_v1_index_service, 21);
 
 /**
  * One item.
@@ -798,7 +939,48 @@ export type Item = Message<"tandem.v1.Item"> & {
  * Use `create(ItemSchema)` to create a new message.
  */
 export const ItemSchema: GenMessage<Item> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 18);
+  messageDesc(file_tandem_v1_index_service, 22);
+
+/**
+ * Whether a shard could search by words.
+ *
+ * @generated from enum tandem.v1.KeywordState
+ */
+export enum KeywordState {
+  /**
+   * Sent by a shard of an earlier version.
+   *
+   * @generated from enum value: KEYWORD_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It did.
+   *
+   * @generated from enum value: KEYWORD_STATE_SEARCHED = 1;
+   */
+  SEARCHED = 1,
+
+  /**
+   * It keeps no words (INDEX_KEYWORDS_ENABLED).
+   *
+   * @generated from enum value: KEYWORD_STATE_DISABLED = 2;
+   */
+  DISABLED = 2,
+
+  /**
+   * Its words are being read from the store.
+   *
+   * @generated from enum value: KEYWORD_STATE_BEING_BUILT = 3;
+   */
+  BEING_BUILT = 3,
+}
+
+/**
+ * Describes the enum tandem.v1.KeywordState.
+ */
+export const KeywordStateSchema: GenEnum<KeywordState> = /*@__PURE__*/
+  enumDesc(file_tandem_v1_index_service, 0);
 
 /**
  * Why a search did not use the configured device or index type.
@@ -846,7 +1028,7 @@ export enum SearchFallback {
  * Describes the enum tandem.v1.SearchFallback.
  */
 export const SearchFallbackSchema: GenEnum<SearchFallback> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_index_service, 0);
+  enumDesc(file_tandem_v1_index_service, 1);
 
 /**
  * The strategies for a filtered search.
@@ -894,7 +1076,7 @@ export enum SearchStrategy {
  * Describes the enum tandem.v1.SearchStrategy.
  */
 export const SearchStrategySchema: GenEnum<SearchStrategy> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_index_service, 1);
+  enumDesc(file_tandem_v1_index_service, 2);
 
 /**
  * Stores the items of one shard and searches them by nearest neighbour.
@@ -953,6 +1135,16 @@ export const IndexService: GenService<{
     methodKind: "unary";
     input: typeof GetItemsRequestSchema;
     output: typeof GetItemsResponseSchema;
+  },
+  /**
+   * Returns the ids of this shard's items of an index, in byte order.
+   *
+   * @generated from rpc tandem.v1.IndexService.ListItemIds
+   */
+  listItemIds: {
+    methodKind: "unary";
+    input: typeof ListItemIdsRequestSchema;
+    output: typeof ListItemIdsResponseSchema;
   },
   /**
    * Finds what is near a query and near each of its candidates, among this

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tandem/v1/rerank_service.proto.
  */
 export const file_tandem_v1_rerank_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50YW5kZW0vdjEvcmVyYW5rX3NlcnZpY2UucHJvdG8SCXRhbmRlbS52MSLCAQoWU2NvcmVDYW5kaWRhdGVzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRInCgVxdWVyeRgCIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhAKCGl0ZW1faWRzGAQgAygJEhUKDW1vZGVsX3ZlcnNpb24YBSABKAUSKQoNcXVlcnlfY29udGVudBgGIAEoCzISLnRhbmRlbS52MS5Db250ZW50Iq8CChdTY29yZUNhbmRpZGF0ZXNSZXNwb25zZRIpCgZzY29yZXMYASADKAsyGS50YW5kZW0udjEuQ2FuZGlkYXRlU2NvcmUSMAoNcmVhZF9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJpbmZlcmVuY2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoEY29zdBgEIAEoCzIYLnRhbmRlbS52MS5JbmZlcmVuY2VDb3N0EhUKDW1vZGVsX3ZlcnNpb24YBSABKAUSEAoIcmVyYW5rZXIYBiABKAkSLwoOZGVmYXVsdF9mdXNpb24YByABKA4yFy50YW5kZW0udjEuRnVzaW9uTWV0aG9kIoQBChFTY29yZUJhdGNoUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIrCgdxdWVyaWVzGAMgAygLMhoudGFuZGVtLnYxLlF1ZXJ5Q2FuZGlkYXRlcxIVCg1tb2RlbF92ZXJzaW9uGAQgASgFIncKD1F1ZXJ5Q2FuZGlkYXRlcxInCgVxdWVyeRgBIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEhAKCGl0ZW1faWRzGAIgAygJEikKDXF1ZXJ5X2NvbnRlbnQYAyABKAsyEi50YW5kZW0udjEuQ29udGVudCKtAgoSU2NvcmVCYXRjaFJlc3BvbnNlEiwKB3Jlc3VsdHMYASADKAsyGy50YW5kZW0udjEuU2NvcmVCYXRjaFJlc3VsdBIwCg1yZWFkX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmluZmVyZW5jZV9kdXJhdGlvbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgRjb3N0GAQgASgLMhgudGFuZGVtLnYxLkluZmVyZW5jZUNvc3QSFQoNbW9kZWxfdmVyc2lvbhgFIAEoBRIQCghyZXJhbmtlchgGIAEoCRIvCg5kZWZhdWx0X2Z1c2lvbhgHIAEoDjIXLnRhbmRlbS52MS5GdXNpb25NZXRob2QiYgoQU2NvcmVCYXRjaFJlc3VsdBIpCgZzY29yZXMYASADKAsyGS50YW5kZW0udjEuQ2FuZGlkYXRlU2NvcmUSIwoFZXJyb3IYAiABKAsyFC50YW5kZW0udjEuSXRlbUVycm9yInAKDkNhbmRpZGF0ZVNjb3JlEhgKC21hdGNoX2xvZ2l0GAEgASgCSACIAQESHgoRbWF0Y2hfcHJvYmFiaWxpdHkYAiABKAJIAYgBAUIOCgxfbWF0Y2hfbG9naXRCFAoSX21hdGNoX3Byb2JhYmlsaXR5ItkBChFTY29yZUdyYXBoUmVxdWVzdBIZChFtb2RlbF9maW5nZXJwcmludBgBIAEoCRIrCg5xdWVyeV9tb2RhbGl0eRgCIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIjCgVub2RlcxgDIAMoCzIULnRhbmRlbS52MS5HcmFwaE5vZGUSKgoMaXRlbV9waWxsYXJzGAQgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIrCg1xdWVyeV9waWxsYXJzGAUgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZyJdCglHcmFwaE5vZGUSJwoJZW1iZWRkaW5nGAEgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZxISCgpuZWFyX3RleHRzGAIgAygEEhMKC25lYXJfaW1hZ2VzGAMgAygEIpwBChJTY29yZUdyYXBoUmVzcG9uc2USDgoGc2NvcmVzGAEgAygCEjUKEmluZmVyZW5jZV9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgRjb3N0GAMgASgLMhgudGFuZGVtLnYxLkluZmVyZW5jZUNvc3QSFwoPbmVpZ2hib3VyX21vZGVsGAQgASgJMv8BCg1SZXJhbmtTZXJ2aWNlElgKD1Njb3JlQ2FuZGlkYXRlcxIhLnRhbmRlbS52MS5TY29yZUNhbmRpZGF0ZXNSZXF1ZXN0GiIudGFuZGVtLnYxLlNjb3JlQ2FuZGlkYXRlc1Jlc3BvbnNlEkkKClNjb3JlQmF0Y2gSHC50YW5kZW0udjEuU2NvcmVCYXRjaFJlcXVlc3QaHS50YW5kZW0udjEuU2NvcmVCYXRjaFJlc3BvbnNlEkkKClNjb3JlR3JhcGgSHC50YW5kZW0udjEuU2NvcmVHcmFwaFJlcXVlc3QaHS50YW5kZW0udjEuU2NvcmVHcmFwaFJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_tandem_v1_content, file_tandem_v1_cost, file_tandem_v1_error_reason, file_tandem_v1_search_service]);
+  fileDesc("Ch50YW5kZW0vdjEvcmVyYW5rX3NlcnZpY2UucHJvdG8SCXRhbmRlbS52MSLCAQoWU2NvcmVDYW5kaWRhdGVzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRInCgVxdWVyeRgCIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhAKCGl0ZW1faWRzGAQgAygJEhUKDW1vZGVsX3ZlcnNpb24YBSABKAUSKQoNcXVlcnlfY29udGVudBgGIAEoCzISLnRhbmRlbS52MS5Db250ZW50Iq8CChdTY29yZUNhbmRpZGF0ZXNSZXNwb25zZRIpCgZzY29yZXMYASADKAsyGS50YW5kZW0udjEuQ2FuZGlkYXRlU2NvcmUSMAoNcmVhZF9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJpbmZlcmVuY2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoEY29zdBgEIAEoCzIYLnRhbmRlbS52MS5JbmZlcmVuY2VDb3N0EhUKDW1vZGVsX3ZlcnNpb24YBSABKAUSEAoIcmVyYW5rZXIYBiABKAkSLwoOZGVmYXVsdF9mdXNpb24YByABKA4yFy50YW5kZW0udjEuRnVzaW9uTWV0aG9kIoQBChFTY29yZUJhdGNoUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIrCgdxdWVyaWVzGAMgAygLMhoudGFuZGVtLnYxLlF1ZXJ5Q2FuZGlkYXRlcxIVCg1tb2RlbF92ZXJzaW9uGAQgASgFIncKD1F1ZXJ5Q2FuZGlkYXRlcxInCgVxdWVyeRgBIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEhAKCGl0ZW1faWRzGAIgAygJEikKDXF1ZXJ5X2NvbnRlbnQYAyABKAsyEi50YW5kZW0udjEuQ29udGVudCKdAQoSU2NvcmVUb2tlbnNSZXF1ZXN0EicKBXF1ZXJ5GAEgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMSGQoRbW9kZWxfZmluZ2VycHJpbnQYAiABKAkSLAoKY2FuZGlkYXRlcxgDIAMoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zEhUKDW1vZGVsX3ZlcnNpb24YBCABKAUiyAEKE1Njb3JlVG9rZW5zUmVzcG9uc2USKQoGc2NvcmVzGAEgAygLMhkudGFuZGVtLnYxLkNhbmRpZGF0ZVNjb3JlEjUKEmluZmVyZW5jZV9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgRjb3N0GAMgASgLMhgudGFuZGVtLnYxLkluZmVyZW5jZUNvc3QSFQoNbW9kZWxfdmVyc2lvbhgEIAEoBRIQCghyZXJhbmtlchgFIAEoCSKtAgoSU2NvcmVCYXRjaFJlc3BvbnNlEiwKB3Jlc3VsdHMYASADKAsyGy50YW5kZW0udjEuU2NvcmVCYXRjaFJlc3VsdBIwCg1yZWFkX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmluZmVyZW5jZV9kdXJhdGlvbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgRjb3N0GAQgASgLMhgudGFuZGVtLnYxLkluZmVyZW5jZUNvc3QSFQoNbW9kZWxfdmVyc2lvbhgFIAEoBRIQCghyZXJhbmtlchgGIAEoCRIvCg5kZWZhdWx0X2Z1c2lvbhgHIAEoDjIXLnRhbmRlbS52MS5GdXNpb25NZXRob2QiYgoQU2NvcmVCYXRjaFJlc3VsdBIpCgZzY29yZXMYASADKAsyGS50YW5kZW0udjEuQ2FuZGlkYXRlU2NvcmUSIwoFZXJyb3IYAiABKAsyFC50YW5kZW0udjEuSXRlbUVycm9yInAKDkNhbmRpZGF0ZVNjb3JlEhgKC21hdGNoX2xvZ2l0GAEgASgCSACIAQESHgoRbWF0Y2hfcHJvYmFiaWxpdHkYAiABKAJIAYgBAUIOCgxfbWF0Y2hfbG9naXRCFAoSX21hdGNoX3Byb2JhYmlsaXR5ItkBChFTY29yZUdyYXBoUmVxdWVzdBIZChFtb2RlbF9maW5nZXJwcmludBgBIAEoCRIrCg5xdWVyeV9tb2RhbGl0eRgCIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIjCgVub2RlcxgDIAMoCzIULnRhbmRlbS52MS5HcmFwaE5vZGUSKgoMaXRlbV9waWxsYXJzGAQgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIrCg1xdWVyeV9waWxsYXJzGAUgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZyJdCglHcmFwaE5vZGUSJwoJZW1iZWRkaW5nGAEgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZxISCgpuZWFyX3RleHRzGAIgAygEEhMKC25lYXJfaW1hZ2VzGAMgAygEIpwBChJTY29yZUdyYXBoUmVzcG9uc2USDgoGc2NvcmVzGAEgAygCEjUKEmluZmVyZW5jZV9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgRjb3N0GAMgASgLMhgudGFuZGVtLnYxLkluZmVyZW5jZUNvc3QSFwoPbmVpZ2hib3VyX21vZGVsGAQgASgJMs0CCg1SZXJhbmtTZXJ2aWNlElgKD1Njb3JlQ2FuZGlkYXRlcxIhLnRhbmRlbS52MS5TY29yZUNhbmRpZGF0ZXNSZXF1ZXN0GiIudGFuZGVtLnYxLlNjb3JlQ2FuZGlkYXRlc1Jlc3BvbnNlEkkKClNjb3JlQmF0Y2gSHC50YW5kZW0udjEuU2NvcmVCYXRjaFJlcXVlc3QaHS50YW5kZW0udjEuU2NvcmVCYXRjaFJlc3BvbnNlEkwKC1Njb3JlVG9rZW5zEh0udGFuZGVtLnYxLlNjb3JlVG9rZW5zUmVxdWVzdBoeLnRhbmRlbS52MS5TY29yZVRva2Vuc1Jlc3BvbnNlEkkKClNjb3JlR3JhcGgSHC50YW5kZW0udjEuU2NvcmVHcmFwaFJlcXVlc3QaHS50YW5kZW0udjEuU2NvcmVHcmFwaFJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_tandem_v1_content, file_tandem_v1_cost, file_tandem_v1_error_reason, file_tandem_v1_search_service]);
 
 /**
  * One query and the stored items to score against it.
@@ -222,6 +222,97 @@ export const QueryCandidatesSchema: GenMessage<QueryCandidates> = /*@__PURE__*/
   messageDesc(file_tandem_v1_rerank_service, 3);
 
 /**
+ * One query and the tokens of its candidates.
+ *
+ * @generated from message tandem.v1.ScoreTokensRequest
+ */
+export type ScoreTokensRequest = Message<"tandem.v1.ScoreTokensRequest"> & {
+  /**
+   * The query's tokens, as encoder_svc returned them.
+   *
+   * @generated from field: tandem.v1.ContentTokens query = 1;
+   */
+  query?: ContentTokens | undefined;
+
+  /**
+   * The model that encoded query and candidates; must be the one that is served.
+   *
+   * @generated from field: string model_fingerprint = 2;
+   */
+  modelFingerprint: string;
+
+  /**
+   * 1 to 64, of the other modality than the query.
+   *
+   * @generated from field: repeated tandem.v1.ContentTokens candidates = 3;
+   */
+  candidates: ContentTokens[];
+
+  /**
+   * The model version that scores them; 0 for the current one.
+   *
+   * @generated from field: int32 model_version = 4;
+   */
+  modelVersion: number;
+};
+
+/**
+ * Describes the message tandem.v1.ScoreTokensRequest.
+ * Use `create(ScoreTokensRequestSchema)` to create a new message.
+ */
+export const ScoreTokensRequestSchema: GenMessage<ScoreTokensRequest> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_rerank_service, 4);
+
+/**
+ * The scores of the candidates.
+ *
+ * @generated from message tandem.v1.ScoreTokensResponse
+ */
+export type ScoreTokensResponse = Message<"tandem.v1.ScoreTokensResponse"> & {
+  /**
+   * In the order of the request's candidates.
+   *
+   * @generated from field: repeated tandem.v1.CandidateScore scores = 1;
+   */
+  scores: CandidateScore[];
+
+  /**
+   * Time in Triton with its queue.
+   *
+   * @generated from field: google.protobuf.Duration inference_duration = 2;
+   */
+  inferenceDuration?: Duration | undefined;
+
+  /**
+   * The inference that this call caused.
+   *
+   * @generated from field: tandem.v1.InferenceCost cost = 3;
+   */
+  cost?: InferenceCost | undefined;
+
+  /**
+   * The model version that scored them.
+   *
+   * @generated from field: int32 model_version = 4;
+   */
+  modelVersion: number;
+
+  /**
+   * The fingerprint of the cross-encoder.
+   *
+   * @generated from field: string reranker = 5;
+   */
+  reranker: string;
+};
+
+/**
+ * Describes the message tandem.v1.ScoreTokensResponse.
+ * Use `create(ScoreTokensResponseSchema)` to create a new message.
+ */
+export const ScoreTokensResponseSchema: GenMessage<ScoreTokensResponse> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_rerank_service, 5);
+
+/**
  * The scores of each query.
  *
  * @generated from message tandem.v1.ScoreBatchResponse
@@ -284,7 +375,7 @@ export type ScoreBatchResponse = Message<"tandem.v1.ScoreBatchResponse"> & {
  * Use `create(ScoreBatchResponseSchema)` to create a new message.
  */
 export const ScoreBatchResponseSchema: GenMessage<ScoreBatchResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 4);
+  messageDesc(file_tandem_v1_rerank_service, 6);
 
 /**
  * The scores of one query, or its error.
@@ -312,7 +403,7 @@ export type ScoreBatchResult = Message<"tandem.v1.ScoreBatchResult"> & {
  * Use `create(ScoreBatchResultSchema)` to create a new message.
  */
 export const ScoreBatchResultSchema: GenMessage<ScoreBatchResult> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 5);
+  messageDesc(file_tandem_v1_rerank_service, 7);
 
 /**
  * The score of one candidate.
@@ -341,7 +432,7 @@ export type CandidateScore = Message<"tandem.v1.CandidateScore"> & {
  * Use `create(CandidateScoreSchema)` to create a new message.
  */
 export const CandidateScoreSchema: GenMessage<CandidateScore> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 6);
+  messageDesc(file_tandem_v1_rerank_service, 8);
 
 /**
  * A query with its items, and what is near them.
@@ -391,7 +482,7 @@ export type ScoreGraphRequest = Message<"tandem.v1.ScoreGraphRequest"> & {
  * Use `create(ScoreGraphRequestSchema)` to create a new message.
  */
 export const ScoreGraphRequestSchema: GenMessage<ScoreGraphRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 7);
+  messageDesc(file_tandem_v1_rerank_service, 9);
 
 /**
  * One node of a graph.
@@ -426,7 +517,7 @@ export type GraphNode = Message<"tandem.v1.GraphNode"> & {
  * Use `create(GraphNodeSchema)` to create a new message.
  */
 export const GraphNodeSchema: GenMessage<GraphNode> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 8);
+  messageDesc(file_tandem_v1_rerank_service, 10);
 
 /**
  * The scores of a graph's items.
@@ -468,7 +559,7 @@ export type ScoreGraphResponse = Message<"tandem.v1.ScoreGraphResponse"> & {
  * Use `create(ScoreGraphResponseSchema)` to create a new message.
  */
 export const ScoreGraphResponseSchema: GenMessage<ScoreGraphResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_rerank_service, 9);
+  messageDesc(file_tandem_v1_rerank_service, 11);
 
 /**
  * Scores (query, candidate) pairs with the cross-encoder, next to one shard.
@@ -497,6 +588,17 @@ export const RerankService: GenService<{
     methodKind: "unary";
     input: typeof ScoreBatchRequestSchema;
     output: typeof ScoreBatchResponseSchema;
+  },
+  /**
+   * Scores candidates that are not stored, by their tokens. A remote
+   * cross-encoder fails with ERROR_REASON_QUERY_CONTENT_MISSING.
+   *
+   * @generated from rpc tandem.v1.RerankService.ScoreTokens
+   */
+  scoreTokens: {
+    methodKind: "unary";
+    input: typeof ScoreTokensRequestSchema;
+    output: typeof ScoreTokensResponseSchema;
   },
   /**
    * Scores a query's items by their neighbours, with the served neighbour model
