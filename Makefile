@@ -39,7 +39,7 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: test-references roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
+.PHONY: test-references roll-run soak-run sbom check coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
 .PHONY: test-integrations
 
@@ -141,6 +141,12 @@ console/node_modules/.ok: console/package-lock.json
 	cd console && npm ci --no-audit --no-fund
 	touch $@
 
+clients: .venv/.ok clients/typescript/node_modules/.ok ## Regenerates the code in clients/; commit the changes; needs npm
+	$(BIN)/buf generate
+
+test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Runs the example of clients/ and compares its code with the protos; needs npm and node
+	$(BIN)/pytest -n 0 -rs tests/clients
+
 released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
@@ -171,6 +177,10 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(CONSOLE_LOCK)
 	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
 		--output-file $(REFERENCE_LOCK)
+
+clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
+	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund
+	touch $@
 
 .venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/reference -r $(REFERENCE_LOCK)
