@@ -94,7 +94,7 @@ CASES = [
     ["index", "drop", "{}", "--yes", "--address", NOWHERE],
     ["search", "x", "--address", "{}"],
     ["health", "{}"],
-    ["certificates", "/dev/null/{}"],
+    ["certificates", "file/{}"],
     ["shard", "verify", "{}"],
     ["shard", "backup", "{}", "{}"],
     ["shard", "restore", "{}", "{}"],
@@ -113,6 +113,7 @@ def test_a_value_is_refused_by_its_words(
 ) -> None:
     """A status of failure and words, without a traceback and without driving the terminal."""
     monkeypatch.chdir(tmp_path)
+    Path("file").touch()
     for word in HOSTILE:
         status = status_of([each.replace("{}", word) for each in case], monkeypatch)
 
