@@ -11,6 +11,7 @@ from tandem.cli.console import out
 # Each service of the Compose file, and the name in its certificate that others accept.
 CONTAINERS: Mapping[str, str] = {
     "orchestrator": "orchestrator",
+    "gateway": "gateway",
     "encoder": "encoder",
     "index-0": "index",
     "index-1": "index",

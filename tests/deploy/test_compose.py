@@ -40,7 +40,8 @@ def port(address: str) -> int:
 
 def test_every_service_is_there() -> None:
     """Two shards, as `tandem up` has."""
-    assert sorted(OURS) == ["encoder", "index-0", "index-1", "orchestrator", "rerank-0", "rerank-1"]
+    shards = ["index-0", "index-1", "rerank-0", "rerank-1"]
+    assert sorted(OURS) == sorted(["encoder", "gateway", "orchestrator", *shards])
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -49,9 +50,12 @@ def test_a_service_starts_with_what_it_is_given(name: str) -> None:
     its = settings_of(name)
 
     assert its.address.startswith("0.0.0.0:")
-    assert SERVICES[name]["healthcheck"]["test"] == [
-        "CMD", "tandem", "health", f"localhost:{port(its.address)}",
-    ]  # fmt: skip
+    asked = SERVICES[name]["healthcheck"]["test"]
+    if name == "gateway":  # which speaks no gRPC
+        assert f"'localhost', {its.metrics_port}" in asked[-1]
+        assert "'/ready'" in asked[-1]
+    else:
+        assert asked == ["CMD", "tandem", "health", f"localhost:{port(its.address)}"]
     grace_seconds = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
     assert grace_seconds > its.drain_notice_seconds + its.grace_seconds
 
@@ -95,14 +99,18 @@ def test_a_container_is_locked_down(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service.keys() >= {"mem_limit", "cpus", "pids_limit", "logging"}
     assert all(each.startswith("127.0.0.1:") for each in service.get("ports", []))
-    published = {"orchestrator": ["inside", "door"], "prometheus": ["inside", "watch"],
-                 "grafana": ["watch"]}  # fmt: skip
+    published = {
+        "gateway": ["inside", "door"],
+        "orchestrator": ["inside", "door"],
+        "prometheus": ["inside", "watch"],
+        "grafana": ["watch"],
+    }
     assert service.get("networks", []) == published.get(name, ["inside"]) or (
         service.get("network_mode") == "none"
     )
 
 
-@pytest.mark.parametrize("name", ["orchestrator", "index-0", "index-1"])
+@pytest.mark.parametrize("name", ["gateway", "orchestrator", "index-0", "index-1"])
 def test_callers_need_tokens(name: str) -> None:
     """Of a folder that has to be named: without it nothing starts, and nothing is open."""
     (mount,) = (each for each in SERVICES[name]["volumes"] if isinstance(each, dict))
@@ -122,10 +130,10 @@ def test_grafana_reaches_no_service() -> None:
 
 
 def test_only_the_doors_are_published() -> None:
-    """The orchestrator, Prometheus and Grafana."""
+    """The gateway, the orchestrator, Prometheus and Grafana."""
     published = {name for name, service in SERVICES.items() if "ports" in service}
 
-    assert published == {"orchestrator", "prometheus", "grafana"}
+    assert published == {"gateway", "orchestrator", "prometheus", "grafana"}
 
 
 def test_triton_takes_nothing_over_the_wire() -> None:

@@ -49,9 +49,13 @@ def test_a_container_starts_with_what_the_command_makes(name: str, tmp_path: Pat
 
     identity = Identity(load(TlsSettings, "TLS_", here))
 
-    callers = {"tls-proxy": {"encoder", "rerank"}, "orchestrator": set()}
+    callers: dict[str, set[str]] = {
+        "tls-proxy": {"encoder", "rerank"},
+        "gateway": set(),
+        "orchestrator": set(),
+    }
     assert identity.peer_names == callers.get(name, {"orchestrator"})
-    assert identity.is_client_certificate_required == (name != "orchestrator")
+    assert identity.is_client_certificate_required == (name not in ("gateway", "orchestrator"))
 
 
 @pytest.mark.parametrize("name", OURS)

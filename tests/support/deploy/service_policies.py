@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from encoder_svc.settings import EncoderSettings
+from gateway_svc.settings import GatewaySettings
 from index_svc.settings import IndexSettings
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.settings import RerankSettings
@@ -30,6 +31,7 @@ from tests.support.deploy.workloads import (
 
 SETTINGS: Mapping[str, type[Any]] = {
     "encoder_svc": EncoderSettings,
+    "gateway_svc": GatewaySettings,
     "index_svc": IndexSettings,
     "orchestrator_svc": OrchestratorSettings,
     "rerank_svc": RerankSettings,
