@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(path.parent for path in (ROOT / "integrations").glob("*/pyproject.toml"))
 FROM_TANDEM = {"tandem.client", "tandem.errors"}
 """What the SDK says it has."""
+IMPORTED_AS = {"haystack-ai": "haystack", "llama-index-core": "llama_index", "pillow": "PIL"}
 every_folder = pytest.mark.parametrize("folder", FOLDERS, ids=[each.name for each in FOLDERS])
 
 
@@ -43,7 +44,7 @@ def imported(path: Path) -> set[str]:
 
 def test_there_are_some() -> None:
     """The tests below are of nothing otherwise."""
-    assert "mcp" in {folder.name for folder in FOLDERS}
+    assert [each.name for each in FOLDERS] == ["haystack", "langchain", "llama-index", "mcp"]
 
 
 @every_folder
@@ -76,9 +77,8 @@ def test_what_it_imports_it_names(folder: Path) -> None:
     """A framework may drop a package that it brings today."""
     package = package_of(folder)
     names = {Requirement(each).name for each in project_of(folder)["dependencies"]}
-    brought = {name.replace("-", "_") for name in names} | {"tandem", package.name}
-    if "pillow" in names:
-        brought.add("PIL")
+    brought = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names}
+    brought |= {"tandem", package.name}
     if "mcp" in names:  # Its types are a distribution of the same version.
         brought.add("mcp_types")
     imports = {name.partition(".")[0] for path in package.rglob("*.py") for name in imported(path)}

@@ -31,6 +31,7 @@ from tandem.client.answer_names import (
 )
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
+from tandem.client.documents import DocumentScore, NewDocument, ScoredDocuments
 from tandem.client.ingest_progress import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import (
@@ -76,6 +77,7 @@ __all__ = [
     "Content",
     "Coverage",
     "DegradationKind",
+    "DocumentScore",
     "ErrorReason",
     "Explanation",
     "FoundItem",
@@ -91,6 +93,7 @@ __all__ = [
     "NeighbourStopReason",
     "NeighbourSummary",
     "NewContent",
+    "NewDocument",
     "NewItem",
     "OrderedBy",
     "Query",
@@ -101,6 +104,7 @@ __all__ = [
     "RerankSummary",
     "RetryPolicy",
     "ScoreTerm",
+    "ScoredDocuments",
     "Search",
     "SearchFallback",
     "SearchOptions",

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -11,8 +11,14 @@ from google.protobuf.message import Message
 from typing_extensions import Self
 
 from tandem.client.access import Access
+from tandem.client.documents import (
+    NewDocument,
+    ScoredDocuments,
+    score_request,
+    scored_documents,
+)
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
-from tandem.client.item import NewItem
+from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
@@ -40,6 +46,7 @@ from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
+    content_service_pb2_grpc,
     model_service_pb2,
     model_service_pb2_grpc,
     search_service_pb2,
@@ -77,6 +84,7 @@ class AsyncClient:
         self._retries = Retries(retries)
         self._channel = self._access.open_aio_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
+        self._content_stub = content_service_pb2_grpc.ContentServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     async def search(
@@ -288,6 +296,19 @@ class AsyncClient:
         )
         response = await self._call(self._stub.BatchSearchItems, request)
         return batch_results(response, [search.error for search in asked], self._address)
+
+    async def score_documents(
+        self,
+        query: NewContent,
+        documents: Sequence[NewDocument],
+        *,
+        index_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> ScoredDocuments:
+        """Returns how well each document matches the query. See `Client.score_documents`."""
+        request = score_request(query, documents, index_id, truncation_policy)
+        response = await self._call(self._content_stub.ScoreDocuments, request)
+        return scored_documents(response)
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""

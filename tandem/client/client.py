@@ -1,7 +1,7 @@
 """The SDK for programs without an event loop."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -10,8 +10,14 @@ from google.protobuf.message import Message
 from typing_extensions import Self
 
 from tandem.client.access import Access
+from tandem.client.documents import (
+    NewDocument,
+    ScoredDocuments,
+    score_request,
+    scored_documents,
+)
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
-from tandem.client.item import NewItem
+from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
@@ -38,6 +44,7 @@ from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
+    content_service_pb2_grpc,
     model_service_pb2,
     model_service_pb2_grpc,
     search_service_pb2,
@@ -70,6 +77,7 @@ class Client:
         self._retries = Retries(retries)
         self._channel = self._access.open_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
+        self._content_stub = content_service_pb2_grpc.ContentServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def search(
@@ -281,6 +289,25 @@ class Client:
         )
         response = self._call(self._stub.BatchSearchItems, request)
         return batch_results(response, [search.error for search in asked], self._address)
+
+    def score_documents(
+        self,
+        query: NewContent,
+        documents: Sequence[NewDocument],
+        *,
+        index_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> ScoredDocuments:
+        """Returns how well each of at most 200 documents matches the query, in their order.
+
+        A document is a text, the bytes of an image, or a StoredItem of the index. The cross-encoder
+        scores those of the other modality than the query; texts for a text and images for an image
+        have a similarity instead. A document that fails has an error in its place. Raises a
+        TandemError.
+        """
+        request = score_request(query, documents, index_id, truncation_policy)
+        response = self._call(self._content_stub.ScoreDocuments, request)
+        return scored_documents(response)
 
     def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""

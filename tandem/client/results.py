@@ -278,14 +278,14 @@ def batch_results(
 
 def _batch_result(result: search_service_pb2.BatchSearchResult) -> SearchResult | TandemError:
     if result.WhichOneof("outcome") == "error":
-        return _error(result.error)
+        return item_error(result.error)
     return search_result(result.response)
 
 
 def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
     """Yields the outcomes of one batch in order."""
     for result in response.results:
-        error = _error(result.error) if result.HasField("error") else None
+        error = item_error(result.error) if result.HasField("error") else None
         text_use = None
         if result.HasField("text_use"):
             text_use = TextUse(result.text_use.token_count, result.text_use.used_token_count)
@@ -329,7 +329,8 @@ def _missing_shards(
     return {each.shard_number: ErrorReason(_reason(each.reason)) for each in missing}
 
 
-def _error(error: error_reason_pb2.ItemError) -> TandemError:
+def item_error(error: error_reason_pb2.ItemError) -> TandemError:
+    """Returns the named error of one element of a batch."""
     return error_from_reason(_reason(error.reason), error.message, {})
 
 

@@ -1,0 +1,87 @@
+"""Reranks documents of any retriever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.callbacks import Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
+from pydantic import ConfigDict, Field
+
+from tandem.client import Access, AsyncClient, Client, DocumentScore, ScoredDocuments
+from tandem_langchain.documents import scorable
+
+
+class TandemReranker(BaseDocumentCompressor):
+    """Orders at most 200 documents by how well they match a query.
+
+    Stored images, as TandemRetriever finds them, are scored by the cross-encoder and come first;
+    texts of other retrievers have the bi-encoder's similarity. A document that cannot be scored
+    comes last, with the reason in its metadata. Errors are those of `tandem.errors`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    address: str = "127.0.0.1:7400"
+    """host:port of the orchestrator."""
+    index_id: str
+    """The index of the stored images among the documents."""
+    top_n: int | None = None
+    """The number of documents to keep; by default all."""
+    timeout_seconds: float = 10.0
+    access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
+    """Token and certificates; by default those of the environment."""
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Returns copies of the documents, best first, with their scores in the metadata."""
+        if not documents:
+            return []
+        with Client(self.address, self.timeout_seconds, self.access) as client:
+            scored = client.score_documents(
+                query, [scorable(each) for each in documents], index_id=self.index_id
+            )
+        return self._ordered(documents, scored)
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Returns what `compress_documents` returns."""
+        if not documents:
+            return []
+        async with AsyncClient(self.address, self.timeout_seconds, self.access) as client:
+            scored = await client.score_documents(
+                query, [scorable(each) for each in documents], index_id=self.index_id
+            )
+        return self._ordered(documents, scored)
+
+    def _ordered(self, documents: Sequence[Document], scored: ScoredDocuments) -> list[Document]:
+        pairs = sorted(
+            zip(documents, scored.scores, strict=True), key=lambda pair: _key(pair[1]), reverse=True
+        )
+        return [
+            document.model_copy(
+                update={"metadata": {**document.metadata, **_metadata(score, scored)}}
+            )
+            for document, score in pairs[: self.top_n]
+        ]
+
+
+def _key(score: DocumentScore) -> tuple[int, float]:
+    """Sorts probabilities before similarities, and both before errors."""
+    if score.match_logit is not None:
+        return (2, score.match_logit)
+    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
+
+
+def _metadata(score: DocumentScore, scored: ScoredDocuments) -> dict[str, object]:
+    return {
+        "relevance_score": score.match_probability
+        if score.match_probability is not None
+        else score.similarity,
+        "match_probability": score.match_probability,
+        "similarity": score.similarity,
+        "error": str(score.error.reason) if score.error else None,
+        "reranker": scored.reranker,
+    }

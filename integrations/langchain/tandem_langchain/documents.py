@@ -1,0 +1,43 @@
+"""Converts between found items and LangChain's documents."""
+
+from __future__ import annotations
+
+import base64
+
+from langchain_core.documents import Document
+
+from tandem.client import FoundItem, ImageContent, SearchResult, StoredItem, TextContent
+
+
+def found_documents(result: SearchResult, text_attribute: str) -> list[Document]:
+    """Returns a document for each found item, best first."""
+    return [_document(item, result, text_attribute) for item in result.items]
+
+
+def scorable(document: Document) -> str | StoredItem:
+    """Returns what is scored of a document: the stored image that it stands for, or its text."""
+    item_id = document.metadata.get("item_id")
+    if item_id and document.metadata.get("modality") == "image":
+        return StoredItem(item_id)
+    return document.page_content
+
+
+def _document(item: FoundItem, result: SearchResult, text_attribute: str) -> Document:
+    metadata: dict[str, object] = {
+        "item_id": item.item_id,
+        "modality": item.modality.value if item.modality else None,
+        "rank": item.final_rank,
+        "score": item.score,
+        "similarity": item.similarity,
+        "match_probability": item.match_probability,
+        "attributes": dict(item.attributes),
+        "degradations": [str(each) for each in result.degradations],
+        "model_fingerprint": result.model_fingerprint,
+    }
+    if isinstance(item.content, TextContent):
+        return Document(item.content.text, id=item.item_id, metadata=metadata)
+    if isinstance(item.content, ImageContent):
+        metadata["image"] = base64.b64encode(item.content.image_bytes).decode()
+    # An image has no text but what was stored with it.
+    text = item.attributes.get(text_attribute, "") if text_attribute else ""
+    return Document(str(text), id=item.item_id, metadata=metadata)

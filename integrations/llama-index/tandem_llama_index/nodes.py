@@ -1,0 +1,68 @@
+"""Converts between found items and LlamaIndex's nodes."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from llama_index.core.schema import BaseNode, ImageNode, NodeWithScore, QueryBundle, TextNode
+
+from tandem.client import FoundItem, ImageContent, SearchResult, StoredItem, TextContent
+
+
+def query_of(bundle: QueryBundle) -> str | bytes:
+    """Returns the query's picture if it names one, otherwise its text."""
+    if bundle.image_path:
+        return Path(bundle.image_path).read_bytes()
+    return bundle.query_str
+
+
+def found_nodes(result: SearchResult) -> list[NodeWithScore]:
+    """Returns a node for each found item, best first.
+
+    Scores are probabilities; similarities where the cross-encoder scored nothing.
+    """
+    return [
+        NodeWithScore(
+            node=_node(item, result),
+            score=item.similarity if item.match_probability is None else item.match_probability,
+        )
+        for item in result.items
+    ]
+
+
+def scorable(node: BaseNode) -> str | StoredItem:
+    """Returns what is scored of a node: the stored image that it stands for, or its text."""
+    if node.metadata.get("modality") == "image" and node.metadata.get("item_id"):
+        return StoredItem(node.metadata["item_id"])
+    return node.get_content()
+
+
+def _node(item: FoundItem, result: SearchResult) -> TextNode:
+    metadata = {
+        "item_id": item.item_id,
+        "modality": item.modality.value if item.modality else None,
+        "rank": item.final_rank,
+        "similarity": item.similarity,
+        "match_probability": item.match_probability,
+        "attributes": dict(item.attributes),
+        "degradations": [str(each) for each in result.degradations],
+        "model_fingerprint": result.model_fingerprint,
+    }
+    # None of it belongs into the text that a language model reads or that is embedded.
+    hidden = list(metadata)
+    if isinstance(item.content, ImageContent):
+        return ImageNode(
+            id_=item.item_id,
+            image=base64.b64encode(item.content.image_bytes).decode(),
+            metadata=metadata,
+            excluded_llm_metadata_keys=hidden,
+            excluded_embed_metadata_keys=hidden,
+        )
+    return TextNode(
+        id_=item.item_id,
+        text=item.content.text if isinstance(item.content, TextContent) else "",
+        metadata=metadata,
+        excluded_llm_metadata_keys=hidden,
+        excluded_embed_metadata_keys=hidden,
+    )

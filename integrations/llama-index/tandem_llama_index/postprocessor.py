@@ -1,0 +1,81 @@
+"""Reranks nodes of any retriever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from tandem.client import Access, AsyncClient, Client, DocumentScore
+from tandem_llama_index.nodes import query_of, scorable
+
+
+class TandemRerank(BaseNodePostprocessor):
+    """Orders at most 200 nodes by how well they match the query.
+
+    Stored images, as TandemRetriever finds them, are scored by the cross-encoder and come first;
+    texts of other retrievers have the bi-encoder's similarity. A node that cannot be scored comes
+    last, without a score. Errors are those of `tandem.errors`.
+    """
+
+    address: str = "127.0.0.1:7400"
+    index_id: str = Field(description="The index of the stored images among the nodes.")
+    top_n: int | None = Field(default=None, description="The number of nodes to keep.")
+    timeout_seconds: float = 10.0
+    access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name by which LlamaIndex stores it."""
+        return "TandemRerank"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        bundle = _given(query_bundle)
+        if not nodes:
+            return []
+        with Client(self.address, self.timeout_seconds, self.access) as client:
+            scored = client.score_documents(
+                query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
+            )
+        return self._ordered(nodes, scored.scores)
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        bundle = _given(query_bundle)
+        if not nodes:
+            return []
+        async with AsyncClient(self.address, self.timeout_seconds, self.access) as client:
+            scored = await client.score_documents(
+                query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
+            )
+        return self._ordered(nodes, scored.scores)
+
+    def _ordered(
+        self, nodes: Sequence[NodeWithScore], scores: Sequence[DocumentScore]
+    ) -> list[NodeWithScore]:
+        pairs = sorted(
+            zip(nodes, scores, strict=True), key=lambda pair: _key(pair[1]), reverse=True
+        )
+        return [NodeWithScore(node=node.node, score=_score(s)) for node, s in pairs[: self.top_n]]
+
+
+def _given(bundle: QueryBundle | None) -> QueryBundle:
+    if bundle is None:
+        raise ValueError("a rerank needs the query: pass query_bundle or query_str")
+    return bundle
+
+
+def _key(score: DocumentScore) -> tuple[int, float]:
+    """Sorts probabilities before similarities, and both before errors."""
+    if score.match_logit is not None:
+        return (2, score.match_logit)
+    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
+
+
+def _score(score: DocumentScore) -> float | None:
+    return score.similarity if score.match_probability is None else score.match_probability

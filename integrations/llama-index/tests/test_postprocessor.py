@@ -1,0 +1,80 @@
+"""The postprocessor next to the SDK's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
+
+from tandem.client import Access, Client, StoredItem
+from tandem.errors import Unauthenticated
+from tandem_llama_index import TandemRerank
+
+
+@pytest.fixture(scope="session")
+def rerank(system: dict[str, Any], access: Access) -> TandemRerank:
+    """The postprocessor."""
+    return TandemRerank(
+        address=system["address"], index_id="scenes", timeout_seconds=60.0, access=access
+    )
+
+
+def stored(item_id: str) -> NodeWithScore:
+    """Returns a node that stands for a stored image."""
+    return NodeWithScore(
+        node=ImageNode(id_=item_id, metadata={"item_id": item_id, "modality": "image"}), score=0.0
+    )
+
+
+async def test_stored_images_are_ordered_by_the_cross_encoder(
+    rerank: TandemRerank, sdk: Client, system: dict[str, Any], caption: str
+) -> None:
+    """By both calls; the picture of the caption was last before."""
+    ids = list(reversed(list(system["captions"])[:8]))
+    scores = sdk.score_documents(caption, [StoredItem(each) for each in ids], index_id="scenes")
+    logits = {each: score.match_logit for each, score in zip(ids, scores.scores, strict=True)}
+    given = [stored(each) for each in ids]
+
+    for ordered in (
+        rerank.postprocess_nodes(given, query_str=caption),
+        await rerank.apostprocess_nodes(given, query_str=caption),
+    ):
+        assert [each.node.node_id for each in ordered] == sorted(
+            ids, key=lambda each: logits[each] or 0.0, reverse=True
+        )
+        assert ordered[0].node.node_id == ids[-1]
+        assert (ordered[0].score or 0.0) > 0.5
+
+
+def test_texts_come_by_similarity_and_missing_items_last(
+    rerank: TandemRerank, system: dict[str, Any], caption: str
+) -> None:
+    """Text of any other retriever, without an id of Tandem's."""
+    other = list(system["captions"].values())[-1]
+    first = next(iter(system["captions"]))
+    texts = [NodeWithScore(node=TextNode(id_=each, text=each)) for each in (other, caption)]
+    given = [stored("none"), *texts, stored(first)]
+
+    ordered = rerank.postprocess_nodes(given, query_str=caption)
+
+    assert [each.node.node_id for each in ordered] == [first, caption, other, "none"]
+    assert ordered[1].score == pytest.approx(1.0, abs=1e-3)
+    assert ordered[3].score is None
+    top = rerank.model_copy(update={"top_n": 2}).postprocess_nodes(given, query_str=caption)
+    assert [each.node.node_id for each in top] == [first, caption]
+
+
+async def test_refusals_keep_their_names(
+    rerank: TandemRerank, system: dict[str, Any], access: Access
+) -> None:
+    """And no token is serialised."""
+    strange = rerank.model_copy(update={"access": Access("wrong", access.authority)})
+
+    with pytest.raises(Unauthenticated):
+        strange.postprocess_nodes([stored("a")], query_str="one cat")
+    with pytest.raises(Unauthenticated):
+        await strange.apostprocess_nodes([stored("a")], query_str="one cat")
+    with pytest.raises(ValueError, match="needs the query"):
+        rerank.postprocess_nodes([stored("a")])
+    assert system["token"] not in rerank.to_json() + repr(rerank)

@@ -1,0 +1,83 @@
+"""Scores documents against a query: builds the request, and reads its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tandem.client.item import NewContent
+from tandem.client.query import StoredItem
+from tandem.client.results import item_error
+from tandem.client.sendable import content_to_proto
+from tandem.contract.content import TruncationPolicy
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.errors import TandemError
+from tandem.v1 import content_service_pb2
+
+NewDocument: TypeAlias = NewContent | StoredItem
+"""A text, an image, regions, or a stored item."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentScore:
+    """How well one document matches the query; or why it has no score."""
+
+    match_logit: float | None
+    """The cross-encoder's logit; None if it did not score the document."""
+    match_probability: float | None
+    similarity: float | None
+    """The bi-encoder's cosine similarity, -1 to 1; None for a stored item."""
+    error: TandemError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDocuments:
+    """The scores of the documents, in their order."""
+
+    scores: tuple[DocumentScore, ...]
+    model_fingerprint: str
+    reranker: str
+    """The cross-encoder that scored them; empty if none did."""
+    cost: InferenceCost
+
+
+def score_request(
+    query: NewContent,
+    documents: Sequence[NewDocument],
+    index_id: str,
+    truncation_policy: TruncationPolicy,
+) -> content_service_pb2.ScoreDocumentsRequest:
+    """Returns the message; raises an error of a content or an id that cannot be sent."""
+    return content_service_pb2.ScoreDocumentsRequest(
+        query=content_to_proto(query, "the query"),
+        documents=map(_document, documents),
+        index_id=check_index_id(index_id) if index_id else "",
+        truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
+    )
+
+
+def scored_documents(response: content_service_pb2.ScoreDocumentsResponse) -> ScoredDocuments:
+    """Returns the answer of ScoreDocuments."""
+    return ScoredDocuments(
+        tuple(map(_score, response.scores)),
+        response.model_fingerprint,
+        response.reranker,
+        cost_from_proto(response.cost),
+    )
+
+
+def _document(document: NewDocument) -> content_service_pb2.Document:
+    if isinstance(document, StoredItem):
+        return content_service_pb2.Document(item_id=check_item_id(document.item_id))
+    return content_service_pb2.Document(content=content_to_proto(document, "a document"))
+
+
+def _score(score: content_service_pb2.DocumentScore) -> DocumentScore:
+    return DocumentScore(
+        score.match_logit if score.HasField("match_logit") else None,
+        score.match_probability if score.HasField("match_probability") else None,
+        score.similarity if score.HasField("similarity") else None,
+        item_error(score.error) if score.HasField("error") else None,
+    )

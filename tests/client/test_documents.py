@@ -1,0 +1,66 @@
+"""What score_documents sends, and what it reads of the answer."""
+
+import pytest
+
+from tandem.client import NewDocument, RegionContent, StoredItem, TruncationPolicy
+from tandem.client.documents import score_request, scored_documents
+from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMalformed
+from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
+
+
+def test_each_document_is_sent_as_what_it_is() -> None:
+    """Texts, images and stored items, in their order."""
+    regions = RegionContent(b"\0\0" * 4, b"\0\0\0\0" * 4, 1, 4, 1, 1)
+    documents: list[NewDocument] = ["a text", b"a file", StoredItem("a"), regions]
+    request = score_request("one cat", documents, "pets", TruncationPolicy.TRUNCATE)
+
+    sources = [each.WhichOneof("source") for each in request.documents]
+    assert request.query.text == "one cat"
+    assert sources == ["content", "content", "item_id", "content"]
+    assert request.documents[0].content.text == "a text"
+    assert request.documents[1].content.image == b"a file"
+    assert request.documents[2].item_id == "a"
+    assert request.documents[3].content.regions.region_count == 1
+    assert request.index_id == "pets"
+    assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
+
+
+def test_contents_alone_need_no_index() -> None:
+    """An empty id is no invalid one."""
+    assert score_request("a", ["b"], "", TruncationPolicy.ERROR).index_id == ""
+
+
+def test_what_cannot_be_sent_is_refused_by_name() -> None:
+    """Before the call."""
+    with pytest.raises(IndexIdInvalid):
+        score_request("a", ["b"], "No Index", TruncationPolicy.ERROR)
+    with pytest.raises(ItemIdInvalid):
+        score_request("a", [StoredItem("")], "pets", TruncationPolicy.ERROR)
+    with pytest.raises(RequestMalformed, match="a document"):
+        score_request("a", ["\ud83d"], "", TruncationPolicy.ERROR)
+
+
+def test_a_missing_score_is_none_and_zero_is_zero() -> None:
+    """And an error keeps its name and message."""
+    error = error_reason_pb2.ItemError(
+        reason=error_reason_pb2.ERROR_REASON_ITEM_NOT_FOUND, message="there is no item b"
+    )
+    answer = scored_documents(
+        content_service_pb2.ScoreDocumentsResponse(
+            scores=[
+                content_service_pb2.DocumentScore(match_logit=0.0, match_probability=0.5),
+                content_service_pb2.DocumentScore(similarity=0.25),
+                content_service_pb2.DocumentScore(error=error),
+            ],
+            model_fingerprint="f1",
+            reranker="r1",
+        )
+    )
+
+    first, second, third = answer.scores
+    assert (first.match_logit, first.match_probability, first.similarity) == (0.0, 0.5, None)
+    assert (second.match_logit, second.match_probability, second.similarity) == (None, None, 0.25)
+    assert (first.error, second.error) == (None, None)
+    assert isinstance(third.error, ItemNotFound)
+    assert third.error.message == "there is no item b"
+    assert (answer.model_fingerprint, answer.reranker) == ("f1", "r1")
