@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +13,18 @@ import grpc
 import structlog
 
 from embedded.blocking_channel import BlockingChannel
+from embedded.gallery_report import gallery_index_id, gallery_of, gallery_report
 from embedded.local_server import LocalServer
 from embedded.loop_thread import LoopThread
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
 from tandem.client import Access, Client
+from tandem.corpus.records import Record
+from tandem.errors import IndexNotFound
+from tandem.evaluation.report import Report
+from tandem.evaluation.served import POOL_K
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_checks import shard_count
-from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
-from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
 # A search here waits for nobody else's.
 _TIMEOUT_SECONDS = 60.0
@@ -74,11 +77,8 @@ class Engine(Client):
             data = self._opened.enter_context(
                 DataFolder(path, holder="Engine", remedy="another folder")
             )
-            services = InProcessServices(
-                ModelFolder.find(path, None if model is None else Path(model)),
-                _shard_folders(data, shards),
-                caches=caches,
-            )
+            model_folder = ModelFolder.find(path, None if model is None else Path(model))
+            services = InProcessServices(model_folder, _shard_folders(data, shards), caches=caches)
             self._opened.callback(services.close)
             thread = LoopThread("tandem-engine")
             self._opened.callback(thread.close)
@@ -86,8 +86,50 @@ class Engine(Client):
         except BaseException:
             self._opened.close()
             raise
-        channel = BlockingChannel(_server(services), thread, self._waiting_for(services))
-        super().__init__(str(path), timeout_seconds, _InProcess(channel=channel))
+        self._thread = thread
+        self._server = _server(services)
+        self._has_pairs = model_folder.manifest.has_pairs
+        channel = BlockingChannel(self._server, thread, self._waiting_for(services))
+        self.folder = str(path)
+        super().__init__(self.folder, timeout_seconds, _InProcess(channel=channel))
+
+    def evaluate(
+        self,
+        records: Iterable[Record],
+        *,
+        language: str | None = None,
+        captions: int = 1,
+        rerank_k: Sequence[int] = (POOL_K,),
+        query_count: int | None = None,
+        concurrency: int = 2,
+    ) -> Report:
+        """Returns R@k in both directions on records, as `tandem evaluate` measures them.
+
+        The records are stored in an index of their own, searched by each other, and removed again.
+        `rerank_k` are the depths of the rerank to compare; 0, or a model without a cross-encoder,
+        leaves the bi-encoder's order. Raises the error of the first item or search that fails, and
+        ValueError for records that make no gallery.
+        """
+        gallery = gallery_of(records, language, captions)
+        index_id = gallery_index_id()
+        try:
+            for outcome in self.ingest(gallery.items(), index_id=index_id):
+                if outcome.error is not None:
+                    raise outcome.error
+            return self._thread.run(
+                gallery_report(
+                    self._server,
+                    index_id,
+                    gallery,
+                    rerank_k if self._has_pairs else (0,),
+                    query_count=query_count,
+                    concurrency=concurrency,
+                )
+            )
+        finally:
+            with suppress(IndexNotFound):
+                while not self.remove_index(index_id=index_id).is_complete:
+                    pass
 
     def close(self) -> None:
         """Ends what still runs, commits, and gives the folder back; a second call does nothing."""
@@ -107,8 +149,7 @@ class Engine(Client):
 
 def _server(services: InProcessServices) -> LocalServer:
     server = LocalServer()
-    add_SearchServiceServicer_to_server(services.servicers.search, server)
-    add_ModelServiceServicer_to_server(services.servicers.model, server)
+    services.servicers.register(server)
     return server
 
 

@@ -2,9 +2,7 @@
 
 import asyncio
 
-import grpc
-
-from orchestrator_svc.assembly import make_servicers
+from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.channels import open_channel
@@ -12,10 +10,6 @@ from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
-from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
-from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
-from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
 
 async def main(settings: OrchestratorSettings) -> None:
@@ -32,11 +26,6 @@ async def main(settings: OrchestratorSettings) -> None:
         wait_seconds=settings.start_wait_seconds,
     )
 
-    def register(server: grpc.aio.Server) -> None:
-        add_SearchServiceServicer_to_server(servicers.search, server)
-        add_ContentServiceServicer_to_server(servicers.content, server)
-        add_ModelServiceServicer_to_server(servicers.model, server)
-
     async def close() -> None:
         for channel in (encoder_channel, *index_channels, *rerank_channels):
             await channel.close()
@@ -44,12 +33,8 @@ async def main(settings: OrchestratorSettings) -> None:
     await serve(
         settings,
         name="orchestrator",
-        register=register,
-        service_names=[
-            search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
-            content_service_pb2.DESCRIPTOR.services_by_name["ContentService"].full_name,
-            model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
-        ],
+        register=servicers.register,
+        service_names=SERVICE_NAMES,
         warm=dependencies.check,
         close=close,
         identity=identity,

@@ -22,6 +22,16 @@ from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.ingest import Ingester
 from orchestrator_svc.writes.removal import Remover
+from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
+from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
+from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
+
+SERVICE_NAMES = (
+    search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
+    content_service_pb2.DESCRIPTOR.services_by_name["ContentService"].full_name,
+    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,12 @@ class Servicers:
     search: SearchServicer
     model: SearchModelServicer
     content: ContentServicer
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Adds them to a server, which serves SERVICE_NAMES then."""
+        add_SearchServiceServicer_to_server(self.search, server)
+        add_ContentServiceServicer_to_server(self.content, server)
+        add_ModelServiceServicer_to_server(self.model, server)
 
 
 def make_servicers(

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import Terminal, errors, out
+from tandem.cli.one_process import check_one_process, serve_one_process
 from tandem.cli.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
@@ -107,8 +108,29 @@ def up(
             "callers trust tls/ca.crt in --data",
         ),
     ] = False,
+    one_process: Annotated[
+        bool,
+        typer.Option(
+            "--one-process",
+            help="serve gRPC from one process, without Triton: the public API alone",
+        ),
+    ] = False,
 ) -> None:
     """Start Triton and every service on loopback; stop them all on Ctrl-C."""
+    if one_process:
+        check_one_process({"--monitoring": monitoring, "--swaps": swaps, "--tls": tls})
+        with DataFolder(data.resolve()) as folder:
+            serve_one_process(
+                folder,
+                model_repository.resolve(),
+                _served(checkpoint, model_repository, precision),
+                shards=shards,
+                variables=given_settings(os.environ).variables,
+                free_ports_only=free_ports_only,
+                caches=caches,
+            )
+        _say("stopped")
+        return
     if monitoring:
         LocalPrometheus.check_installed()  # Before creating a folder.
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder:

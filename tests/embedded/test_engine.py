@@ -12,6 +12,7 @@ import pytest
 
 from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
+from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound, ItemIdInvalid, ModelMismatch
 from tandem.item_store.refused import StoreDamaged
 from tandem.local.data_folder import DataFolder
@@ -191,3 +192,29 @@ def test_what_is_not_installed_is_named_in_one_line(missing: str, told: str) -> 
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert ran.stderr.splitlines()[-1] == f"ImportError: {told}"
+
+
+def test_recall_is_measured_as_the_services_are(engine: Engine) -> None:
+    """By hand: each query's answer among the items of a search with the same depths."""
+    records = list(scene_records("test", 7, 8))
+    report = engine.evaluate(records, language="en", rerank_k=[0, 20], concurrency=1)
+
+    pictures = [(each.record_id, each.image.read()) for each in records]
+    assert all(each.error is None for each in engine.ingest(pictures, index_id="by-hand"))
+    captions = [next(c.text for c in each.captions if c.language == "en") for each in records]
+    for order_by, disabled in (("BE", True), ("BE + CE 20", False)):
+        found = [
+            engine.search(
+                text, index_id="by-hand", retrieve_k=20, rerank_k=20, rerank_disabled=disabled
+            ).items[0]
+            for text in captions
+        ]
+        hits = sum(
+            each.item_id == record.record_id for each, record in zip(found, records, strict=True)
+        )
+        ranking = report.ranking("text→image", order_by)
+        assert sum(rank == 1 for rank in ranking.ranks) == hits
+    with pytest.raises(IndexNotFound):
+        engine.search(captions[0], index_id="evaluation")
+    with pytest.raises(ValueError, match="there are no records to evaluate on"):
+        engine.evaluate([])

@@ -1,0 +1,73 @@
+"""Serves the public API by gRPC from one process, for `tandem up --one-process`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from embedded.model_folder import ModelFolder
+from embedded.services import InProcessServices, orchestrator_settings
+from orchestrator_svc.assembly import SERVICE_NAMES
+from orchestrator_svc.settings import OrchestratorSettings
+from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.server import serve
+from tandem.chassis.settings import load
+from tandem.chassis.tls import load_identity_or_exit
+from tandem.model_io.manifest import Manifest
+
+
+def serve_from_one_process(
+    shard_folders: Sequence[Path],
+    repository: Path,
+    manifest: Manifest,
+    variables: Mapping[str, str],
+    *,
+    caches: bool,
+    when_ready: Callable[[], None],
+) -> None:
+    """Serves until SIGTERM or SIGINT; calls `when_ready` once the model is loaded.
+
+    `variables` are ORCHESTRATOR_… settings, its address among them. Raises as InProcessServices
+    and SettingsError.
+    """
+    settings = _settings(len(shard_folders), variables)
+    services = InProcessServices(
+        ModelFolder(repository, manifest), shard_folders, caches=caches, orchestrator=settings
+    )
+    asyncio.run(_serve(settings, services, when_ready))
+
+
+async def _serve(
+    settings: OrchestratorSettings, services: InProcessServices, when_ready: Callable[[], None]
+) -> None:
+    identity = load_identity_or_exit()
+
+    async def warm() -> None:
+        await asyncio.to_thread(services.runner.wait_until_loaded)
+        await services.start()
+        when_ready()
+
+    async def close() -> None:
+        await asyncio.to_thread(services.close)
+
+    await serve(
+        settings,
+        name="orchestrator",
+        register=services.servicers.register,
+        service_names=SERVICE_NAMES,
+        warm=warm,
+        close=close,
+        identity=identity,
+        guard=load_guard_or_exit(identity),
+    )
+
+
+def _settings(shard_count: int, variables: Mapping[str, str]) -> OrchestratorSettings:
+    here = orchestrator_settings(shard_count)
+    wired = {
+        "ORCHESTRATOR_ENCODER_ADDRESS": here.encoder_address,
+        "ORCHESTRATOR_INDEX_ADDRESSES": ",".join(here.index_addresses),
+        "ORCHESTRATOR_RERANK_ADDRESSES": ",".join(here.rerank_addresses),
+    }
+    return load(OrchestratorSettings, "ORCHESTRATOR_", {**variables, **wired})

@@ -1,0 +1,119 @@
+"""A search of every form, and what its answers say but for times, costs and cursors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tandem.client import (
+    Client,
+    FusionMethod,
+    GivenEncoding,
+    Modality,
+    QueryPart,
+    Search,
+    SearchResult,
+    StoredItem,
+)
+from tandem.errors import TandemError
+from tandem.model_io.manifest import Manifest
+
+INDEX = "forms"
+NORMALISED = "both scores, normalised"
+"""The form whose scores are divided by the spread of the others, as are their differences."""
+_APART = {"seconds", "cost", "next_cursor", "triton_queue_seconds", "triton_compute_seconds"}
+
+
+def forms(
+    text: str, picture: bytes, item_id: str, manifest: Manifest
+) -> Mapping[str, Callable[[Client], Any]]:
+    """Returns by name what asks a client; `item_id` is a stored picture's."""
+    stored = StoredItem(item_id)
+    dimension = manifest.embedding_dim
+    given = GivenEncoding([dimension**-0.5] * dimension, manifest.fingerprint, Modality.TEXT)
+    options: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+        "a text": (text, {}),
+        "a picture": (picture, {}),
+        "a stored item": (stored, {"target_modality": Modality.TEXT}),
+        "pictures like a picture": (stored, {"target_modality": Modality.IMAGE}),
+        "a text and a picture": (
+            [QueryPart(text, 0.7), QueryPart(picture, 0.3)],
+            {"target_modality": Modality.IMAGE},
+        ),
+        "away from a picture": (
+            [QueryPart(text), QueryPart(stored, -0.5)],
+            {"target_modality": Modality.IMAGE},
+        ),
+        "an encoding": (given, {"target_modality": Modality.IMAGE}),
+        "both kinds": (text, {"all_modalities_included": True, "return_n": 12}),
+        "without a rerank": (text, {"rerank_disabled": True}),
+        "a rerank of three": (text, {"retrieve_k": 8, "rerank_k": 3}),
+        "both scores": (text, {"fusion": FusionMethod.LOGIT_ADD, "explained": True}),
+        NORMALISED: (
+            text,
+            {"fusion": FusionMethod.NORMALISED_ADD, "cross_encoder_weight": 0.6, "explained": True},
+        ),
+        "varied": (text, {"relevance_weight": 0.5, "duplicate_similarity": 0.9999}),
+        "likely ones": (text, {"min_probability": 0.2}),
+        "a filter": (text, {"where": "colour = red or number >= 7", "content_included": True}),
+        "as deep as needed": (text, {"adaptive_depth": True}),
+        "neighbours where there is no model of them": (text, {"neighbours_enabled": True}),
+    }
+    asked: dict[str, Callable[[Client], Any]] = {
+        name: _search(query, told) for name, (query, told) in options.items()
+    }
+    asked["a batch"] = lambda client: client.search_batch(
+        [Search(text, index_id=INDEX), Search("", index_id=INDEX), Search(picture, index_id=INDEX)]
+    )
+    asked["a stream"] = lambda client: list(client.search_stream(text, index_id=INDEX))
+    asked["pages"] = _pages(text)
+    asked["the model"] = lambda client: client.describe_model()
+    return asked
+
+
+def said(answer: Any) -> Any:
+    """Returns an answer as plain values, without what differs from one call to the next."""
+    if isinstance(answer, TandemError):
+        return type(answer).__name__, answer.message
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+        return {
+            each.name: said(getattr(answer, each.name))
+            for each in dataclasses.fields(answer)
+            if each.name not in _APART
+        }
+    if isinstance(answer, Mapping):
+        return {str(key): said(value) for key, value in answer.items()}
+    if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
+        return [said(each) for each in answer]
+    return answer
+
+
+def assert_same(one: Any, other: Any, tolerance: float, place: str = "answer") -> None:
+    """Asserts that two answers say the same, numbers within a tolerance."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        assert one.keys() == other.keys(), place
+        for key, value in one.items():
+            assert_same(value, other[key], tolerance, f"{place}.{key}")
+    elif isinstance(one, list) and isinstance(other, list):
+        assert len(one) == len(other), place
+        for number, value in enumerate(one):
+            assert_same(value, other[number], tolerance, f"{place}[{number}]")
+    elif isinstance(one, float) and isinstance(other, float):
+        assert abs(one - other) <= tolerance, f"{place}: {one} and {other}"
+    else:
+        assert one == other, f"{place}: {one!r} and {other!r}"
+
+
+def _search(query: Any, options: Mapping[str, Any]) -> Callable[[Client], SearchResult]:
+    return lambda client: client.search(query, index_id=INDEX, **options)
+
+
+def _pages(text: str) -> Callable[[Client], list[SearchResult]]:
+    def turn(client: Client) -> list[SearchResult]:
+        pages = [client.search(text, index_id=INDEX, return_n=2)]
+        while pages[-1].next_cursor and len(pages) < 4:
+            pages.append(client.search_page(pages[-1].next_cursor, index_id=INDEX))
+        return pages
+
+    return turn
