@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.contract.content import Modality
-from tandem.contract.search_path import ShardRetrieval
+from tandem.contract.search_path import KeywordState, ShardRetrieval
 from tandem.errors import DeadlineExceeded, ItemCorrupt, ServiceUnavailable, TandemError
 
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
@@ -35,6 +35,12 @@ class SearchCoverage:
     def is_rebuilding(self) -> bool:
         """Whether a shard compared every item because its index is being rebuilt."""
         return any(retrieval.path.is_rebuilding for retrieval in self.retrievals)
+
+    @property
+    def keyword_states(self) -> Collection[KeywordState]:
+        """Whether the shards that know the index searched by words; empty if they were not to."""
+        states = (retrieval.keyword_state for retrieval in self.retrievals)
+        return [state for state in states if state is not None]
 
     @property
     def share(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
+from tandem.contract.hybrid import HybridRank
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,21 @@ class Hit:
     """float32 [d] of unit length; None unless the search compares its hits with each other."""
     window_number: int = 0
     """The number of the query embedding that it is nearest to, from 0."""
+    hybrid: HybridRank | None = None
+    """Its places in both lists of a hybrid search; None in any other."""
+
+    @property
+    def retrieval_score(self) -> float:
+        """What it was ordered by before the rerank."""
+        return self.similarity if self.hybrid is None else self.hybrid.fused_score
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordHit:
+    """Pairs a hit that words found with its BM25 score."""
+
+    hit: Hit
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,15 @@ def merge_hits(shards: Iterable[Sequence[Hit]], count: int) -> list[Hit]:
     """Merges lists that are each best first into the `count` best; ties go by smaller item id."""
     merged = heapq.merge(*shards, key=lambda hit: (-hit.similarity, hit.item_id))
     return list(islice(merged, count))
+
+
+def merge_keyword_hits(shards: Iterable[Sequence[KeywordHit]], count: int) -> list[KeywordHit]:
+    """Merges lists by BM25 score into the `count` best; ties go by smaller item id.
+
+    Each shard scores by its own word statistics, which are alike where items are spread by hash.
+    """
+    found = (each for hits in shards for each in hits)
+    return sorted(found, key=lambda each: (-each.score, each.hit.item_id))[:count]
 
 
 def merge_windows(windows: Sequence[Sequence[Hit]], count: int) -> Sequence[Hit]:

@@ -12,6 +12,7 @@ from orchestrator_svc.depth import Depth
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Content, Modality, Tokens, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion
 from tandem.errors import QueryInvalid, RankingInvalid
 
 MAX_PART_COUNT = 16
@@ -92,6 +93,22 @@ class RankingRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HybridRule:
+    """States which words find items too, and how both lists are fused.
+
+    Raises RankingInvalid for a weight that is out of range.
+    """
+
+    keywords: str
+    fusion: HybridFusion = HybridFusion.RECIPROCAL_RANK
+    keyword_weight: float = 0.5
+    """0 to 1; the nearest items have the rest."""
+
+    def __post_init__(self) -> None:
+        _check("keyword_weight", self.keyword_weight, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
     """Describes one search; field names are the contract's."""
 
@@ -114,6 +131,8 @@ class SearchQuery:
     adaptive_depth: bool = False
     neighbours_enabled: bool = False
     neighbours_required: bool = False
+    hybrid: HybridRule | None = None
+    """None finds by embeddings alone."""
 
     @property
     def modalities(self) -> Sequence[Modality]:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from index_svc.retrieval.hit import F32
-from tandem.v1 import index_service_pb2 as pb
-
-
-class KeywordState(enum.Enum):
-    """Says whether a shard could search by words; names are the contract's."""
-
-    SEARCHED = pb.KEYWORD_STATE_SEARCHED
-    DISABLED = pb.KEYWORD_STATE_DISABLED
-    BEING_BUILT = pb.KEYWORD_STATE_BEING_BUILT
+from tandem.contract.search_path import KeywordState as KeywordState
 
 
 @dataclass(frozen=True, slots=True)

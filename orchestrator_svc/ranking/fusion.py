@@ -31,7 +31,8 @@ class _Spread:
 class Fusion:
     """Scores one query's hits.
 
-    A hit without a match has its similarity as score, which is not comparable with the others'.
+    A hit without a match has its similarity or, in a hybrid search, its fused score, which is not
+    comparable with the others'.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Fusion:
         """Returns the score that orders the hit among those with a match, or without one."""
         match = self._matches.get(hit.item_id)
         if match is None:
-            return hit.similarity
+            return hit.retrieval_score
         if self._method is FusionMethod.CROSS_ENCODER:
             return match.logit
         if self._method is FusionMethod.LOGIT_ADD:
@@ -70,6 +71,8 @@ class Fusion:
     def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
         """Returns the terms that sum to the score."""
         match = self._matches.get(hit.item_id)
+        if match is None and hit.hybrid is not None:
+            return [RankTerm("fused_score", hit.hybrid.fused_score, 1.0)]
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
             return [RankTerm("match_logit", match.logit, 1.0)]
         if match is not None and self._method is FusionMethod.LOGIT_ADD:

@@ -8,6 +8,7 @@ from orchestrator_svc.metrics import DEGRADED_ANSWERS
 from orchestrator_svc.neighbours.outcome import NeighbourOutcome
 from orchestrator_svc.rerank.rerank import RerankOutcome
 from orchestrator_svc.search.query_encoder import EncodedQuery
+from tandem.contract.search_path import KeywordState
 
 
 class Degradation(enum.Enum):
@@ -21,6 +22,8 @@ class Degradation(enum.Enum):
     SHARD_REBUILDING = "shard_rebuilding"
     NEIGHBOURS_SKIPPED = "neighbours_skipped"
     NEIGHBOURS_PARTIAL = "neighbours_partial"
+    KEYWORDS_SKIPPED = "keywords_skipped"
+    KEYWORDS_PARTIAL = "keywords_partial"
 
 
 def degradations_of(
@@ -47,6 +50,11 @@ def degradations_of(
         found.append(Degradation.NEIGHBOURS_SKIPPED)
     elif neighbours and neighbours.missing:
         found.append(Degradation.NEIGHBOURS_PARTIAL)
+    states = set(coverage.keyword_states)
+    if states and KeywordState.SEARCHED not in states:
+        found.append(Degradation.KEYWORDS_SKIPPED)
+    elif len(states) > 1:
+        found.append(Degradation.KEYWORDS_PARTIAL)
     return found
 
 

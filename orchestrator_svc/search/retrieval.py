@@ -11,8 +11,10 @@ from orchestrator_svc.coverage import (
     LastItemCounts,
     SearchCoverage,
 )
-from orchestrator_svc.hit import Hit, merge_hits
+from orchestrator_svc.hit import Hit, merge_hits, merge_keyword_hits
 from orchestrator_svc.metrics import note_coverage
+from orchestrator_svc.query import HybridRule
+from orchestrator_svc.ranking.hybrid_fusion import fused_hits
 from orchestrator_svc.services.interfaces import Embeddings, ShardHits, ShardQuery, ShardSearcher
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
@@ -30,6 +32,8 @@ class Retrieval:
     minimum_sequences: Mapping[int, int]
     """By shard number, what its change log must have reached; these shards may not be missing."""
     full_coverage_required: bool
+    hybrid: HybridRule | None = None
+    """How to fuse what the query's words find; None if it has none."""
 
 
 class Retriever:
@@ -76,8 +80,13 @@ class Retriever:
         if answers.is_index_unknown():
             raise IndexNotFound(index_id=retrieval.query.index_id)
         self._counts.note(retrieval.query.index_id, retrieval.query.modality, answers.item_counts())
-        found = (hits.hits for hits in answers.hits.values() if hits)
-        return merge_hits(found, retrieval.query.retrieve_k), coverage
+        count = retrieval.query.retrieve_k
+        found = [hits for hits in answers.hits.values() if hits]
+        nearest = merge_hits((hits.hits for hits in found), count)
+        if retrieval.hybrid is None:
+            return nearest, coverage
+        worded = merge_keyword_hits((hits.keyword_hits for hits in found), count)
+        return fused_hits(nearest, worded, retrieval.hybrid, count), coverage
 
     async def _ask(
         self, retrieval: Retrieval, demand: CoverageDemand, deadline: Deadline
@@ -167,7 +176,7 @@ class _Answers:
     def retrievals(self, modality: Modality) -> list[ShardRetrieval]:
         """Returns how each shard found its hits, without those that do not know the index."""
         return [
-            ShardRetrieval(number, modality, hits.path, hits.item_count)
+            ShardRetrieval(number, modality, hits.path, hits.item_count, hits.keyword_state)
             for number, hits in sorted(self.hits.items())
             if hits is not None
         ]

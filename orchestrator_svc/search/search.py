@@ -230,10 +230,12 @@ class Searcher:
                             retrieve_k=query.depth.retrieve_k,
                             filter=query.filter,
                             embeddings_included=query.are_embeddings_needed,
+                            keywords=query.hybrid.keywords if query.hybrid else "",
                         ),
                         encoded.embeddings,
                         minimum_sequences,
                         query.full_coverage_required,
+                        query.hybrid,
                     ),
                     deadline,
                 )

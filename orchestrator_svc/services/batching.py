@@ -102,7 +102,8 @@ class BatchingShardSearcher(ShardSearcher):
         dimension = len(embeddings[0])
         size = len(embeddings)
         if query.embeddings_included:
-            size *= answer_share(dimension, query.retrieve_k)
+            # Words may find as many again.
+            size *= answer_share(dimension, query.retrieve_k * (2 if query.keywords else 1))
         return await self._batcher.ask((query, dimension), embeddings, size, deadline)
 
     def note_late(self, waited_seconds: float) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
-from orchestrator_svc.hit import Hit, Match
+from orchestrator_svc.hit import Hit, KeywordHit, Match
 from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
@@ -21,7 +21,7 @@ from tandem.contract.content import Content, Encoding, Modality, Tokens, Truncat
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
-from tandem.contract.search_path import SearchPath
+from tandem.contract.search_path import KeywordState, SearchPath
 from tandem.errors import TandemError
 
 Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
@@ -67,6 +67,8 @@ class ShardQuery:
     minimum_sequence: int = 0
     """The shard answers once it has applied every change up to this one."""
     embeddings_included: bool = False
+    keywords: str = ""
+    """Words that find items too; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ class ShardHits:
     item_count: int
     path: SearchPath
     """How they were found."""
+    keyword_hits: Sequence[KeywordHit] = ()
+    """What the words found, best first."""
+    keyword_state: KeywordState | None = None
+    """Whether the shard searched by words; None if none were to be searched for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Calls index_svc with our own types; protobuf ends here."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, islice
 
 import grpc
 import numpy as np
 
 from orchestrator_svc.content_room import Taking
-from orchestrator_svc.hit import Hit, merge_windows
+from orchestrator_svc.hit import Hit, KeywordHit, merge_windows
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.interfaces import (
@@ -30,7 +30,7 @@ from tandem.contract.attribute_wire import (
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, content_bytes
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
-from tandem.contract.search_path import path_from_proto
+from tandem.contract.search_path import keyword_state_from_proto, path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
 from tandem.v1 import attribute_pb2, index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
@@ -120,6 +120,7 @@ class ShardClient:
                 minimum_sequence=query.minimum_sequence,
                 shard_map_version=self._shard_map_version,
                 embeddings_included=query.embeddings_included,
+                keywords=query.keywords,
             ),
             deadline,
         )
@@ -139,13 +140,44 @@ class ShardClient:
             for hit_list in response.hit_lists
         )
         path = path_from_proto(response.path)
-        return [
+        searched = [
             ShardHits(
                 merge_windows(list(islice(hit_lists, len(embeddings))), query.retrieve_k),
                 response.item_count,
                 path,
             )
             for embeddings in requests
+        ]
+        return self._with_keywords(searched, query, requests, response.keyword_hit_list)
+
+    def _with_keywords(
+        self,
+        searched: list[ShardHits],
+        query: ShardQuery,
+        requests: Sequence[Embeddings],
+        found: index_service_pb2.KeywordHitList,
+    ) -> list[ShardHits]:
+        """Adds what the words found, with the similarity to each request's nearest embedding."""
+        if not query.keywords:
+            return searched
+        embedding_count = sum(map(len, requests))
+        if any(len(hit.similarities) != embedding_count for hit in found.hits):
+            raise InternalFault(
+                why=f"{self._index_name} answered words without a similarity to each of "
+                f"{embedding_count} queries"
+            )
+        state = keyword_state_from_proto(found.state)
+        stops = accumulate(map(len, requests))
+        return [
+            replace(
+                hits,
+                keyword_hits=[
+                    _keyword_hit(hit, query, range(stop - len(embeddings), stop))
+                    for hit in found.hits
+                ],
+                keyword_state=state,
+            )
+            for hits, embeddings, stop in zip(searched, requests, stops, strict=True)
         ]
 
     def note_late(self, waited_seconds: float) -> None:
@@ -346,6 +378,22 @@ def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
     if not hit.HasField("embedding"):
         raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
     return Hit(hit.item_id, hit.similarity, query.modality, embedding_from_proto(hit.embedding))
+
+
+def _keyword_hit(
+    message: index_service_pb2.KeywordHit, query: ShardQuery, places: range
+) -> KeywordHit:
+    similarities = [message.similarities[place] for place in places]
+    similarity = max(similarities)
+    embedding = None
+    if query.embeddings_included:
+        if not message.HasField("embedding"):
+            raise InternalFault(why="a shard gives no embeddings of what words found")
+        embedding = embedding_from_proto(message.embedding)
+    hit = Hit(
+        message.item_id, similarity, query.modality, embedding, similarities.index(similarity)
+    )
+    return KeywordHit(hit, message.score)
 
 
 def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:

@@ -33,6 +33,8 @@ _MAX_BYTES: Mapping[int, int] = {
         "item_ids": 256,
         # Three terms and five ranks take under 256 bytes.
         "explanations": 2**9,
+        # Three numbers and a double.
+        "hybrids": 48,
         "similarities": 4 * MAX_ITEM_COUNT,
         "match_logits": 4 * MAX_ITEM_COUNT,
         "match_probabilities": 4 * MAX_ITEM_COUNT,
@@ -47,7 +49,7 @@ _EXPLANATIONS = _NUMBERS["explanations"]
 # This version writes three score terms and five stages.
 _MAX_EXPLANATION_PARTS = 16
 _NUMERIC = {_NUMBERS[name] for name in ("return_n", "given_count", "model_version")}
-_BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations")}
+_BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations", "hybrids")}
 """Fields that occur once an item; all others occur once."""
 
 

@@ -14,6 +14,7 @@ from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
 from tandem.contract.content import Modality
+from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto, hybrid_rank_to_proto
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K
 from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
@@ -72,6 +73,7 @@ def make_cursor(
         explanations=map(explanation_to_proto, explanations),
         neighbours=answer.neighbours if answer.HasField("neighbours") else None,
         neighbour_scores=_neighbour_scores(remaining) if answer.HasField("neighbours") else (),
+        hybrids=[hybrid_rank_to_proto(each.hit.hybrid) for each in remaining if each.hit.hybrid],
     )
     return _sealed(held)
 
@@ -121,8 +123,9 @@ _COLUMNS = (
     "scores",
     "explanations",
     "neighbour_scores",
+    "hybrids",
 )
-_REQUESTED_COLUMNS = ("explanations", "neighbour_scores")
+_REQUESTED_COLUMNS = ("explanations", "neighbour_scores", "hybrids")
 """Those that are empty unless the search asked for them."""
 
 
@@ -190,7 +193,12 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     if held.neighbour_scores and not math.isnan(held.neighbour_scores[place]):
         neighbour_score = _finite(held.neighbour_scores[place])
     return RankedHit(
-        Hit(check_item_id(held.item_ids[place]), _finite(held.similarities[place]), modality),
+        Hit(
+            check_item_id(held.item_ids[place]),
+            _finite(held.similarities[place]),
+            modality,
+            hybrid=_hybrid_rank(held.hybrids[place]) if held.hybrids else None,
+        ),
         match,
         held.retrieve_ranks[place],
         held.given_count + 1 + place,
@@ -198,6 +206,13 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
         _explanation(held.explanations[place]) if held.explanations else None,
         neighbour_score,
     )
+
+
+def _hybrid_rank(message: search_service_pb2.HybridRank) -> HybridRank:
+    rank = hybrid_rank_from_proto(message)
+    _finite(rank.fused_score)
+    _finite(rank.keyword_score or 0.0)
+    return rank
 
 
 def _explanation(message: search_service_pb2.Explanation) -> RankExplanation:

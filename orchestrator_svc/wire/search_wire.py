@@ -9,6 +9,7 @@ from orchestrator_svc.depth import Depth
 from orchestrator_svc.neighbours.outcome import NeighbourOutcome
 from orchestrator_svc.query import (
     EncodingSource,
+    HybridRule,
     RankingRule,
     SearchQuery,
     StoredItemSource,
@@ -25,10 +26,12 @@ from tandem.contract.attribute_wire import (
     checked_filter,
     filter_to_proto,
 )
-from tandem.contract.content import Content, Modality
+from tandem.contract.content import Content, Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion, hybrid_rank_to_proto
 from tandem.contract.inference_cost import InferenceCost, cost_to_proto
+from tandem.contract.limits import MAX_KEYWORDS_BYTES
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
 from tandem.errors import (
     FilterInvalid,
@@ -53,6 +56,12 @@ from tandem.wire import (
 )
 
 _WEIGHTLESS = (None, FusionMethod.CROSS_ENCODER)
+_HYBRID_FUSIONS: Mapping[int, HybridFusion] = {
+    search_service_pb2.HYBRID_FUSION_UNSPECIFIED: HybridFusion.RECIPROCAL_RANK,
+    search_service_pb2.HYBRID_FUSION_RECIPROCAL_RANK: HybridFusion.RECIPROCAL_RANK,
+    search_service_pb2.HYBRID_FUSION_Z_SCORE: HybridFusion.Z_SCORE,
+    search_service_pb2.HYBRID_FUSION_DISTRIBUTION: HybridFusion.DISTRIBUTION,
+}
 
 
 def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
@@ -80,6 +89,7 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
         adaptive_depth=request.adaptive_depth,
         neighbours_enabled=request.neighbours_enabled,
         neighbours_required=request.neighbours_required,
+        hybrid=_hybrid(request, parts) if request.HasField("hybrid") else None,
     )
 
 
@@ -89,6 +99,38 @@ def _filter(request: search_service_pb2.SearchItemsRequest) -> CheckedFilter | N
             raise FilterInvalid(why="set filter or filter_text, not both")
         return checked_filter(filter_to_proto(parse_filter(request.filter_text)))
     return checked_filter(request.filter) if request.HasField("filter") else None
+
+
+def _hybrid(
+    request: search_service_pb2.SearchItemsRequest, parts: Sequence[WeightedPart]
+) -> HybridRule:
+    """Returns the rule; raises RankingInvalid, and QueryInvalid if there are no or too many words.
+
+    A text of the query may be longer than words may be: then its first ones count.
+    """
+    message = request.hybrid
+    if request.adaptive_depth:
+        raise RankingInvalid(
+            why="adaptive_depth was fitted to bi-encoder order; drop it, or drop hybrid"
+        )
+    if len(message.keywords.encode()) > MAX_KEYWORDS_BYTES:
+        raise QueryInvalid(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
+    texts = (
+        part.source.text
+        for part in parts
+        if isinstance(part.source, TextContent) and part.weight > 0
+    )
+    keywords = message.keywords or " ".join(texts).encode()[:MAX_KEYWORDS_BYTES].decode(
+        errors="ignore"
+    )
+    if not keywords:
+        raise QueryInvalid(why="hybrid needs keywords, since no part of the query is a text")
+    if message.fusion not in _HYBRID_FUSIONS:
+        raise RankingInvalid(why=f"hybrid fusion {message.fusion} is unknown")
+    rule = HybridRule(keywords=keywords, fusion=_HYBRID_FUSIONS[message.fusion])
+    if not message.HasField("keyword_weight"):
+        return rule
+    return replace(rule, keyword_weight=message.keyword_weight)
 
 
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
@@ -300,6 +342,7 @@ def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
         modality=modality_to_proto(retrieval.modality) if retrieval.modality else None,
         path=path_to_proto(retrieval.path),
         item_count=retrieval.item_count,
+        keyword_state=retrieval.keyword_state.value if retrieval.keyword_state else None,
     )
 
 
@@ -321,4 +364,5 @@ def _ranked_item(
         explanation=explanation_to_proto(entry.explanation) if entry.explanation else None,
         neighbour_score=entry.neighbour_score,
         ordered_by=f"ORDERING_STAGE_{entry.ordered_by.name}" if is_stage_named else None,
+        hybrid=hybrid_rank_to_proto(entry.hit.hybrid) if entry.hit.hybrid else None,
     )

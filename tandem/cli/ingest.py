@@ -18,7 +18,7 @@ from tandem.cli.detector_files import SentRecord, open_detector_files, with_pict
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
 from tandem.client import Access, Client, NewContent, NewItem, TruncationPolicy
-from tandem.contract.attributes import Attributes
+from tandem.contract.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.records import Caption, Record
@@ -67,6 +67,13 @@ def ingest(
     captions: Annotated[
         bool, typer.Option(help="whether to ingest the captions too, as text items")
     ] = True,
+    caption_attribute: Annotated[
+        str | None,
+        typer.Option(
+            help="attribute of an image in which to store its captions, by whose words hybrid "
+            "searches find it: caption, unless the server names others"
+        ),
+    ] = None,
     long_texts: Annotated[
         LongTexts,
         typer.Option(
@@ -99,7 +106,7 @@ def ingest(
             refused = ingest_items(
                 client,
                 index,
-                pictures.of(sent, captions),
+                pictures.of(sent, captions, caption_attribute),
                 opened.total,
                 TruncationPolicy(long_texts.value),
                 unit="pictures",
@@ -187,9 +194,20 @@ def ingest_items(
     return refused
 
 
-def record_items(record: Record, content: NewContent, with_captions: bool) -> Iterator[NewItem]:
-    """Yields a record's image, in the form of `content`, and optionally its captions."""
-    yield record.record_id, content, picture_attributes(record)
+def record_items(
+    record: Record,
+    content: NewContent,
+    with_captions: bool,
+    caption_attribute: str | None = None,
+) -> Iterator[NewItem]:
+    """Yields a record's image, in the form of `content`, and optionally its captions.
+
+    With `caption_attribute` the image has them too, as an attribute of that name.
+    """
+    attributes = dict(picture_attributes(record))
+    if caption_attribute is not None:
+        attributes[caption_attribute] = attribute_captions(record)
+    yield record.record_id, content, attributes
     if with_captions:
         for caption in record.captions:
             yield caption.caption_id, caption.text, caption_attributes(record, caption)
@@ -222,13 +240,18 @@ class _PictureCount:
         self._ends: deque[int] = deque()
         self._done = 0
 
-    def of(self, sent: Iterable[SentRecord], with_captions: bool) -> Iterator[NewItem]:
+    def of(
+        self,
+        sent: Iterable[SentRecord],
+        with_captions: bool,
+        caption_attribute: str | None,
+    ) -> Iterator[NewItem]:
         """Yields the records' items, in a thread of gRPC."""
         for record, content in sent:
             self.given += 1
             self._item_count += 1 + (len(record.captions) if with_captions else 0)
             self._ends.append(self._item_count)
-            yield from record_items(record, content, with_captions)
+            yield from record_items(record, content, with_captions, caption_attribute)
 
     def done(self, item_count: int) -> int:
         """Returns how many images the first `item_count` items complete."""
@@ -236,6 +259,13 @@ class _PictureCount:
             self._ends.popleft()
             self._done += 1
         return self._done
+
+
+def attribute_captions(record: Record) -> tuple[str, ...]:
+    """Returns the captions that fit into an attribute: the first 64, of at most 1,024 bytes."""
+    texts = dict.fromkeys(caption.text for caption in record.captions)
+    fitting = [text for text in texts if len(text.encode()) <= MAX_TEXT_BYTES]
+    return tuple(fitting[:MAX_TEXTS_COUNT])
 
 
 def picture_attributes(record: Record) -> Attributes:

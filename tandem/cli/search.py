@@ -18,6 +18,7 @@ from tandem.client import (
     Client,
     FusionMethod,
     GivenEncoding,
+    HybridFusion,
     Modality,
     Query,
     QueryPart,
@@ -100,6 +101,18 @@ def search(
             "--neighbours-required", help="fail unless that is done with the items of all shards"
         ),
     ] = False,
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="find items by words too, and fuse both lists")
+    ] = False,
+    keywords: Annotated[
+        str | None, typer.Option(help="words to find items by, too; by default those of the query")
+    ] = None,
+    hybrid_fusion: Annotated[
+        HybridFusion | None, typer.Option(help="how a hybrid search fuses both lists")
+    ] = None,
+    keyword_weight: Annotated[
+        float | None, typer.Option(help="weight of what the words found, 0 to 1")
+    ] = None,
     full_coverage: Annotated[
         bool,
         typer.Option("--full-coverage-required", help="fail if a shard does not answer"),
@@ -167,6 +180,10 @@ def search(
         adaptive_depth=adaptive_depth,
         neighbours_enabled=neighbours,
         neighbours_required=require_neighbours,
+        hybrid=hybrid,
+        keywords=keywords,
+        hybrid_fusion=hybrid_fusion,
+        keyword_weight=keyword_weight,
         full_coverage_required=full_coverage,
         fusion=fusion,
         cross_encoder_weight=cross_encoder_weight,

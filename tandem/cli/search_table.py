@@ -7,6 +7,7 @@ from tandem.cli.retrieval_lines import retrieval_lines
 from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
 from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
+from tandem.contract.search_path import KeywordState
 
 _LACKS = {
     "TOKENS_MISSING": "{missing} of the candidates have no tokens for the cross-encoder",
@@ -72,6 +73,8 @@ def warnings(result: SearchResult) -> list[str]:
                 lines.append(f"not ordered by neighbours: {stop}")
             case "NEIGHBOURS_PARTIAL":
                 lines.append(f"ordered without the neighbours of {_missing(result)}")
+            case "KEYWORDS_SKIPPED" | "KEYWORDS_PARTIAL":
+                lines.append(f"not searched by words: {_wordless(result)}")
             case _:
                 lack = _LACKS.get(degradation, degradation)
                 lines.append(lack.format(missing=result.rerank.missing_count))
@@ -88,6 +91,15 @@ def warnings(result: SearchResult) -> list[str]:
 def _missing(result: SearchResult) -> str:
     missing = result.neighbours.missing_shards if result.neighbours else {}
     return ", ".join(f"shard {number}: {reason}" for number, reason in sorted(missing.items()))
+
+
+def _wordless(result: SearchResult) -> str:
+    """Returns the shards that did not search by words, and why."""
+    return ", ".join(
+        f"shard {each.shard_number}: {each.keyword_state.name.lower()}"
+        for each in result.retrievals
+        if each.keyword_state is not None and each.keyword_state is not KeywordState.SEARCHED
+    )
 
 
 def coverage_warning(coverage: Coverage) -> str:

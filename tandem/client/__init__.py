@@ -64,6 +64,7 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion, HybridRank
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.regions import RegionContent
@@ -83,6 +84,8 @@ __all__ = [
     "FoundItem",
     "FusionMethod",
     "GivenEncoding",
+    "HybridFusion",
+    "HybridRank",
     "ImageContent",
     "InferenceCost",
     "IngestOutcome",

@@ -49,6 +49,10 @@ class DegradationKind(NamedAnswer):
     """Nothing was ordered by neighbours; `neighbours.stop` says why."""
     NEIGHBOURS_PARTIAL = "NEIGHBOURS_PARTIAL"
     """The neighbours lack a shard's items."""
+    KEYWORDS_SKIPPED = "KEYWORDS_SKIPPED"
+    """A hybrid search found nothing by words, since no shard could; `retrievals` say why."""
+    KEYWORDS_PARTIAL = "KEYWORDS_PARTIAL"
+    """At least one shard of a hybrid search could not find by words."""
 
 
 class RerankStopReason(NamedAnswer):

@@ -43,6 +43,7 @@ from tandem.client.trace_headers import trace_headers
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
@@ -102,6 +103,10 @@ class AsyncClient:
         adaptive_depth: bool = False,
         neighbours_enabled: bool = False,
         neighbours_required: bool = False,
+        hybrid: bool = False,
+        keywords: str | None = None,
+        hybrid_fusion: HybridFusion | None = None,
+        keyword_weight: float | None = None,
         fusion: FusionMethod | None = None,
         cross_encoder_weight: float | None = None,
         min_probability: float | None = None,
@@ -139,6 +144,12 @@ class AsyncClient:
           neighbour model (LeaPRR) is served.
         - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the
           items of all shards.
+        - `hybrid`: Finds items by words too, and fuses both lists; each of the next three
+          options sets it.
+        - `keywords`: The words of a hybrid search; by default the query's texts.
+        - `hybrid_fusion`: How to fuse both lists; by default RECIPROCAL_RANK.
+        - `keyword_weight`: The weight of the items that the words found, 0 to 1; by default
+          0.5.
         - `fusion`: How to combine the scores; by default the cross-encoder's alone.
         - `cross_encoder_weight`: The cross-encoder's weight for ADD, NORMALISED_ADD and
           LOGIT_ADD, 0 to 1.
@@ -170,6 +181,10 @@ class AsyncClient:
             adaptive_depth=adaptive_depth,
             neighbours_enabled=neighbours_enabled,
             neighbours_required=neighbours_required,
+            hybrid=hybrid,
+            keywords=keywords,
+            hybrid_fusion=hybrid_fusion,
+            keyword_weight=keyword_weight,
             fusion=fusion,
             cross_encoder_weight=cross_encoder_weight,
             min_probability=min_probability,
@@ -217,6 +232,10 @@ class AsyncClient:
         adaptive_depth: bool = False,
         neighbours_enabled: bool = False,
         neighbours_required: bool = False,
+        hybrid: bool = False,
+        keywords: str | None = None,
+        hybrid_fusion: HybridFusion | None = None,
+        keyword_weight: float | None = None,
         fusion: FusionMethod | None = None,
         cross_encoder_weight: float | None = None,
         min_probability: float | None = None,
@@ -246,6 +265,10 @@ class AsyncClient:
             adaptive_depth=adaptive_depth,
             neighbours_enabled=neighbours_enabled,
             neighbours_required=neighbours_required,
+            hybrid=hybrid,
+            keywords=keywords,
+            hybrid_fusion=hybrid_fusion,
+            keyword_weight=keyword_weight,
             fusion=fusion,
             cross_encoder_weight=cross_encoder_weight,
             min_probability=min_probability,

@@ -16,6 +16,7 @@ from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
 from tandem.contract.regions import RegionContent
@@ -98,6 +99,14 @@ class SearchOptions(TypedDict, total=False):
     """Reorders the first items by what is near them, if a neighbour model (LeaPRR) is served."""
     neighbours_required: bool
     """Raises NeighboursUnavailable unless that was done with the items of all shards."""
+    hybrid: bool
+    """Finds items by words too, and fuses both lists; each of the next three options sets it."""
+    keywords: str | None
+    """The words of a hybrid search; by default the query's texts."""
+    hybrid_fusion: HybridFusion | None
+    """How to fuse both lists; by default RECIPROCAL_RANK."""
+    keyword_weight: float | None
+    """The weight of the items that the words found, 0 to 1; by default 0.5."""
     fusion: FusionMethod | None
     """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
@@ -140,6 +149,10 @@ class Search:
         adaptive_depth: bool = False,
         neighbours_enabled: bool = False,
         neighbours_required: bool = False,
+        hybrid: bool = False,
+        keywords: str | None = None,
+        hybrid_fusion: HybridFusion | None = None,
+        keyword_weight: float | None = None,
         fusion: FusionMethod | None = None,
         cross_encoder_weight: float | None = None,
         min_probability: float | None = None,
@@ -168,6 +181,10 @@ class Search:
                 adaptive_depth=adaptive_depth,
                 neighbours_enabled=neighbours_enabled,
                 neighbours_required=neighbours_required,
+                hybrid=hybrid,
+                keywords=keywords,
+                hybrid_fusion=hybrid_fusion,
+                keyword_weight=keyword_weight,
                 fusion=fusion,
                 cross_encoder_weight=cross_encoder_weight,
                 min_probability=min_probability,
@@ -227,6 +244,7 @@ def search_request(
         full_coverage_required=options.get("full_coverage_required", False),
     )
     _set_ranking(request, options)
+    _set_hybrid(request, options)
     if isinstance(query, str | bytes | RegionContent):
         request.query.CopyFrom(content_to_proto(query, "the query"))
     elif isinstance(query, StoredItem | GivenEncoding):
@@ -273,6 +291,24 @@ def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: Search
         request.diversity.relevance_weight = relevance
     if duplicate is not None:
         request.diversity.duplicate_similarity = duplicate
+
+
+def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
+    """Sets the hybrid search if asked for, by itself or by one of its options."""
+    keywords, fusion = options.get("keywords"), options.get("hybrid_fusion")
+    weight = options.get("keyword_weight")
+    is_asked = any(each is not None for each in (keywords, fusion, weight))
+    if not is_asked and not options.get("hybrid", False):
+        return
+    request.hybrid.SetInParent()
+    if keywords is not None:
+        request.hybrid.keywords = check_sendable("keywords", keywords)
+    if fusion is not None:
+        request.hybrid.MergeFrom(
+            search_service_pb2.HybridSearch(fusion=f"HYBRID_FUSION_{fusion.name}")
+        )
+    if weight is not None:
+        request.hybrid.keyword_weight = weight
 
 
 def _part(part: QueryPart) -> search_service_pb2.QueryPart:

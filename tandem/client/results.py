@@ -15,9 +15,14 @@ from tandem.contract.attribute_wire import value_from_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, ImageContent, Modality, TextContent, TextUse
 from tandem.contract.duration_wire import duration_from_proto
+from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.region_wire import regions_from_proto
-from tandem.contract.search_path import ShardRetrieval, path_from_proto
+from tandem.contract.search_path import (
+    ShardRetrieval,
+    keyword_state_from_proto,
+    path_from_proto,
+)
 from tandem.errors import ServerUnknown, TandemError, error_from_reason
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
@@ -81,6 +86,8 @@ class FoundItem:
     """None unless explained is set."""
     neighbour_score: float | None = None
     """The neighbour model's score, -1 to 1; None if it did not score the item."""
+    hybrid: HybridRank | None = None
+    """The item's places in the two lists of a hybrid search; None in any other."""
     ordered_by: OrderedBy = OrderedBy.UNSPECIFIED
     """The stage that gave the score; UNSPECIFIED, which is "", unless neighbours_enabled is set."""
 
@@ -242,6 +249,7 @@ def search_result(
                 _MODALITIES.get(each.modality),
                 path_from_proto(each.path),
                 each.item_count,
+                keyword_state_from_proto(each.keyword_state) if each.keyword_state else None,
             )
             for each in response.retrievals
         ),
@@ -359,6 +367,7 @@ def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
         score=item.score,
         explanation=_explanation(item.explanation) if item.HasField("explanation") else None,
         neighbour_score=item.neighbour_score if item.HasField("neighbour_score") else None,
+        hybrid=hybrid_rank_from_proto(item.hybrid) if item.HasField("hybrid") else None,
         ordered_by=_ordered_by(item.ordered_by),
     )
 

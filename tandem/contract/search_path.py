@@ -30,6 +30,15 @@ class SearchFallback(Enum):
     TOO_FEW_FOUND = pb.SEARCH_FALLBACK_TOO_FEW_FOUND
 
 
+class KeywordState(Enum):
+    """Says whether a shard searched by words; names are those of `tandem.v1.KeywordState`."""
+
+    SEARCHED = pb.KEYWORD_STATE_SEARCHED
+    DISABLED = pb.KEYWORD_STATE_DISABLED
+    """It keeps no words, or is of an earlier version."""
+    BEING_BUILT = pb.KEYWORD_STATE_BEING_BUILT
+
+
 @dataclass(frozen=True, slots=True)
 class Fallback:
     """Why a search did not use the configured index, for programs and people."""
@@ -80,6 +89,14 @@ class ShardRetrieval:
     path: SearchPath
     item_count: int
     """The items of the index and modality, before the filter."""
+    keyword_state: KeywordState | None = None
+    """Whether it searched by words; None if none were to be searched for."""
+
+
+def keyword_state_from_proto(value: int) -> KeywordState:
+    """Returns the state; DISABLED for a value that a shard of another version sends."""
+    states: dict[int, KeywordState] = {each.value: each for each in KeywordState}
+    return states.get(value, KeywordState.DISABLED)
 
 
 def path_to_proto(path: SearchPath) -> pb.SearchPath:

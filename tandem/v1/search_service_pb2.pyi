@@ -15,6 +15,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class HybridFusion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HYBRID_FUSION_UNSPECIFIED: _ClassVar[HybridFusion]
+    HYBRID_FUSION_RECIPROCAL_RANK: _ClassVar[HybridFusion]
+    HYBRID_FUSION_Z_SCORE: _ClassVar[HybridFusion]
+    HYBRID_FUSION_DISTRIBUTION: _ClassVar[HybridFusion]
+
 class FusionMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     FUSION_METHOD_UNSPECIFIED: _ClassVar[FusionMethod]
@@ -72,6 +79,12 @@ class Degradation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEGRADATION_SHARD_REBUILDING: _ClassVar[Degradation]
     DEGRADATION_NEIGHBOURS_SKIPPED: _ClassVar[Degradation]
     DEGRADATION_NEIGHBOURS_PARTIAL: _ClassVar[Degradation]
+    DEGRADATION_KEYWORDS_SKIPPED: _ClassVar[Degradation]
+    DEGRADATION_KEYWORDS_PARTIAL: _ClassVar[Degradation]
+HYBRID_FUSION_UNSPECIFIED: HybridFusion
+HYBRID_FUSION_RECIPROCAL_RANK: HybridFusion
+HYBRID_FUSION_Z_SCORE: HybridFusion
+HYBRID_FUSION_DISTRIBUTION: HybridFusion
 FUSION_METHOD_UNSPECIFIED: FusionMethod
 FUSION_METHOD_CROSS_ENCODER: FusionMethod
 FUSION_METHOD_ADD: FusionMethod
@@ -112,9 +125,11 @@ DEGRADATION_EMBEDDING_CACHED: Degradation
 DEGRADATION_SHARD_REBUILDING: Degradation
 DEGRADATION_NEIGHBOURS_SKIPPED: Degradation
 DEGRADATION_NEIGHBOURS_PARTIAL: Degradation
+DEGRADATION_KEYWORDS_SKIPPED: Degradation
+DEGRADATION_KEYWORDS_PARTIAL: Degradation
 
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required", "hybrid")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +154,7 @@ class SearchItemsRequest(_message.Message):
     FILTER_TEXT_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_ENABLED_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    HYBRID_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -163,7 +179,18 @@ class SearchItemsRequest(_message.Message):
     filter_text: str
     neighbours_enabled: bool
     neighbours_required: bool
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ...) -> None: ...
+    hybrid: HybridSearch
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ..., hybrid: _Optional[_Union[HybridSearch, _Mapping]] = ...) -> None: ...
+
+class HybridSearch(_message.Message):
+    __slots__ = ("keywords", "fusion", "keyword_weight")
+    KEYWORDS_FIELD_NUMBER: _ClassVar[int]
+    FUSION_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    keywords: str
+    fusion: HybridFusion
+    keyword_weight: float
+    def __init__(self, keywords: _Optional[str] = ..., fusion: _Optional[_Union[HybridFusion, str]] = ..., keyword_weight: _Optional[float] = ...) -> None: ...
 
 class QueryPart(_message.Message):
     __slots__ = ("content", "item_id", "encoding", "weight")
@@ -234,16 +261,18 @@ class SearchItemsResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ..., neighbours: _Optional[_Union[NeighbourSummary, _Mapping]] = ...) -> None: ...
 
 class ShardRetrieval(_message.Message):
-    __slots__ = ("shard_number", "modality", "path", "item_count")
+    __slots__ = ("shard_number", "modality", "path", "item_count", "keyword_state")
     SHARD_NUMBER_FIELD_NUMBER: _ClassVar[int]
     MODALITY_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_STATE_FIELD_NUMBER: _ClassVar[int]
     shard_number: int
     modality: _content_pb2.Modality
     path: _index_service_pb2.SearchPath
     item_count: int
-    def __init__(self, shard_number: _Optional[int] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., path: _Optional[_Union[_index_service_pb2.SearchPath, _Mapping]] = ..., item_count: _Optional[int] = ...) -> None: ...
+    keyword_state: _index_service_pb2.KeywordState
+    def __init__(self, shard_number: _Optional[int] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., path: _Optional[_Union[_index_service_pb2.SearchPath, _Mapping]] = ..., item_count: _Optional[int] = ..., keyword_state: _Optional[_Union[_index_service_pb2.KeywordState, str]] = ...) -> None: ...
 
 class StreamSearchItemsRequest(_message.Message):
     __slots__ = ("search",)
@@ -306,7 +335,7 @@ class MissingShard(_message.Message):
     def __init__(self, shard_number: _Optional[int] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class RankedItem(_message.Message):
-    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes", "modality", "score", "explanation", "neighbour_score", "ordered_by")
+    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes", "modality", "score", "explanation", "neighbour_score", "ordered_by", "hybrid")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -327,6 +356,7 @@ class RankedItem(_message.Message):
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOUR_SCORE_FIELD_NUMBER: _ClassVar[int]
     ORDERED_BY_FIELD_NUMBER: _ClassVar[int]
+    HYBRID_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     similarity: float
     match_logit: float
@@ -340,7 +370,20 @@ class RankedItem(_message.Message):
     explanation: Explanation
     neighbour_score: float
     ordered_by: OrderingStage
-    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., score: _Optional[float] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ..., neighbour_score: _Optional[float] = ..., ordered_by: _Optional[_Union[OrderingStage, str]] = ...) -> None: ...
+    hybrid: HybridRank
+    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., score: _Optional[float] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ..., neighbour_score: _Optional[float] = ..., ordered_by: _Optional[_Union[OrderingStage, str]] = ..., hybrid: _Optional[_Union[HybridRank, _Mapping]] = ...) -> None: ...
+
+class HybridRank(_message.Message):
+    __slots__ = ("similarity_rank", "keyword_rank", "keyword_score", "fused_score")
+    SIMILARITY_RANK_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_RANK_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_SCORE_FIELD_NUMBER: _ClassVar[int]
+    FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
+    similarity_rank: int
+    keyword_rank: int
+    keyword_score: float
+    fused_score: float
+    def __init__(self, similarity_rank: _Optional[int] = ..., keyword_rank: _Optional[int] = ..., keyword_score: _Optional[float] = ..., fused_score: _Optional[float] = ...) -> None: ...
 
 class Explanation(_message.Message):
     __slots__ = ("terms", "ranks")

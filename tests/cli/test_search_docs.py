@@ -16,7 +16,7 @@ from orchestrator_svc.writes.ingest import IncomingItem
 from tandem.cli.app import app
 from tandem.contract.content import ImageContent
 from tandem.v1.error_reason_pb2 import ErrorReason
-from tandem.v1.search_service_pb2 import Degradation, NeighbourStop
+from tandem.v1.search_service_pb2 import Degradation, HybridFusion, NeighbourStop
 from tests.support.client.search_server import MODEL
 from tests.support.orchestrator_svc.downstream import door_address, ingest, stack
 
@@ -93,8 +93,8 @@ def test_the_commands_run(
 
 def test_the_examples_were_found() -> None:
     """Or the tests above would pass by having nothing to run."""
-    assert len(blocks("python")) == 6
-    assert len(COMMANDS) == 8
+    assert len(blocks("python")) == 7
+    assert len(COMMANDS) == 9
 
 
 def test_the_errors_that_it_names_exist() -> None:
@@ -105,5 +105,11 @@ def test_the_errors_that_it_names_exist() -> None:
 
     stops = {name.removeprefix("NEIGHBOUR_STOP_") for name in NeighbourStop.keys()}  # noqa: SIM118
     degradations = {name.removeprefix("DEGRADATION_") for name in Degradation.keys()}  # noqa: SIM118
-    settings = {"ORCHESTRATOR_NEIGHBOUR_POOL_COUNT"}
+    fusions = {name.removeprefix("HYBRID_FUSION_") for name in HybridFusion.keys()}  # noqa: SIM118
+    settings = {
+        "ORCHESTRATOR_NEIGHBOUR_POOL_COUNT",
+        "INDEX_KEYWORDS_ENABLED",
+        "INDEX_KEYWORD_ATTRIBUTES",
+    }
+    settings |= fusions
     assert named - reasons - (stops - {"NOT_APPLICABLE"}) - degradations - settings == others

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -131,6 +131,12 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         return _encoded(Encoding(windows[0].embedding, windows[0].tokens, use, tuple(windows[1:])))
 
 
+def _words_of(item: index_pb.EncodedItem) -> Sequence[str]:
+    # Reading an attribute that is not there would add it.
+    caption = item.attributes["caption"].text if "caption" in item.attributes else ""
+    return f"{item.content.text} {caption}".split()
+
+
 def text_tokens(window_number: int) -> TextTokens:
     """Returns the tokens of a text, or of its further windows, which a `|` starts."""
     return TextTokens(np.array([2, 7 + window_number, 3], dtype=np.int32))
@@ -159,6 +165,8 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
         self.path = index_pb.SearchPath()
         """How a search says that it found its hits."""
+        self.keyword_state: index_pb.KeywordState = index_pb.KEYWORD_STATE_SEARCHED
+        """Whether it searches by words."""
         self.max_get_count: int | None = None
         """What it gives at once; as an earlier version it gives all, and says nothing of it."""
         self.sequence = 0
@@ -214,6 +222,32 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             applied_sequence=self.sequence,
             item_count=len(items),
             path=self.path,
+            keyword_hit_list=self._words(request, items) if request.keywords else None,
+        )
+
+    def _words(
+        self,
+        request: index_pb.SearchEmbeddingsRequest,
+        items: Mapping[str, index_pb.EncodedItem],
+    ) -> index_pb.KeywordHitList:
+        """Scores an item by how many of the words its caption or text has."""
+        hits = [
+            index_pb.KeywordHit(
+                item_id=item_id,
+                score=len(set(request.keywords.split()) & set(_words_of(item))),
+                similarities=[
+                    float(embedding_from_proto(query) @ embedding_from_proto(item.embedding))
+                    for query in request.queries
+                ],
+                embedding=item.embedding if request.embeddings_included else None,
+            )
+            for item_id, item in items.items()
+        ]
+        hits.sort(key=lambda hit: (-hit.score, hit.item_id))
+        is_searched = self.keyword_state == index_pb.KEYWORD_STATE_SEARCHED
+        return index_pb.KeywordHitList(
+            state=self.keyword_state,
+            hits=[hit for hit in hits if hit.score][: request.retrieve_k] if is_searched else [],
         )
 
     async def FindNeighbours(

@@ -7,7 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Content, ContentTokens, Embedding, Modality, TextUse, TruncationPolicy } from "./content_pb.js";
 import type { AttributeValue, Filter } from "./attribute_pb.js";
 import type { InferenceCost } from "./cost_pb.js";
-import type { Item, SearchPath } from "./index_service_pb.js";
+import type { Item, KeywordState, SearchPath } from "./index_service_pb.js";
 import type { ErrorReason, ItemError } from "./error_reason_pb.js";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 
@@ -215,6 +215,13 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
    * @generated from field: bool neighbours_required = 24;
    */
   neighboursRequired: boolean;
+
+  /**
+   * Finds items by words too, and fuses both lists before the rerank.
+   *
+   * @generated from field: tandem.v1.HybridSearch hybrid = 25;
+   */
+  hybrid?: HybridSearch | undefined;
 };
 
 /**
@@ -222,6 +229,42 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
  * Use `create(SearchItemsRequestSchema)` to create a new message.
  */
 export declare const SearchItemsRequestSchema: GenMessage<SearchItemsRequest>;
+
+/**
+ * A search by words (BM25), fused with the one by embeddings.
+ *
+ * @generated from message tandem.v1.HybridSearch
+ */
+export declare type HybridSearch = Message<"tandem.v1.HybridSearch"> & {
+  /**
+   * The words, at most 8,192 bytes; the first 64 different ones count. Default:
+   * the texts of the query, except parts of a negative weight.
+   *
+   * @generated from field: string keywords = 1;
+   */
+  keywords: string;
+
+  /**
+   * How the two lists are fused.
+   *
+   * @generated from field: tandem.v1.HybridFusion fusion = 2;
+   */
+  fusion: HybridFusion;
+
+  /**
+   * The weight of the items that the words found, 0 to 1; the nearest items
+   * have the rest. Default: 0.5.
+   *
+   * @generated from field: optional float keyword_weight = 3;
+   */
+  keywordWeight?: number | undefined;
+};
+
+/**
+ * Describes the message tandem.v1.HybridSearch.
+ * Use `create(HybridSearchSchema)` to create a new message.
+ */
+export declare const HybridSearchSchema: GenMessage<HybridSearch>;
 
 /**
  * One part of a query.
@@ -508,6 +551,13 @@ export declare type ShardRetrieval = Message<"tandem.v1.ShardRetrieval"> & {
    * @generated from field: int64 item_count = 4;
    */
   itemCount: bigint;
+
+  /**
+   * Whether it searched by words; set if hybrid is.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 5;
+   */
+  keywordState: KeywordState;
 };
 
 /**
@@ -819,6 +869,13 @@ export declare type RankedItem = Message<"tandem.v1.RankedItem"> & {
    * @generated from field: tandem.v1.OrderingStage ordered_by = 13;
    */
   orderedBy: OrderingStage;
+
+  /**
+   * Set if hybrid is: the lists that the item was in.
+   *
+   * @generated from field: tandem.v1.HybridRank hybrid = 14;
+   */
+  hybrid?: HybridRank | undefined;
 };
 
 /**
@@ -826,6 +883,47 @@ export declare type RankedItem = Message<"tandem.v1.RankedItem"> & {
  * Use `create(RankedItemSchema)` to create a new message.
  */
 export declare const RankedItemSchema: GenMessage<RankedItem>;
+
+/**
+ * An item's places in the two lists of a hybrid search.
+ *
+ * @generated from message tandem.v1.HybridRank
+ */
+export declare type HybridRank = Message<"tandem.v1.HybridRank"> & {
+  /**
+   * The rank among the nearest items, from 1; unset if it is not one of them.
+   *
+   * @generated from field: optional int32 similarity_rank = 1;
+   */
+  similarityRank?: number | undefined;
+
+  /**
+   * The rank among the items that the words found; unset if it is not one.
+   *
+   * @generated from field: optional int32 keyword_rank = 2;
+   */
+  keywordRank?: number | undefined;
+
+  /**
+   * The BM25 score, by the word statistics of the item's shard; unset likewise.
+   *
+   * @generated from field: optional float keyword_score = 3;
+   */
+  keywordScore?: number | undefined;
+
+  /**
+   * The sort key before the rerank.
+   *
+   * @generated from field: double fused_score = 4;
+   */
+  fusedScore: number;
+};
+
+/**
+ * Describes the message tandem.v1.HybridRank.
+ * Use `create(HybridRankSchema)` to create a new message.
+ */
+export declare const HybridRankSchema: GenMessage<HybridRank>;
 
 /**
  * Why an item ranks where it does.
@@ -1279,6 +1377,48 @@ export declare type RemoveIndexResponse = Message<"tandem.v1.RemoveIndexResponse
 export declare const RemoveIndexResponseSchema: GenMessage<RemoveIndexResponse>;
 
 /**
+ * The ways to fuse the nearest items with those that words found.
+ *
+ * @generated from enum tandem.v1.HybridFusion
+ */
+export enum HybridFusion {
+  /**
+   * The same as HYBRID_FUSION_RECIPROCAL_RANK.
+   *
+   * @generated from enum value: HYBRID_FUSION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Adds 1 / (60 + rank) of each list (Cormack et al. 2009).
+   *
+   * @generated from enum value: HYBRID_FUSION_RECIPROCAL_RANK = 1;
+   */
+  RECIPROCAL_RANK = 1,
+
+  /**
+   * Adds scores by their distance from the list's mean, in standard deviations;
+   * an item that a list lacks counts as that list's last.
+   *
+   * @generated from enum value: HYBRID_FUSION_Z_SCORE = 2;
+   */
+  Z_SCORE = 2,
+
+  /**
+   * Distribution-based score fusion: adds scores scaled from three standard
+   * deviations below the list's mean, 0, to three above it, 1.
+   *
+   * @generated from enum value: HYBRID_FUSION_DISTRIBUTION = 3;
+   */
+  DISTRIBUTION = 3,
+}
+
+/**
+ * Describes the enum tandem.v1.HybridFusion.
+ */
+export declare const HybridFusionSchema: GenEnum<HybridFusion>;
+
+/**
  * The methods of score fusion (Geigle et al. 2022, section 6).
  *
  * @generated from enum tandem.v1.FusionMethod
@@ -1629,6 +1769,20 @@ export enum Degradation {
    * @generated from enum value: DEGRADATION_NEIGHBOURS_PARTIAL = 8;
    */
   NEIGHBOURS_PARTIAL = 8,
+
+  /**
+   * hybrid, and no shard searched by words; retrievals say why.
+   *
+   * @generated from enum value: DEGRADATION_KEYWORDS_SKIPPED = 9;
+   */
+  KEYWORDS_SKIPPED = 9,
+
+  /**
+   * hybrid, and a shard did not search by words; retrievals say which and why.
+   *
+   * @generated from enum value: DEGRADATION_KEYWORDS_PARTIAL = 10;
+   */
+  KEYWORDS_PARTIAL = 10,
 }
 
 /**

@@ -1,0 +1,50 @@
+"""Describes hybrid searches (`tandem.v1.HybridSearch`). Pure Python."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tandem.v1 import search_service_pb2 as pb
+
+
+class HybridFusion(enum.Enum):
+    """Names the ways to fuse the nearest items with those that words found."""
+
+    RECIPROCAL_RANK = "reciprocal_rank"
+    Z_SCORE = "z_score"
+    DISTRIBUTION = "distribution"
+
+
+@dataclass(frozen=True, slots=True)
+class HybridRank:
+    """Holds an item's places in the two lists of a hybrid search."""
+
+    similarity_rank: int | None
+    """Among the nearest items, from 1; None if it is not one of them."""
+    keyword_rank: int | None
+    """Among the items that the words found."""
+    keyword_score: float | None
+    """BM25, by the word statistics of the item's shard."""
+    fused_score: float
+    """The sort key before the rerank."""
+
+
+def hybrid_rank_to_proto(rank: HybridRank) -> pb.HybridRank:
+    """Returns the message."""
+    return pb.HybridRank(
+        similarity_rank=rank.similarity_rank,
+        keyword_rank=rank.keyword_rank,
+        keyword_score=rank.keyword_score,
+        fused_score=rank.fused_score,
+    )
+
+
+def hybrid_rank_from_proto(message: pb.HybridRank) -> HybridRank:
+    """Returns what the message says."""
+    return HybridRank(
+        message.similarity_rank if message.HasField("similarity_rank") else None,
+        message.keyword_rank if message.HasField("keyword_rank") else None,
+        message.keyword_score if message.HasField("keyword_score") else None,
+        message.fused_score,
+    )
