@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from gateway_svc.app import GatewayApp
+from gateway_svc.connection import ConnectionLimits
 from gateway_svc.http_server import HttpServer
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
@@ -61,6 +62,20 @@ class Gateway:
         await writer.drain()
         return reader, writer
 
+    async def answer_to(self, data: bytes) -> bytes:
+        """Sends bytes, and returns one whole answer; the connection may stay open."""
+        reader, writer = await self.send(data)
+        try:
+            async with asyncio.timeout(60.0):
+                head = await reader.readuntil(b"\r\n\r\n")
+                lines = head.lower().split(b"\r\n")
+                lengths = [each[15:] for each in lines if each.startswith(b"content-length:")]
+                # h11's own refusals end with the connection.
+                rest = reader.readexactly(int(lengths[0])) if lengths else reader.read()
+                return head + await rest
+        finally:
+            writer.close()
+
     async def exchange(self, data: bytes, seconds: float = 20.0) -> bytes:
         """Sends bytes, and returns all that comes until the gateway closes the connection."""
         reader, writer = await self.send(data)
@@ -81,13 +96,14 @@ async def gateway(
     *,
     guard: Guard | None = None,
     identity: Identity | None = None,
+    limits: ConnectionLimits | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
-    """Runs it on a free port of the loopback."""
+    """Runs it on a free port of the loopback; `limits`, which may change, replace the settings'."""
     scheme = "http" if identity is None else "https"
     async with (
         search_server(search, ingest, remove) as (address, service),
-        gateway_before(address, guard=guard, identity=identity, **settings) as port,
+        gateway_before(address, guard=guard, identity=identity, limits=limits, **settings) as port,
         httpx2.AsyncClient(
             base_url=f"{scheme}://127.0.0.1:{port}", trust_env=False, timeout=30.0, verify=False
         ) as client,
@@ -101,13 +117,16 @@ async def gateway_before(
     *,
     guard: Guard | None = None,
     identity: Identity | None = None,
+    limits: ConnectionLimits | None = None,
     **settings: Any,
 ) -> AsyncIterator[int]:
     """Runs it before the SearchService at `address`; yields its port."""
     chosen = GatewaySettings(address="127.0.0.1:0", orchestrator_address=address, grace_seconds=1.0)
     chosen = dataclasses.replace(chosen, **settings)
     channel = open_channel(address)
-    server = HttpServer(GatewayApp(Upstream(channel), guard or Guard(), chosen), chosen, identity)
+    app = GatewayApp(Upstream(channel), guard or Guard(), chosen)
+    app.limits = limits or app.limits
+    server = HttpServer(app, chosen, identity)
     serving = asyncio.create_task(server.serve())
     try:
         await server.listening.wait()
