@@ -53,15 +53,11 @@ class SceneSystem:
 
 
 class _Stack(LocalStack):
-    """A stack with a second orchestrator, which reaches no cross-encoder. Both require tokens."""
-
-    token_file: Path
+    """A stack with a second orchestrator, which reaches no cross-encoder."""
 
     def command(self, name: str) -> tuple[list[str], dict[str, str]]:
         """Returns the arguments and variables of a service's process."""
         arguments, variables = super().command(name)
-        if name.startswith("orchestrator"):
-            variables["ACCESS_TOKEN_FILE"] = str(self.token_file)
         if name == _DEGRADED:
             shard_count = len(self.ports.rerank)
             variables |= {"ORCHESTRATOR_RERANK_ADDRESSES": ",".join([_NOTHING_THERE] * shard_count)}
@@ -75,11 +71,13 @@ def scene_system(folder: Path, model_repository: Path) -> Iterator[SceneSystem]:
     authority = LocalAuthority(folder / "tls")
     token = secrets.token_urlsafe(32)
     scenes = list(scene_records("test", 7, SCENE_COUNT))
-    running = _Stack(
-        folder / "data", model_repository, _ports(), certificates=authority.issue_all()
-    )
-    running.token_file = _token_file(folder / "tokens.toml", token)
-    with running as stack:
+    with _Stack(
+        folder / "data",
+        model_repository,
+        _ports(),
+        settings={"ACCESS_TOKEN_FILE": str(_token_file(folder / "tokens.toml", token))},
+        certificates=authority.issue_all(),
+    ) as stack:
         stack.start()
         system = SceneSystem(
             stack.address_of("orchestrator"),

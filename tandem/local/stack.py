@@ -27,6 +27,8 @@ _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR", "GATEWAY")
 _SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_")
 _TLS_PROXY = "tls-proxy"
+# Their callers are services, which have no tokens.
+_TOKENLESS = ("encoder", "rerank")
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 
 
@@ -306,6 +308,8 @@ class LocalStack:
             settings["ORCHESTRATOR_ADDRESS"] = self.address
         variables = {f"{prefix}_{key}": value for key, value in settings.items()}
         others = tuple(f"{each}_" for each in _PREFIXES if each != prefix)
+        if kind in _TOKENLESS:
+            others += ("ACCESS_",)
         given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
         shown = self._certificates.get(kind, {})
         return ["-m", f"{kind}_svc"], variables | given | dict(shown)

@@ -39,6 +39,16 @@ def test_as_many_searches_are_let_in_as_the_cores_can_answer(tmp_path: Path) -> 
     assert name not in stack.command("encoder")[1]
 
 
+def test_services_that_only_services_call_ask_for_no_token(tmp_path: Path) -> None:
+    """An encoder with a token file refuses the orchestrator, which then describes no model."""
+    given = {"ACCESS_TOKEN_FILE": "tokens.toml"}
+    stack = LocalStack(tmp_path, tmp_path, Ports.free(shard_count=1), settings=given)
+    asking = {n for n in stack.service_names() if "ACCESS_TOKEN_FILE" in stack.command(n)[1]}
+
+    assert {"orchestrator", "index-0"} <= asking
+    assert not asking & {"encoder", "rerank-0"}
+
+
 @pytest.mark.xdist_group("system")
 def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
     """The error carries the end of Triton's log, and nothing is left running."""
