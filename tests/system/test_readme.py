@@ -1,11 +1,14 @@
 """Runs every command of the README and of docs/models.md; targets of make are parsed."""
 
+import asyncio
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from tandem.evaluation.gallery import DIRECTIONS
 from tandem.evaluation.report import BE, Ranking, Report
 from tandem.local.stack import LocalStack
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tests.support.gateway_svc.own_process import gateway_process
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/models.md"]
@@ -46,7 +50,7 @@ def test_the_readme_has_the_two_commands() -> None:
 
 def test_no_command_is_of_another_kind() -> None:
     """A new kind of command needs a test of its own here."""
-    kinds = ("make ", "tandem ", "python -m benchmarks.", "source ")
+    kinds = ("make ", "tandem ", "python -m benchmarks.", "source ", "curl ")
     assert [command for command in commands() if not command.startswith(kinds)] == []
 
 
@@ -54,7 +58,7 @@ def test_a_fresh_shell_finds_every_program_as_the_page_says(tmp_path: Path) -> N
     """After its line that activates `.venv`, and not before."""
     [activate] = of_kind("source ")
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    programs = {command.split()[0] for command in commands()} - {"make", "source"}
+    programs = {command.split()[0] for command in commands()} - {"make", "source", "curl"}
     asked = "; ".join(f"command -v {program}" for program in sorted(programs))
 
     def found(line: str) -> list[str]:
@@ -78,6 +82,22 @@ def test_make_knows_the_target(command: str) -> None:
         ["make", "-n", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, check=False
     )
     assert dry_run.returncode == 0, dry_run.stderr.decode()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("command", of_kind("curl "))
+async def test_the_gateway_answers(command: str, stack: LocalStack, scenes_index: str) -> None:
+    """Run as shown, at the address of a gateway before the tests' own services."""
+    async with gateway_process(stack.address) as gateway:
+        port = (await gateway.event("listening"))["port"]
+        words = shlex.split(command.replace("localhost:7450", f"127.0.0.1:{port}"))
+        ran = await asyncio.create_subprocess_exec(
+            *words, "--silent", "--fail-with-body", "--noproxy", "*", stdout=PIPE
+        )
+        answer, _ = await ran.communicate()
+
+    assert ran.returncode == 0, answer
+    assert len(json.loads(answer)["items"]) == 10
 
 
 @pytest.mark.parametrize("command", of_kind("python -m benchmarks."))
