@@ -12,6 +12,7 @@ PACKAGES = (
     "rerank_svc",
     "orchestrator_svc",
     "gateway_svc",
+    "embedded",
 )
 GENERATED = ROOT / "tandem" / "v1"
 
