@@ -65,7 +65,7 @@ class ScoredDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredDocuments:
+class DocumentScores:
     """Holds each document's score, and by what."""
 
     documents: Sequence[ScoredDocument]
@@ -124,7 +124,7 @@ class DocumentScorer:
         index_id: str,
         policy: TruncationPolicy,
         deadline: Deadline,
-    ) -> ScoredDocuments:
+    ) -> DocumentScores:
         """Returns each document's score or error, in their order.
 
         Raises the query's error, errors of the whole call, and TokensInvalid if a stored item has
@@ -170,7 +170,7 @@ class DocumentScorer:
             for n, each in encodings.items()
             if isinstance(each, Encoding)
         }
-        return ScoredDocuments(
+        return DocumentScores(
             [
                 _document(n, each, encodings, similarities, matches | found)
                 for n, each in enumerate(documents)
