@@ -328,7 +328,13 @@ class AsyncClient:
         index_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> ScoredDocuments:
-        """Returns how well each document matches the query. See `Client.score_documents`."""
+        """Returns how well each of at most 200 documents matches the query, in their order.
+
+        A document is a text, the bytes of an image, or a StoredItem of the index. The cross-encoder
+        scores those of the other modality than the query; texts for a text and images for an image
+        have a similarity instead. A document that fails has an error in its place. Raises a
+        TandemError.
+        """
         request = score_request(query, documents, index_id, truncation_policy)
         response = await self._call(self._content_stub.ScoreDocuments, request)
         return scored_documents(response)
