@@ -48,11 +48,12 @@ def test_every_option_is_sent() -> None:
         content_included=True,
         consistency_tokens=["token"],
         full_coverage_required=True,
+        keywords="red cup",
     )
 
     request = search_request("a cup", index_id="scenes", **options)
 
-    assert request == pb.SearchItemsRequest(
+    expected = pb.SearchItemsRequest(
         query=content_pb2.Content(text="a cup"),
         index_id="scenes",
         target_modality="MODALITY_IMAGE",
@@ -74,6 +75,8 @@ def test_every_option_is_sent() -> None:
         consistency_tokens=["token"],
         full_coverage_required=True,
     )
+    expected.hybrid.keywords = "red cup"
+    assert request == expected
     sent = {field.name for field, _ in request.ListFields()}
     fields = {field.name for field in pb.SearchItemsRequest.DESCRIPTOR.fields}
     # The SDK parses a filter's text itself.
