@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
+import re
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -17,6 +19,12 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 # In the event loop up to this size, which takes about a millisecond.
 _LARGE_BYTES = 64 * 1024
 _MAX_DETAIL_CHARACTERS = 300
+_MAX_NAME_CHARACTERS = 64
+# json_format's message for a field that does not exist.
+_UNKNOWN_FIELD = re.compile(
+    r'Message type "(?P<message>tandem\.v1\.[\w.]+)" has no field named "(?P<field>.*?)" at "',
+    re.DOTALL,
+)
 # Commas of texts count as well; one of 8 KiB rarely has more.
 _TEXT_SIGN_COUNT = 2_000
 
@@ -91,10 +99,22 @@ def _parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa:
         json_format.ParseDict(value, message)
     # json_format raises these for odd values, ParseError for most.
     except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RequestMalformed(why=_short(error)) from None
+        raise RequestMalformed(why=_unknown_field(str(error), message) or _short(error)) from None
     except RecursionError:
         raise RequestMalformed(why="it is nested too deeply") from None
     return message
+
+
+def _unknown_field(text: str, message: Message) -> str:
+    """Returns what names the field and all fields of its message; empty for another fault."""
+    found = _UNKNOWN_FIELD.search(text)
+    if not found:
+        return ""
+    kind = message.DESCRIPTOR.file.pool.FindMessageTypeByName(found["message"])
+    names, name = [field.name for field in kind.fields], found["field"][:_MAX_NAME_CHARACTERS]
+    close = difflib.get_close_matches(name, names, n=1)
+    meant = f"; did you mean {close[0]}?" if close else "."
+    return f"{kind.name} has no field {name!a}{meant} Its fields are {', '.join(names)}"
 
 
 def _short(error: Exception) -> str:
