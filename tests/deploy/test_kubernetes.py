@@ -80,7 +80,7 @@ def test_every_service_is_in_every_overlay() -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_callers_need_tokens_but_on_a_laptop(overlay: str) -> None:
     """Wherever a service that callers reach runs, the canary's pods too."""
-    for module in ("orchestrator_svc", "index_svc"):
+    for module in ("gateway_svc", "orchestrator_svc", "index_svc"):
         for container in service_containers(rendered(overlay), module):
             told = container.environment(rendered(overlay)).get("ACCESS_TOKEN_FILE")
             assert told == (None if overlay == "laptop" else "/tokens/tokens.toml"), container.name
@@ -115,7 +115,7 @@ def test_autoscalers_go_by_metrics_that_are_there() -> None:
     assert all(name in adapter for name in named)
 
 
-@pytest.mark.parametrize("name", ["orchestrator", "encoder"])
+@pytest.mark.parametrize("name", ["gateway", "orchestrator", "encoder"])
 def test_a_service_grows_before_it_refuses(name: str) -> None:
     """At a fourth of the calls that one pod admits; past all of them the metric stands still."""
     resources = rendered("gpu")

@@ -169,6 +169,35 @@ def starts_without_its_tokens(resources: list[Resource]) -> None:
     volume["secret"]["optional"] = True
 
 
+def asks_the_gateway_by_grpc(resources: list[Resource]) -> None:
+    (gateway,) = pod(resources, "Deployment", "gateway")["containers"]
+    gateway["livenessProbe"] = {"grpc": {"port": 7450, "service": "liveness"}}
+
+
+def calls_another_orchestrator(resources: list[Resource]) -> None:
+    settings_map(resources, "gateway-settings")["GATEWAY_ORCHESTRATOR_ADDRESS"] = "encoder:7410"
+
+
+def leaves_balancing_to_browsers(resources: list[Resource]) -> None:
+    one(resources, "Service", "gateway")["spec"]["clusterIP"] = "None"
+
+
+def lets_the_gateway_pass_by(resources: list[Resource]) -> None:
+    policy = one(resources, "NetworkPolicy", "gateway")["spec"]
+    shard = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "shard"}}}
+    policy["egress"].append({"to": [shard], "ports": [{"port": 7420}]})
+    one(resources, "NetworkPolicy", "shard")["spec"]["ingress"][0]["from"].append(
+        {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "gateway"}}}
+    )
+
+
+def asks_for_tokens_behind_the_gateway_alone(resources: list[Resource]) -> None:
+    sources = pod(resources, "Deployment", "gateway")["containers"][0]["envFrom"]
+    sources[:] = [
+        each for each in sources if not each["configMapRef"]["name"].startswith("token-settings")
+    ]
+
+
 SABOTAGES: list[tuple[Sabotage, str]] = [
     (runs_as_root, "pod_security: Deployment/encoder: may run as root"),
     (mounts_the_node, "pod_security: Deployment/triton: volume node"),
@@ -200,6 +229,11 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
     (allows_what_is_not_named, "edges: Edge(source='client', target='neighbour', port=53"),
     (asks_one_of_two_for_tokens, "access_tokens: StatefulSet/shard index: asks for no token wh"),
     (starts_without_its_tokens, "access_tokens: Deployment/orchestrator orchestrator: its tok"),
+    (asks_the_gateway_by_grpc, "probes: Deployment/gateway gateway: no livenessProbe"),
+    (calls_another_orchestrator, "addresses: Deployment/gateway gateway: orchestrator_address"),
+    (leaves_balancing_to_browsers, "headless: Service/gateway: is headless"),
+    (lets_the_gateway_pass_by, "edges: Edge(source='gateway', target='shard', port=7420"),
+    (asks_for_tokens_behind_the_gateway_alone, "access_tokens: Deployment/gateway gateway: asks"),
     (budgets_nothing, "availability: StatefulSet/shard: 0 disruption budgets"),
 ]
 

@@ -36,6 +36,8 @@ SETTINGS: Mapping[str, type[Any]] = {
     "orchestrator_svc": OrchestratorSettings,
     "rerank_svc": RerankSettings,
 }
+# Those without gRPC, which no probe by gRPC can ask.
+_BY_HTTP = {"gateway_svc"}
 # What every service is told under the same names.
 _SHARED: Mapping[str, type[Any]] = {
     "ACCESS_": AccessSettings,
@@ -109,6 +111,7 @@ def addresses(resources: Sequence[Resource]) -> Iterator[str]:
         for service in of_kind(resources, "Service")
     }
     for module, names in (
+        ("gateway_svc", {"orchestrator_address": ("orchestrator", "grpc")}),
         ("orchestrator_svc", {"encoder_address": ("encoder", "grpc")}),
         ("encoder_svc", {"triton_address": ("triton", "grpc")}),
         ("rerank_svc", {"triton_address": ("triton", "grpc")}),
@@ -183,13 +186,13 @@ def _triton_options(workload: Workload) -> dict[str, str]:
 
 
 def access_tokens(resources: Sequence[Resource]) -> Iterator[str]:
-    """Where there are tokens, every orchestrator and index asks for those of one Secret.
+    """Where there are tokens, every gateway, orchestrator and index asks for those of one Secret.
 
     Where callers need no certificate, there are tokens.
     """
     asking = [
         container
-        for module in ("orchestrator_svc", "index_svc")
+        for module in ("gateway_svc", "orchestrator_svc", "index_svc")
         for container in service_containers(resources, module)
     ]
     files = {
@@ -227,10 +230,14 @@ def _names(container: Container) -> set[str]:
 
 
 def headless(resources: Sequence[Resource]) -> Iterator[str]:
-    """Connections of gRPC live long: behind one address a caller would stay with one pod."""
+    """Connections of gRPC live long: behind one address a caller would stay with one pod.
+
+    Callers by HTTP do not balance their calls, so what answers them has an address.
+    """
     for service in of_kind(resources, "Service"):
-        if service["spec"].get("clusterIP") != "None":
-            yield f"{named(service)}: is not headless"
+        speaks_grpc = not any(port["name"] == "http" for port in service["spec"]["ports"])
+        if speaks_grpc != (service["spec"].get("clusterIP") == "None"):
+            yield f"{named(service)}: is {'not ' if speaks_grpc else ''}headless"
 
 
 def shards(resources: Sequence[Resource]) -> Iterator[str]:
@@ -291,20 +298,23 @@ def probes(resources: Sequence[Resource]) -> Iterator[str]:
             if not container.stays:
                 continue
             has_tls = "TLS_CERTIFICATE_FILE" in container.environment(resources)
+            has_door = has_tls or container.module in _BY_HTTP
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
                 probe = container.spec.get(kind, {})
                 # No probe by gRPC can show a certificate; the proxy speaks no protocol of its own.
                 door = "tcpSocket" if container.module == TLS_PROXY else "httpGet"
-                asked = probe.get(door if has_tls else "grpc", {})
+                asked = probe.get(door if has_door else "grpc", {})
                 if asked.get("port") not in own_ports:
                     yield f"{container.name}: no {kind} on a port of its pod"
                 elif container.module in SETTINGS:
-                    yield from _own_probe(container, kind, asked, has_tls=has_tls)
+                    yield from _own_probe(container, kind, asked, has_door=has_door)
 
 
-def _own_probe(container: Container, kind: str, asked: Resource, *, has_tls: bool) -> Iterator[str]:
+def _own_probe(
+    container: Container, kind: str, asked: Resource, *, has_door: bool
+) -> Iterator[str]:
     is_ready = kind == "readinessProbe"
-    if has_tls:
+    if has_door:
         wanted = {"path": "/ready" if is_ready else "/live", "port": _metrics_port(container)}
     else:
         wanted = {"port": asked["port"]} | ({} if is_ready else {"service": LIVENESS})
