@@ -15,6 +15,7 @@ from typing import Any
 FOLDER = Path(__file__).parent / "dashboards"
 
 _SEARCH = 'service="orchestrator",method=~"SearchItems|StreamSearchItems|BatchSearchItems"'
+_DOORS = 'service=~"gateway|orchestrator"'
 _RATE = "[$__rate_interval]"
 _HITS = f"sum by (cache) (rate(tandem_cache_hits_total{_RATE}))"
 _MISSES = f"sum by (cache) (rate(tandem_cache_misses_total{_RATE}))"
@@ -245,6 +246,18 @@ OVERVIEW = Dashboard(
             "Calls made twice",
             "reqps",
             _rate("tandem_orchestrator_retries_total", "outcome"),
+        ),
+        Panel(
+            "Calls at the doors",
+            "reqps",
+            _rate("tandem_rpc_duration_seconds_count", "service, code", f"{{{_DOORS}}}"),
+            "By gRPC at the orchestrator, those of the gateway among them, and by HTTP.",
+        ),
+        Panel(
+            "Latency at the doors",
+            "s",
+            _quantiles("tandem_rpc_duration_seconds", "service", f"{{{_DOORS}}}", only=(0.5, 0.95)),
+            "What the gateway adds to the orchestrator's time, where callers use HTTP alone.",
         ),
     ],
 )
