@@ -10,6 +10,7 @@ words, so that neither list has everything. Shards are made of the same items by
 
 from __future__ import annotations
 
+import argparse
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ RETRIEVE_K = 100
 # As many as the model reads.
 KEYWORD_COUNT = 10
 SHARD_COUNTS = (1, 2, 4, 8)
+SPLITS: tuple[Split, ...] = ("test", "test_style")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,10 +66,10 @@ def english(record: Record) -> Record:
     return replace(record, captions=captions)
 
 
-def tasks(split: Split) -> list[Task]:
-    """Returns the three searches over the drawings of a split."""
+def tasks(split: Split, count: int | None = None) -> list[Task]:
+    """Returns the three searches over the drawings of a split, or its first `count`."""
     records = [english(record) for record in emoji_records(split)]
-    records = [record for record in records if len(record.captions) == 2]
+    records = [record for record in records if len(record.captions) == 2][:count]
     checkpoint = load_checkpoint(demo_folder("modeling/checkpoints/default", "the demo's model"))
     encoded = OfflineGallery(checkpoint, make_gallery(records, ["en"], 2))
     images_ND = encoded.embeddings(Modality.IMAGE)
@@ -190,9 +192,14 @@ def rows(task: Task) -> Mapping[str, str]:
 
 def main() -> None:
     """Prints a table for each search."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
+    parser.add_argument("--count", type=int, help="drawings of a split; by default all")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    splits: tuple[Split, ...] = ("test", "test_style")
-    for split, task in ((each, task) for each in splits for task in tasks(each)):
+    for split, task in (
+        (each, task) for each in options.splits for task in tasks(each, options.count)
+    ):
         print(f"\n### {split}: {task.name}\n")
         print(f"{len(task.words)} queries, {len(task.texts)} items\n")
         print("| | R@1 | R@10 |\n| --- | --- | --- |")
