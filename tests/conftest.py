@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tandem.child_processes.child_environment import loopback_spared
@@ -55,3 +57,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts long tests first; workers take single tests in this order."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(autouse=True)
+def _default_logging() -> Iterator[None]:
+    """Leaves no test the logging of an earlier one: an engine's lets warnings alone through."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
