@@ -16,6 +16,8 @@ MAX_WORD_COUNT = 64
 # How many times more hits are fetched where hits are dropped, or tied at the end.
 _FETCH_FACTOR = 4
 _MAX_TIED_FACTOR = 16
+# So many hits are fetched at most: 200,000 took half a second, in which no write gets through.
+_MAX_FETCHED_COUNT = 50_000
 
 
 class KeywordIndex:
@@ -89,10 +91,12 @@ class KeywordIndex:
         modality: Modality,
         k: int,
         keep: Callable[[str], bool],
+        among: Sequence[str] | None = None,
     ) -> list[WordHit]:
         """Returns the k items to `keep` that match the words best, ties by smaller item id.
 
-        One word suffices. Of very many equal scores at the end, any may be returned.
+        One word suffices. Of very many equal scores at the end, any may be returned. `among`: ids
+        that are searched alone, for a `keep` of few items; otherwise it looks at the first 50,000.
         """
         part = self._parts.get(modality)
         words = [] if part is None else part.words_of(text)[:MAX_WORD_COUNT]
@@ -100,14 +104,14 @@ class KeywordIndex:
             return []
         count = k + 1
         while True:
-            found = part.search(words, count)
+            found = part.search(words, count, among)
             hits = [hit for hit in found if keep(hit.item_id)]
-            if len(found) < count:
+            if len(found) < count or count >= _MAX_FETCHED_COUNT:
                 break
             is_tied = len(hits) <= k or hits[-1].score == hits[k - 1].score
             if len(hits) > k and (not is_tied or count > k * _MAX_TIED_FACTOR):
                 break
-            count *= _FETCH_FACTOR
+            count = min(count * _FETCH_FACTOR, _MAX_FETCHED_COUNT)
         hits.sort(key=lambda hit: (-hit.score, hit.item_id))
         return hits[:k]
 

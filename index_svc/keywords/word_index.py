@@ -53,8 +53,13 @@ class WordIndex:
         """Returns the different words of a text: letters and digits, lower case, no accents."""
         return list(dict.fromkeys(self._analyzer.analyze(text)))
 
-    def search(self, words: Sequence[str], count: int) -> list[WordHit]:
-        """Returns the items with at least one of the words, best first; at most `count`."""
+    def search(
+        self, words: Sequence[str], count: int, among: Sequence[str] | None = None
+    ) -> list[WordHit]:
+        """Returns the items with at least one of the words, best first; at most `count`.
+
+        `among`: ids that are searched alone; scores are the same.
+        """
         # From terms, never from query syntax: no text can ask for more than its words.
         query = tantivy.Query.boolean_query(
             [
@@ -65,6 +70,10 @@ class WordIndex:
                 for word in words
             ]
         )
+        if among is not None:
+            ids = tantivy.Query.term_set_query(self._schema, "item_id", list(among))
+            both = (query, tantivy.Query.const_score_query(ids, 0.0))
+            query = tantivy.Query.boolean_query([(tantivy.Occur.Must, each) for each in both])
         searcher = self._index.searcher()
         return [
             WordHit(str(searcher.doc(address)["item_id"][0]), float(score))

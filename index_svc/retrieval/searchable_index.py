@@ -14,7 +14,7 @@ from index_svc.keywords.item_text import ItemText, item_text
 from index_svc.keywords.keyword_hit import KeywordFound, KeywordState
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows
-from index_svc.retrieval.hit import F32, I64, Found
+from index_svc.retrieval.hit import F32, I64, Found, Mask
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
 from index_svc.retrieval.query import Query
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Embeddings added at a time while loading; few enough to need little memory.
 _LOAD_COUNT = 4096
+# Up to so many items of a filter, words are searched for among them alone.
+_FEW_COUNT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,9 @@ class SearchableIndex:
                 row = part.rows.row_of(item_id)
                 return row is not None and (selection is None or bool(selection[row]))
 
-            hits = self.keywords.index.search(query.keywords, query.modality, query.k, keep)
+            hits = self.keywords.index.search(
+                query.keywords, query.modality, query.k, keep, _few_of(part, selection)
+            )
             rows = [part.rows.row_of(hit.item_id) for hit in hits]
             rows_K = np.array([row for row in rows if row is not None], dtype=np.int64)
             return KeywordFound(
@@ -200,6 +204,13 @@ class SearchableIndex:
         change.apply(self._parts[modality])
         if modality in self._pending:
             self._pending[modality].append(change)
+
+
+def _few_of(part: ModalityIndex, selection: Mask | None) -> list[str] | None:
+    """Returns the ids of the selected items if they are few; otherwise None."""
+    if selection is None or np.count_nonzero(selection) > _FEW_COUNT:
+        return None
+    return [part.rows.item_id(row) for row in np.flatnonzero(selection).tolist()]
 
 
 def _similarities(rows: EmbeddingRows, query_D: F32, rows_K: I64) -> F32:

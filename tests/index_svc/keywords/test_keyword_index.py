@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from index_svc.keywords import keyword_index
 from index_svc.keywords.item_text import ItemText, item_text
 from index_svc.keywords.keyword_hit import WordHit
 from index_svc.keywords.keyword_index import MAX_WORD_COUNT, KeywordIndex
@@ -91,6 +92,35 @@ def test_equal_scores_are_ordered_by_item_id_also_where_k_cuts_them() -> None:
     index = index_of(*(caption(name, "red cup") for name in reversed(names)))
 
     assert found(index, "red", k=3) == names[:3]
+
+
+def test_few_items_are_searched_alone_with_the_same_scores() -> None:
+    """Also those without any of the words stay out, and an id is no word."""
+    index = index_of(*[caption(f"cup-{n}", "a red cup " * (1 + n % 3)) for n in range(60)])
+    index.put([caption("plain", "a blue dish")])
+    index.refresh()
+    among = ["cup-59", "cup-7", "plain", "missing"]
+
+    few = index.search("red cup", Modality.IMAGE, 10, among.__contains__, among)
+
+    assert [hit.item_id for hit in few] == ["cup-59", "cup-7"]
+    assert few == [hit for hit in search(index, "red cup", k=60) if hit.item_id in among]
+
+
+def test_a_filter_that_keeps_nothing_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every hit is fetched four times as many at a time; without the bound all 600 would be."""
+    index = index_of(*[caption(f"cup-{n}", "a red cup") for n in range(600)])
+    looked_at: set[str] = set()
+    monkeypatch.setattr(keyword_index, "_MAX_FETCHED_COUNT", 100)
+
+    def keep(item_id: str) -> bool:
+        looked_at.add(item_id)
+        return False
+
+    hits = index.search("cup", Modality.IMAGE, 10, keep)
+
+    assert hits == []
+    assert len(looked_at) == 100
 
 
 def test_dropped_hits_are_replaced_by_the_next_best() -> None:
