@@ -26,7 +26,7 @@ from tandem.evaluation.served import POOL_K
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_checks import shard_count
 
-# A search here waits for nobody else's.
+# Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
 
 

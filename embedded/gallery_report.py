@@ -40,7 +40,7 @@ def gallery_of(records: Iterable[Record], language: str | None, captions: int) -
 
 
 def gallery_index_id() -> str:
-    """Returns the id of an index that nobody else has."""
+    """Returns a new index id, which no other index has."""
     return f"evaluation-{secrets.token_hex(6)}"
 
 

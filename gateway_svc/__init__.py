@@ -7,7 +7,7 @@ http_server    uvicorn with TLS that follows its files
 connection     one connection, which a slow client cannot hold
 app            the routes
 edge           what holds for every request: ids, hosts, origins, framing, slow readers
-door           who may call, and how much is in flight
+admission      who may call, and how much is in flight
 http_call      one call, and what an endpoint is
 observed       traces, logs and metrics of calls
 body           reads a request's body within its limits

@@ -27,8 +27,8 @@ from tandem.errors import InternalFault, Overloaded, TandemError
 log = get_logger()
 
 
-class Hall:
-    """What all endpoints share: the guard, and the room for requests and answers."""
+class EndpointAdmission:
+    """Limits what all endpoints have in flight: requests, their bytes, and unread answers."""
 
     def __init__(self, guard: Guard, settings: GatewaySettings) -> None:
         """Needs a running event loop."""
@@ -81,12 +81,12 @@ class Hall:
         )
 
 
-class Door:
-    """An ASGI application: one endpoint behind the hall."""
+class AdmittedEndpoint:
+    """Serves one endpoint as an ASGI application, within the limits of all."""
 
-    def __init__(self, endpoint: HttpEndpoint, hall: Hall) -> None:
+    def __init__(self, endpoint: HttpEndpoint, admission: EndpointAdmission) -> None:
         self._endpoint = endpoint
-        self._hall = hall
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -113,7 +113,7 @@ class Door:
                 await response(scope, receive, send)
 
     async def _admit(self, request: Request, outcome: Outcome, send: Send) -> None:
-        guard, settings, headers = self._hall.guard, self._hall.settings, request.headers
+        guard, settings, headers = self._admission.guard, self._admission.settings, request.headers
         deadline = deadline_of(
             headers,
             default_seconds=settings.default_timeout_seconds,
@@ -125,14 +125,14 @@ class Door:
         declared = declared_byte_count(headers)
         check_size(declared or 0, max_bytes)
         # Without a declared size, it may become as large as is allowed.
-        with self._hall.place_for(max_bytes if declared is None else declared):
+        with self._admission.place_for(max_bytes if declared is None else declared):
             body = await read_body(request.receive, max_bytes, settings.body_seconds)
             context = CallContext(
                 deadline, {AUTHORIZATION_KEY: authorization} if authorization else {}
             )
             call = HttpCall(request, body, context, outcome)
             response = await _unless_gone(self._endpoint, call)
-            with self._hall.room_for_answer(len(getattr(response, "body", b""))):
+            with self._admission.room_for_answer(len(getattr(response, "body", b""))):
                 await response(request.scope, request.receive, send)
 
 

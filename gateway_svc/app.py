@@ -8,9 +8,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway_svc.admission import AdmittedEndpoint, EndpointAdmission
 from gateway_svc.connection import ConnectionLimits
 from gateway_svc.console_files import API_PAGE, ConsoleFiles, console_settings
-from gateway_svc.door import Door, Hall
 from gateway_svc.edge import Edge
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpEndpoint
@@ -38,10 +38,10 @@ class GatewayApp:
             settings.head_seconds,
             settings.idle_seconds,
         )
-        hall = Hall(guard, settings)
+        admission = EndpointAdmission(guard, settings)
         files = ConsoleFiles(added=console_settings(settings))
         rest = files if settings.console_enabled else _not_found
-        router = Router(_routes(upstream, hall), redirect_slashes=False, default=rest)
+        router = Router(_routes(upstream, admission), redirect_slashes=False, default=rest)
         self._edge = Edge(router, settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,36 +67,36 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
     ]
 
 
-def _routes(upstream: Upstream, hall: Hall) -> list[BaseRoute]:
+def _routes(upstream: Upstream, admission: EndpointAdmission) -> list[BaseRoute]:
     endpoints = _endpoints(upstream)
-    doors: dict[str, dict[str, ASGIApp]] = {}
+    apps: dict[str, dict[str, ASGIApp]] = {}
     for path, http_method, endpoint in endpoints:
-        doors.setdefault(path, {})[http_method] = Door(endpoint, hall)
+        apps.setdefault(path, {})[http_method] = AdmittedEndpoint(endpoint, admission)
     document = Response(openapi_document(endpoints), media_type="application/json")
-    doors["/openapi.json"] = {"GET": document, "HEAD": document}
+    apps["/openapi.json"] = {"GET": document, "HEAD": document}
     page = ConsoleFiles(API_PAGE, "/docs")
     return [
-        *(Route(path, _ByMethod(by_method)) for path, by_method in doors.items()),
+        *(Route(path, _ByMethod(by_method)) for path, by_method in apps.items()),
         Mount("/docs", page),
     ]
 
 
 class _ByMethod:
-    """An ASGI application: the door of the request's HTTP method."""
+    """Hands a request on to the application for its HTTP method."""
 
-    def __init__(self, doors: dict[str, ASGIApp]) -> None:
-        self._doors = doors
+    def __init__(self, apps: dict[str, ASGIApp]) -> None:
+        self._apps = apps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        door = self._doors.get(scope["method"])
-        if door is None:
-            allowed = ", ".join(sorted(self._doors))
+        app = self._apps.get(scope["method"])
+        if app is None:
+            allowed = ", ".join(sorted(self._apps))
             refusal = HttpRefusal(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"send {allowed} here", {"allow": allowed}
             )
             await problem(refusal)(scope, receive, send)
         else:
-            await door(scope, receive, send)
+            await app(scope, receive, send)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The heat map on whole scenes, with the shipped model behind it: it shows the right drawing."""
+"""Checks that the heat map of the shipped model shows the right drawing on whole scenes."""
 
 from __future__ import annotations
 

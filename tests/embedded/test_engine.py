@@ -75,7 +75,7 @@ def test_a_folder_keeps_the_checkpoint_that_it_was_given(
 
 
 def test_a_second_writer_is_refused_by_name(engine: Engine, tmp_path: Path) -> None:
-    """Of this process and of another, and a stack is told of the engine."""
+    """In this process and in another; `tandem up` names the engine that has the folder."""
     folder = tmp_path / "engine"
     with pytest.raises(StartRefused, match=r"another Engine \(process \d+\) serves .*engine"):
         Engine(folder)

@@ -49,7 +49,7 @@ async def test_a_search_is_a_plain_post_of_json() -> None:
 
 
 async def test_names_as_the_proto_spells_them_are_read_too() -> None:
-    """Nobody has to know that protobuf's JSON prefers camels."""
+    """JSON may use the proto's field names as well as camel case."""
     async with gateway(found_one) as served:
         await served.search({"query": {"text": "a dog"}, "index_id": "scenes"})
 

@@ -76,7 +76,7 @@ async def test_what_is_no_rerank_is_refused_by_name(body: dict[str, Any], told: 
 
 
 async def test_a_document_that_cannot_be_scored_fails_the_call_with_its_place() -> None:
-    """Its score would be missing from the answer, and nobody would notice."""
+    """Without the error, its score would be missing from the answer unnoticed."""
     async with gateway() as served:
         response = await served.client.post(
             "/v1/rerank", json={"query": "q", "documents": [DATA, "no"]}

@@ -125,7 +125,7 @@ async def test_an_api_that_hangs_leaves_the_bi_encoders_order_in_time(tmp_path: 
 
 
 def assert_as_retrieved(answer: SearchAnswer, stop: RerankStop) -> None:
-    """The order is the bi-encoder's, and why is told."""
+    """The response has the bi-encoder's order and the reason."""
     assert (ids(answer), answer.rerank.stop) == (NAMES, stop)
     assert answer.rerank.reranker == ""
     assert [each.name for each in answer.degradations]

@@ -143,7 +143,7 @@ async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches() -> N
             for shard in behind.shards:
                 shard.before.clear()
             async with asyncio.timeout(60):
-                while (await answer(stub)).degradations:  # noqa: ASYNC110 (nobody tells of it)
+                while (await answer(stub)).degradations:  # noqa: ASYNC110 (it has no event)
                     await asyncio.sleep(0.1)
 
     await holds_with_longer_times(check)
