@@ -101,8 +101,15 @@ def test_few_items_are_searched_alone_with_the_same_scores() -> None:
     index.refresh()
     among = ["cup-59", "cup-7", "plain", "missing"]
 
-    few = index.search("red cup", Modality.IMAGE, 10, among.__contains__, among)
+    looked_at: set[str] = set()
 
+    def keep(item_id: str) -> bool:
+        looked_at.add(item_id)
+        return item_id in among
+
+    few = index.search("red cup", Modality.IMAGE, 10, keep, among)
+
+    assert looked_at == {"cup-59", "cup-7"}
     assert [hit.item_id for hit in few] == ["cup-59", "cup-7"]
     assert few == [hit for hit in search(index, "red cup", k=60) if hit.item_id in among]
 
