@@ -178,7 +178,8 @@ def assert_pairs_are_the_models_own(
             logit = model.match_logits(ids, mask, tokens)
             place = pools.retrieved[query].tolist().index(item)
             assert_allclose(pools.similarity[query, item], cosine.item(), atol=1e-5)
-            assert_allclose(pools.logits[query, place], logit.item(), atol=1e-4)
+            # An image token is float16: among other pictures it may round to its neighbour.
+            assert_allclose(pools.logits[query, place], logit.item(), rtol=1e-4, atol=1e-4)
 
 
 def test_embeddings_give_the_similarities(offline: OfflineGallery) -> None:
