@@ -47,12 +47,12 @@ class TandemError(Exception):
 
 
 class RequestMalformed(TandemError):
-    """The message is not valid protobuf."""
+    """The message is not valid protobuf, or an argument cannot become a part of one."""
 
     reason = "REQUEST_MALFORMED"
 
-    def __init__(self, *, why: str) -> None:
-        super().__init__(f"the request does not parse: {why}; send a message of tandem.v1")
+    def __init__(self, *, why: str, remedy: str = "send a message of tandem.v1") -> None:
+        super().__init__(f"the request is malformed: {why}; {remedy}")
 
 
 class ContentMissing(TandemError):

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from typing_extensions import Self
 
 from tandem.client.access import Access
+from tandem.client.arguments import checked_timeout_seconds
 from tandem.client.documents import (
     NewDocument,
     ScoredDocuments,
@@ -19,7 +20,7 @@ from tandem.client.documents import (
 )
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.item import NewContent, NewItem
-from tandem.client.query import Query, Search, page_request, search_request
+from tandem.client.query import Query, Search, checked_searches, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
@@ -81,7 +82,7 @@ class AsyncClient:
         """
         self._address = address
         self._access = access or Access()
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
         self._retries = Retries(retries)
         self._channel = self._access.open_aio_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
@@ -313,7 +314,7 @@ class AsyncClient:
 
         The searches share batches of encoding and reranking. Raises if the whole call fails.
         """
-        asked = list(searches)
+        asked = checked_searches(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in asked]
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tandem.client.arguments import checked_elements, checked_member
 from tandem.client.item import NewContent
 from tandem.client.query import StoredItem
 from tandem.client.results import item_error
@@ -18,6 +19,8 @@ from tandem.v1 import content_service_pb2
 
 NewDocument: TypeAlias = NewContent | StoredItem
 """A text, an image, regions, or a stored item."""
+
+_DOCUMENTS_REMEDY = "send a list of texts, images and StoredItems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,12 @@ def score_request(
     truncation_policy: TruncationPolicy,
 ) -> content_service_pb2.ScoreDocumentsRequest:
     """Returns the message; raises an error of a content or an id that cannot be sent."""
+    policy = checked_member("truncation_policy", truncation_policy, TruncationPolicy)
     return content_service_pb2.ScoreDocumentsRequest(
         query=content_to_proto(query, "the query"),
-        documents=map(_document, documents),
+        documents=map(_document, checked_elements("documents", documents, _DOCUMENTS_REMEDY)),
         index_id=check_index_id(index_id) if index_id else "",
-        truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
+        truncation_policy=f"TRUNCATION_POLICY_{policy.name}",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 
+from tandem.client.arguments import mistyped
 from tandem.client.results import IngestOutcome
 
 
@@ -31,6 +32,9 @@ class ProgressCounter:
     def __init__(
         self, items: Iterable[object], tell: Callable[[IngestProgress], None] | None
     ) -> None:
+        """Raises RequestMalformed unless `tell` can be called."""
+        if tell is not None and not callable(tell):
+            raise mistyped("progress", tell, "send a function")
         self._tell = tell
         self._item_count = len(items) if isinstance(items, Sized) else None
         self._stored_count = self._refused_count = 0

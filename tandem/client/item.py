@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
+from tandem.client.arguments import mistyped
 from tandem.contract.attributes import Attributes
 from tandem.contract.regions import RegionContent
+from tandem.errors import RequestMalformed
 
 NewContent: TypeAlias = str | bytes | RegionContent
 """A text, the bytes of a JPEG, PNG or WebP file, or a detector's regions of an image."""
@@ -48,8 +50,24 @@ NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, Attr
 """An Item, or its id and content and optionally its attributes."""
 
 
+def item_id_of(item: NewItem) -> str:
+    """Returns the id as the caller gave it, or an empty one of what is no item."""
+    try:
+        return item_parts(item)[0]
+    except RequestMalformed:
+        return ""
+
+
 def item_parts(item: NewItem) -> tuple[str, NewContent | None, Attributes]:
-    """Returns id, content and attributes as the caller gave them, unchecked."""
+    """Returns id, content and attributes as the caller gave them, unchecked.
+
+    Raises RequestMalformed for anything else than an Item or a tuple of two or three.
+    """
+    remedy = "send an Item, (item_id, content) or (item_id, content, attributes)"
     if isinstance(item, Item):
         return item.item_id, item.content, item.attributes
-    return item[0], item[1], item[2] if len(item) == 3 else {}
+    if not isinstance(item, tuple | list):
+        raise mistyped("an item", item, remedy)
+    if len(item) not in (2, 3):
+        raise RequestMalformed(why=f"an item has {len(item):,} parts", remedy=remedy)
+    return item[0], item[1], (item[2] or {}) if len(item) == 3 else {}

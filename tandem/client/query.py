@@ -6,10 +6,19 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from typing_extensions import Unpack
 
+from tandem.client.arguments import (
+    checked_elements,
+    checked_integer,
+    checked_member,
+    checked_real,
+    checked_type,
+    mistyped,
+)
+from tandem.client.search_options import SearchOptions as SearchOptions
+from tandem.client.search_options import check_option_types
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Modality, TruncationPolicy
@@ -19,7 +28,6 @@ from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
-from tandem.contract.regions import RegionContent
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
@@ -74,61 +82,6 @@ class QueryPart:
 
 Query = QuerySource | Sequence[QueryPart]
 """A text, an image's bytes, a stored item, an encoding, or several weighted parts."""
-
-
-class SearchOptions(TypedDict, total=False):
-    """Options of a search; the server has a default for each."""
-
-    target_modality: Modality | None
-    """The modality to find; by default images for a text and texts for an image."""
-    all_modalities_included: bool
-    """Finds both modalities, and interleaves their rankings, the target first."""
-    retrieve_k: int | None
-    """The number of items that the bi-encoder retrieves."""
-    rerank_k: int | None
-    """The number of those that the cross-encoder reranks."""
-    return_n: int | None
-    """The number of items returned."""
-    rerank_disabled: bool
-    """Keeps bi-encoder order: no cross-encoder."""
-    rerank_required: bool
-    """Raises RerankUnavailable unless all rerank_k items were reranked."""
-    adaptive_depth: bool
-    """Stops reranking, before rerank_k, once the first item is unlikely to change."""
-    neighbours_enabled: bool
-    """Reorders the first items by what is near them, if a neighbour model (LeaPRR) is served."""
-    neighbours_required: bool
-    """Raises NeighboursUnavailable unless that was done with the items of all shards."""
-    hybrid: bool
-    """Finds items by words too, and fuses both lists; each of the next three options sets it."""
-    keywords: str | None
-    """The words of a hybrid search; by default the query's texts."""
-    hybrid_fusion: HybridFusion | None
-    """How to fuse both lists; by default RECIPROCAL_RANK."""
-    keyword_weight: float | None
-    """The weight of the items that the words found, 0 to 1; by default 0.5."""
-    fusion: FusionMethod | None
-    """How to combine the scores; by default the cross-encoder's alone."""
-    cross_encoder_weight: float | None
-    """The cross-encoder's weight for ADD, NORMALISED_ADD and LOGIT_ADD, 0 to 1."""
-    min_probability: float | None
-    """Leaves out items with a lower match probability, and unscored ones."""
-    relevance_weight: float | None
-    """Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only."""
-    duplicate_similarity: float | None
-    """Keeps only the best of items that are at least this similar."""
-    explained: bool
-    """Returns an explanation of each item's rank."""
-    truncation_policy: TruncationPolicy | None
-    """What to do with a text over the model's limit; by default it is refused."""
-    content_included: bool
-    """Returns the items' contents and attributes."""
-    where: Filter | str | None
-    """Finds only items that match: a filter, or its text, such as "style = noto"."""
-    consistency_tokens: Iterable[str]
-    """Tokens of earlier writes that the search must see."""
-    full_coverage_required: bool
-    """Raises ShardsMissing if a shard does not answer."""
 
 
 class Search:
@@ -214,9 +167,11 @@ def search_request(
 ) -> search_service_pb2.SearchItemsRequest:
     """Returns the message; a missing or None option gets the server's default.
 
-    Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
-    contents, IndexIdInvalid and ItemIdInvalid for ids, KOutOfRange and FilterInvalid.
+    Raises RequestMalformed for an option of a wrong type and a text that no message can carry,
+    TextTooLong and ImageTooLarge for contents, IndexIdInvalid and ItemIdInvalid for ids,
+    KOutOfRange and FilterInvalid.
     """
+    check_option_types(options)
     tokens = options.get("consistency_tokens", ())
     tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
     where = options.get("where")
@@ -245,13 +200,22 @@ def search_request(
     )
     _set_ranking(request, options)
     _set_hybrid(request, options)
-    if isinstance(query, str | bytes | RegionContent):
-        request.query.CopyFrom(content_to_proto(query, "the query"))
-    elif isinstance(query, StoredItem | GivenEncoding):
+    if isinstance(query, StoredItem | GivenEncoding):
         request.query_parts.append(_part(QueryPart(query)))
-    else:
+    elif isinstance(query, list | tuple):
         request.query_parts.extend(map(_part, query))
+    else:
+        request.query.CopyFrom(content_to_proto(query, "the query"))
     return request
+
+
+def checked_searches(searches: Iterable[Search]) -> list[Search]:
+    """Returns the searches of a batch; raises RequestMalformed for what is none."""
+    remedy = "send a list of Search"
+    asked = list(checked_elements("searches", searches, remedy))
+    for search in asked:
+        checked_type("an element of searches", search, Search, remedy)
+    return asked
 
 
 def page_request(
@@ -260,7 +224,7 @@ def page_request(
     """Returns the message for the next page of an answer."""
     return search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
-        cursor=cursor,
+        cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
         return_n=_count("return_n", return_n),
         content_included=content_included,
     )
@@ -271,9 +235,12 @@ def _count(name: str, value: int | None) -> int | None:
 
     The server checks the others, because its limits may grow.
     """
-    if value is not None and not -(2**31) <= value < 2**31:
-        raise KOutOfRange(name=name, got=value, low=1, high=_MOST[name])
-    return value
+    if value is None:
+        return None
+    count = checked_integer(name, value)
+    if not -(2**31) <= count < 2**31:
+        raise KOutOfRange(name=name, got=count, low=1, high=_MOST[name])
+    return count
 
 
 def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
@@ -312,7 +279,8 @@ def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: SearchO
 
 
 def _part(part: QueryPart) -> search_service_pb2.QueryPart:
-    message = search_service_pb2.QueryPart(weight=part.weight)
+    checked_type("an element of the query", part, QueryPart, "send QueryParts")
+    message = search_service_pb2.QueryPart(weight=checked_real("a part's weight", part.weight))
     match part.source:
         case StoredItem(item_id):
             message.item_id = check_item_id(item_id)
@@ -321,7 +289,8 @@ def _part(part: QueryPart) -> search_service_pb2.QueryPart:
             message.encoding.model_fingerprint = check_sendable(
                 "a model fingerprint", given.model_fingerprint
             )
-            message.encoding.modality = _MODALITIES[given.modality]
+            modality = checked_member("an encoding's modality", given.modality, Modality)
+            message.encoding.modality = _MODALITIES[modality]
             if given.tokens is not None:
                 message.encoding.tokens.CopyFrom(given.tokens)
         case content:
@@ -330,7 +299,10 @@ def _part(part: QueryPart) -> search_service_pb2.QueryPart:
 
 
 def _float32_bytes(values: Sequence[float]) -> bytes:
-    floats = array("f", values)
+    try:
+        floats = array("f", values)
+    except (TypeError, ValueError) as error:
+        raise mistyped("an embedding", values, f"send floats ({error})") from error
     if sys.byteorder == "big":
         floats.byteswap()
     return floats.tobytes()

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from tandem.client.arguments import checked_elements, checked_integer, checked_member
 from tandem.client.item import NewItem as NewItem
-from tandem.client.item import item_parts
+from tandem.client.item import item_id_of
 from tandem.client.results import IngestOutcome, ingest_outcomes
 from tandem.client.sendable import checked_request_id, item_to_proto
 from tandem.contract.content import TruncationPolicy
@@ -24,6 +25,7 @@ _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
 
 # The server's limit is 64 MiB; half leaves room for a large last image.
 _MAX_BATCH_BYTES = 32 * 2**20
+_ITEMS_REMEDY = "send a list or iterator of Item, (id, content) or (id, content, attributes)"
 # A server ends a stream that is idle for some minutes.
 _MAX_BATCH_SECONDS = 30.0
 
@@ -55,10 +57,14 @@ CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
 def remove_request(
     item_ids: Iterable[str], index_id: str, request_id: str = ""
 ) -> search_service_pb2.RemoveItemsRequest:
-    """Returns the message; raises IndexIdInvalid, and ItemIdInvalid for the first such id."""
+    """Returns the message.
+
+    Raises IndexIdInvalid, ItemIdInvalid for the first such id, and RequestMalformed for a str
+    instead of ids.
+    """
     return search_service_pb2.RemoveItemsRequest(
         index_id=check_index_id(index_id),
-        item_ids=map(check_item_id, item_ids),
+        item_ids=map(check_item_id, checked_elements("item_ids", item_ids, "send a list of ids")),
         request_id=checked_request_id(request_id),
     )
 
@@ -86,16 +92,21 @@ class IngestRequests:
         target: str = "the server",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises IndexIdInvalid and RequestIdInvalid at once; items are checked one by one.
+        """Raises IndexIdInvalid, RequestIdInvalid and RequestMalformed at once.
+
+        Items are checked one by one.
 
         Each batch gets `request_id` with the batch's number, or none if it is empty.
         """
-        self._items = iter(items)
+        policy = checked_member("truncation_policy", truncation_policy, TruncationPolicy)
+        self._items = iter(checked_elements("items", items, _ITEMS_REMEDY))
         self._empty_batch = search_service_pb2.IngestItemsRequest(
             index_id=check_index_id(index_id),
-            truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
+            truncation_policy=f"TRUNCATION_POLICY_{policy.name}",
         )
-        self._batch_item_count = max(1, min(batch_item_count, MAX_INGEST_ITEM_COUNT))
+        self._batch_item_count = max(
+            1, min(checked_integer("batch_item_count", batch_item_count), MAX_INGEST_ITEM_COUNT)
+        )
         self._request_id = checked_request_id(request_id)
         self._target = target
         self._clock = clock
@@ -170,7 +181,7 @@ class IngestRequests:
                 request, refused, byte_count = _copied(self._empty_batch), {}, 0
             byte_count += item_bytes
             if error is not None:
-                refused[len(request.items)] = partial(_refusal, item_parts(new_item)[0], error)
+                refused[len(request.items)] = partial(_refusal, item_id_of(new_item), error)
             request.items.append(item)
         yield self._noted(request, refused)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tandem.client.arguments import checked_type, mistyped
 from tandem.client.item import NewContent as NewContent
 from tandem.client.item import NewItem as NewItem
 from tandem.client.item import item_parts
@@ -14,18 +15,23 @@ from tandem.contract.regions import RegionContent
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
-    ItemIdInvalid,
     RequestMalformed,
     TextTooLong,
 )
 from tandem.v1 import content_pb2, index_service_pb2
 
+_CONTENT_REMEDY = (
+    "send a str, the bytes of a JPEG, PNG or WebP file (path.read_bytes(), for example), or "
+    "RegionContent"
+)
+
 
 def check_sendable(field: str, text: str) -> str:
-    """Returns the text; raises RequestMalformed, which names the field, if it is not UTF-8.
+    """Returns the text; raises RequestMalformed, which names the field, unless it is UTF-8.
 
     JSON and file names can put half a character into a Python str, which no message can carry.
     """
+    checked_type(field, text, str, "send a str")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -39,20 +45,22 @@ def check_sendable(field: str, text: str) -> str:
 
 def checked_request_id(request_id: str) -> str:
     """Returns the request id; raises RequestIdInvalid or RequestMalformed."""
-    return check_sendable("request_id", check_request_id(request_id))
+    return check_request_id(check_sendable("request_id", request_id))
 
 
 def content_to_proto(content: object, field: str) -> content_pb2.Content:
     """Returns the message.
 
-    Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
-    a content over every server's limit, RegionsInvalid for regions that do not fit their counts,
-    and ContentMissing for anything else.
+    Raises RequestMalformed for another type and for a text that no message can carry, TextTooLong
+    and ImageTooLarge for a content over every server's limit, RegionsInvalid for regions that do
+    not fit their counts, and ContentMissing for None.
     """
     if isinstance(content, RegionContent):
         return content_pb2.Content(regions=regions_to_proto(content))
-    if not isinstance(content, str | bytes | bytearray | memoryview):
+    if content is None:
         raise ContentMissing
+    if not isinstance(content, str | bytes | bytearray | memoryview):
+        raise mistyped(field, content, _CONTENT_REMEDY)
     if not isinstance(content, str):
         if len(content) > MAX_IMAGE_BYTES:
             raise ImageTooLarge(got=len(content), limit=MAX_IMAGE_BYTES, unit="bytes")
@@ -64,14 +72,16 @@ def content_to_proto(content: object, field: str) -> content_pb2.Content:
 
 
 def item_to_proto(item: NewItem) -> index_service_pb2.Item:
-    """Returns the message; raises ItemIdInvalid, AttributeInvalid, or a content's error."""
+    """Returns the message.
+
+    Raises RequestMalformed for what is no item, ItemIdInvalid, AttributeInvalid, or a content's
+    error.
+    """
     item_id, content, attributes = item_parts(item)
-    if not isinstance(item_id, str):
-        raise ItemIdInvalid(item_id=str(item_id), why=f"it is of type {type(item_id).__name__}")
     check_item_id(item_id)
     # First, because the checks accept values of foreign types.
     messages = attributes_to_proto(attributes)
     check_attributes(attributes)
     return index_service_pb2.Item(
-        item_id=item_id, content=content_to_proto(content, "the text"), attributes=messages
+        item_id=item_id, content=content_to_proto(content, "the content"), attributes=messages
     )

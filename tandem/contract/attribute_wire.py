@@ -61,6 +61,8 @@ def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
 
     Raises `AttributeInvalid` for values that no message can carry; the server checks the rest.
     """
+    if not isinstance(attributes, Mapping):
+        raise AttributeInvalid(why=f"they are of type {type(attributes).__name__}; send a dict")
     messages: dict[str, pb.AttributeValue] = {}
     for name, value in attributes.items():
         if not isinstance(name, str):

@@ -15,8 +15,8 @@ _INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 def check_index_id(index_id: str) -> str:
     """Returns `index_id`; raises `IndexIdInvalid` unless it resembles a DNS label."""
     # fullmatch, because `$` would accept a final newline.
-    if _INDEX_ID.fullmatch(index_id) is None:
-        raise IndexIdInvalid(index_id=index_id)
+    if not isinstance(index_id, str) or _INDEX_ID.fullmatch(index_id) is None:
+        raise IndexIdInvalid(index_id=str(index_id))
     return index_id
 
 
@@ -25,6 +25,8 @@ def check_item_id(item_id: str) -> str:
 
     Ids compare byte by byte: NFC and NFD spellings of one word are two ids.
     """
+    if not isinstance(item_id, str):
+        raise ItemIdInvalid(item_id=str(item_id), why=f"it is of type {type(item_id).__name__}")
     if not item_id:
         raise ItemIdInvalid(item_id=item_id, why="it is empty")
     # Stored keys are index_id, NUL, item_id: a NUL in the id could reach another index's key.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,11 +196,14 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("a\0b", "text"), ItemIdInvalid, "NUL"),
     (("x" * 257, "text"), ItemIdInvalid, "257 bytes"),
     ((7, "text"), ItemIdInvalid, "int"),
-    (("id", LONE_SURROGATE), RequestMalformed, "the text has an unpaired surrogate"),
-    (("id", "\udcff"), RequestMalformed, "the text has an unpaired surrogate"),
+    (("id", LONE_SURROGATE), RequestMalformed, "the content has an unpaired surrogate"),
+    (("id", "\udcff"), RequestMalformed, "the content has an unpaired surrogate"),
     (("id", "犬" * 44_000), TextTooLong, "132,000 bytes"),
     (("id", bytes(32 * MIB + 1)), ImageTooLarge, "33,554,433 bytes"),
     (("id", None), ContentMissing, "no text, image or regions"),
+    (("id", Path("a.jpg")), RequestMalformed, "type PosixPath; send a str"),
+    (("id", ["text"]), RequestMalformed, "type list; send a str"),
+    (("id", "text", ["attribute"]), AttributeInvalid, "type list; send a dict"),
     (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),
     (("id", "text", {"a b": 1}), AttributeInvalid, "not a name"),
     (("id", "text", {5: 1}), AttributeInvalid, "int"),
@@ -211,6 +215,22 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("id", "text", {"n": "x" * 1_025}), AttributeInvalid, "1,025 bytes"),
     (("id", "text", {f"n{n}": 1 for n in range(65)}), AttributeInvalid, "65"),
 ]
+
+
+@pytest.mark.parametrize("item", [b"image", "text", None, 7, ("id",), ("id", "text", {}, 1)])
+def test_what_is_no_item_is_refused_in_its_place(item: Any) -> None:
+    """A str of two letters would otherwise be an id and a text."""
+    requests = IngestRequests([("good", "text"), item], "scenes", 32)
+
+    (request,) = requests
+    results = [pb.IngestResult(item_id=sent.item_id) for sent in request.items]
+    good, refused = requests.outcomes(pb.IngestItemsResponse(results=results))
+
+    assert (good.item_id, good.error) == ("good", None)
+    assert refused.item_id == ""
+    assert isinstance(refused.error, RequestMalformed)
+    assert "an item " in refused.error.message
+    assert "send an Item, (item_id, content)" in refused.error.message
 
 
 @pytest.mark.parametrize(("item", "kind", "why"), UNSENDABLE)
