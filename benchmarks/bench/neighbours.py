@@ -14,11 +14,9 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 
-from tandem.evaluation.metrics import RECALL_AT, paired_p_value, recall_at
+from benchmarks.support.neighbour_rows import Row, recall_lines, test_lines
 from tandem.evaluation.ranking import Order, retrieve_order
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours
 from tandem.neighbours.label_free import EXPANSIONS, METHODS, SearchSide, search_sides, tuned
@@ -26,31 +24,7 @@ from tandem.neighbours.leaprr.refinement import Networks, refine
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
 from tandem.neighbours.neighbour_file import NeighbourManifest, check_same_base, load_neighbours
 
-DIRECTIONS = ("i2t", "t2i")
 LEAPRR = "LeaPRR"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One method's ranks: of both directions, for each seed."""
-
-    method: str
-    setting: str
-    ranks: tuple[Sequence[list[int]], Sequence[list[int]]]
-
-    def recalls(self) -> list[list[float]]:
-        """R@1, R@5 and R@10 of i2t and then of t2i, in percent, each by seed."""
-        return [
-            [recall_at(seed, k).percent for seed in of_side]
-            for of_side in self.ranks
-            for k in RECALL_AT
-        ]
-
-    def hits(self, side: int) -> list[int]:
-        """The number of seeds that answer each query first."""
-        return [
-            sum(rank == 1 for rank in of_query) for of_query in zip(*self.ranks[side], strict=True)
-        ]
 
 
 def main() -> None:
@@ -76,10 +50,10 @@ def main() -> None:
         ]
     rows += [_learned(test, sides, [each], "both") for each in arguments.ablations]
     print(json.dumps({"queries": [len(each.answers) for each in sides], **_about(test)}))
-    _print_recalls(base, rows)
+    print("\n" + "\n".join(recall_lines(base, rows)))
     for row in rows:
         if row.method == LEAPRR and label_free:
-            _print_tests(row, [base, *label_free])
+            print("\n" + "\n".join(test_lines(row, [base, *label_free])))
             break
     print(f"\n{time.monotonic() - start_time:.0f} seconds")
 
@@ -126,43 +100,6 @@ def _about(test: CorpusNeighbours) -> dict[str, object]:
         "corpus": f"{test.source.corpus} {test.source.split} seed {test.source.seed}",
         "digest": test.source.corpus_sha256[:12],
     }
-
-
-def _print_recalls(base: Row, rows: Sequence[Row]) -> None:
-    header = " | ".join(f"{name} R@{k}" for name in DIRECTIONS for k in RECALL_AT)
-    print(f"\n| method | setting | {header} | rSum | p i2t | p t2i |")
-    print("| --- | --- |" + " --- |" * 9)
-    for row in rows:
-        recalls = row.recalls()
-        sums = [sum(of_seed) for of_seed in zip(*recalls, strict=True)]
-        cells = [_spread(each) for each in (*recalls, sums)]
-        # Each seed of a row is compared with the same ranks of the base.
-        p_values = [
-            paired_p_value(
-                row.hits(side), [len(row.ranks[side]) * each for each in base.hits(side)]
-            )
-            for side in (0, 1)
-        ]
-        tests = ["" if row is base else f"{each:.2g}" for each in p_values]
-        print(f"| {row.method} | {row.setting} | {' | '.join([*cells, *tests])} |")
-
-
-def _print_tests(row: Row, others: Sequence[Row]) -> None:
-    print(f"\n{row.method} against each, R@1: difference in points and p\n")
-    print("| method | i2t | p | t2i | p |\n| --- |" + " --- |" * 4)
-    for other in others:
-        cells = []
-        for side in (0, 1):
-            count = len(row.ranks[side])
-            theirs = [count * each for each in other.hits(side)]
-            gap = 100 * (sum(row.hits(side)) - sum(theirs)) / (count * len(theirs))
-            cells += [f"{gap:+.1f}", f"{paired_p_value(row.hits(side), theirs):.2g}"]
-        print(f"| {other.method} | {' | '.join(cells)} |")
-
-
-def _spread(values: Sequence[float]) -> str:
-    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{fmean(values):.1f}{spread}"
 
 
 if __name__ == "__main__":

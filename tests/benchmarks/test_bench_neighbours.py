@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench.neighbours import Row, main
+from benchmarks.bench.neighbours import main
 from tandem.evaluation.metrics import paired_p_value
 from tandem.neighbours.leaprr.config import leaprr_config
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
@@ -23,16 +23,6 @@ def _trained(folder: Path, seed: int) -> Path:
     plan = LeaprrPlan("code", config, seed, 1, *manifests)
     LeaprrFolder(folder).train(plan, corpora, resume=False)
     return folder
-
-
-def test_hits_are_summed_over_seeds() -> None:
-    """Two seeds of three queries: both, one and none of them answer first."""
-    row = Row("LeaPRR", "", ([[1, 1, 4], [1, 2, 3]], [[1, 2], [2, 2]]))
-
-    assert row.hits(0) == [2, 1, 0]
-    assert row.hits(1) == [1, 0]
-    assert row.recalls()[0] == pytest.approx([200 / 3, 100 / 3])
-    assert row.recalls()[3] == pytest.approx([50, 0])
 
 
 def test_each_method_is_a_row_with_tests(
