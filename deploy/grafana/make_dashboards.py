@@ -306,6 +306,27 @@ INDEX = Dashboard(
         Panel("Searches by strategy", "reqps", _rate("tandem_index_searches_total", "strategy")),
         Panel("Stages, p50 and p99", "s", _median_and_tail("tandem_index_stage_duration_seconds")),
         Panel(
+            "Share of searches with words",
+            "percentunit",
+            [
+                (
+                    f"sum by (state) (rate(tandem_index_keyword_searches_total{_RATE}))"
+                    " / ignoring (state) group_left ()"
+                    f" sum(rate(tandem_index_searches_total{_RATE}))",
+                    "{{state}}",
+                )
+            ],
+            "Of hybrid searches, by what became of their words: searched, disabled where the shard "
+            "keeps none, being_built after a start.",
+            maximum=1,
+        ),
+        Panel(
+            "Searching by words, p50, p95 and p99",
+            "s",
+            _quantiles("tandem_index_stage_duration_seconds", where='{stage="keywords"}'),
+            "A part of the stage search. The first after a write waits for its commit.",
+        ),
+        Panel(
             "Live recall",
             "percentunit",
             [("tandem_index_live_recall_ratio", "{{direction}} {{instance}}")],
