@@ -138,17 +138,29 @@ class AdmittedEndpoint:
 
 async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:
     """Returns the response; cancels the work and raises CallerGone if the caller hangs up."""
-    serving = asyncio.ensure_future(endpoint.serve(call))
-    leaving = asyncio.ensure_future(call.request.receive())
-    try:
-        await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            return serving.result()
-        raise CallerGone
-    finally:
-        for task in (serving, leaving):
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = is_over = False
+
+    def cancel(_: asyncio.Task[Message]) -> None:
+        nonlocal is_gone
+        if not is_over:
+            is_gone = True
             task.cancel()
-        await asyncio.gather(serving, leaving, return_exceptions=True)
+
+    leaving = asyncio.ensure_future(call.request.receive())
+    leaving.add_done_callback(cancel)
+    try:
+        return await endpoint.serve(call)
+    except asyncio.CancelledError:
+        if not is_gone or task.cancelling() > 1:
+            raise
+        raise CallerGone from None
+    finally:
+        is_over = True
+        leaving.cancel()
+        if is_gone:
+            task.uncancel()
 
 
 def _told(error: Exception, name: str) -> TandemError | HttpRefusal:

@@ -102,6 +102,11 @@ class LimitedConnection(H11Protocol):
         if self._is_between_requests() and self.conn.their_state is h11.SEND_BODY:
             self._await_head(self._limits.head_seconds)
 
+    @property
+    def waits_for_caller(self) -> bool:
+        """Returns whether so much is unread that a write waits."""
+        return self.flow.write_paused
+
     def abort(self) -> None:
         """Ends the connection without sending what waits to be sent."""
         self.transport.abort()

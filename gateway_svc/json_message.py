@@ -6,15 +6,19 @@ import asyncio
 import difflib
 import json
 import re
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, TypeVarTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from gateway_svc.message_writer import write_json
 from tandem.contract.request_limits import RequestLimit
 from tandem.errors import MessageTooLarge, RequestMalformed
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
+Answer = TypeVar("Answer")
+Given = TypeVarTuple("Given")
 
 # In the event loop up to this size, which takes about a millisecond.
 _LARGE_BYTES = 64 * 1024
@@ -31,10 +35,7 @@ _TEXT_SIGN_COUNT = 2_000
 
 async def read_json(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
     """Returns the JSON value of a body; raises RequestMalformed or MessageTooLarge."""
-    check_sign_count(body, limit)
-    if len(body) < _LARGE_BYTES:
-        return _loaded(body)
-    return await asyncio.to_thread(_loaded, body)
+    return await by_size(len(body), _read, body, limit)
 
 
 async def message_from_json(
@@ -44,9 +45,14 @@ async def message_from_json(
     byte_count: int = 0,
 ) -> AnyMessage:
     """Returns the message of a JSON value, which had `byte_count`; raises RequestMalformed."""
-    if byte_count >= _LARGE_BYTES:
-        return await asyncio.to_thread(_parsed, value, message_class)
-    return _parsed(value, message_class)
+    return await by_size(byte_count, _parsed, value, message_class)
+
+
+async def by_size(byte_count: int, work: Callable[[*Given], Answer], *given: *Given) -> Answer:
+    """Returns work(*given); in a thread if what it reads has that many bytes and is large."""
+    if byte_count < _LARGE_BYTES:
+        return work(*given)
+    return await asyncio.to_thread(work, *given)
 
 
 async def parse_message(
@@ -59,14 +65,7 @@ async def parse_message(
 
 def message_to_json(message: Message, *, is_canonical: bool = True) -> bytes:
     """Returns protobuf's canonical JSON, or one with the proto's names and every field."""
-    text = json_format.MessageToJson(
-        message,
-        indent=None,
-        preserving_proto_field_name=not is_canonical,
-        always_print_fields_with_no_presence=not is_canonical,
-        ensure_ascii=False,
-    )
-    return text.encode("utf-8", "replace")
+    return write_json(message, is_canonical=is_canonical)
 
 
 def check_sign_count(body: bytes, limit: RequestLimit) -> None:
@@ -78,6 +77,11 @@ def check_sign_count(body: bytes, limit: RequestLimit) -> None:
     most = limit.max_field_count + _TEXT_SIGN_COUNT
     if count > most:
         raise MessageTooLarge(why=f"the body has over {most:,} values")
+
+
+def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
+    check_sign_count(body, limit)
+    return _loaded(body)
 
 
 def _loaded(body: bytes) -> Any:  # noqa: ANN401 (JSON)

@@ -21,6 +21,8 @@ from tandem.v1 import content_pb2
 
 _DATA = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,", re.ASCII)
 _DATA_PREFIX_CHARACTERS = 256
+# A multiple of four: each piece is base64 of its own.
+_PIECE_CHARACTERS = 256 * 1024
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _KINDS = ("text", "image", "image_url", "image_base64")
 
@@ -53,9 +55,20 @@ def image_bytes(text: str, where: str) -> bytes:
             "or as a data: URI with base64"
         )
     try:
-        return base64.b64decode(text[found.end() :] if found else text, validate=True)
+        return _decoded(text, found.end() if found else 0)
     except (binascii.Error, ValueError):
         raise RequestMalformed(why=f"{where} is not base64") from None
+
+
+def _decoded(text: str, start: int) -> bytes:
+    """Decodes in pieces, because other threads, such as the event loop, wait for each."""
+    if len(text) - start <= _PIECE_CHARACTERS:
+        return base64.b64decode(text[start:], validate=True)
+    if "=" in text[start:-2]:
+        raise ValueError("padding is at the end alone")
+    places = range(start, len(text), _PIECE_CHARACTERS)
+    pieces = (text[place : place + _PIECE_CHARACTERS] for place in places)
+    return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
 
 
 def _image(value: Any, where: str) -> bytes:  # noqa: ANN401 (JSON)

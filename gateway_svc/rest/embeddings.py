@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall
+from gateway_svc.json_message import by_size
 from gateway_svc.methods import content_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -51,7 +52,7 @@ class EmbeddingsEndpoint(JsonEndpoint):
         format_name = members.get("encoding_format") or "float"
         if format_name not in _FORMATS:
             raise RequestMalformed(why=f"encoding_format is none of {', '.join(_FORMATS)}")
-        contents = _contents(members)
+        contents = await by_size(len(call.body), _contents, members)
         options = {"truncation_policy": members.get("truncation_policy")}
         request = await self.message(call, options, pb.EmbedContentsRequest)
         embeddings: list[bytes] = []

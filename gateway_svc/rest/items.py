@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
+from gateway_svc.json_message import by_size
 from gateway_svc.methods import content_method, search_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -46,9 +47,8 @@ class PutItems(JsonEndpoint):
         if not isinstance(items, list):
             raise RequestMalformed(why="items is no list")
         request = await self.message(call, members, pb.IngestItemsRequest)
-        for number, item in enumerate(items):
-            request.items.append(_item(item, f"items[{number}]"))
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        sent = await by_size(len(call.body), _with_items, request, items)
+        answer = await self.upstream.answer(self.method, sent, call.context)
         stored = pb.IngestItemsResponse.FromString(answer)
         results = [_result(each) for each in stored.results]
         has_failed = any("error" in each for each in results)
@@ -192,6 +192,12 @@ def checked_text(text: str, where: str) -> str:
 
 def _index_id(call: HttpCall) -> str:
     return checked_text(call.request.query_params.get("index_id", ""), "index_id")
+
+
+def _with_items(request: pb.IngestItemsRequest, items: list[Any]) -> bytes:
+    for number, item in enumerate(items):
+        request.items.append(_item(item, f"items[{number}]"))
+    return request.SerializeToString()
 
 
 def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JSON)

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
+from gateway_svc.json_message import by_size
 from gateway_svc.methods import content_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -49,10 +50,8 @@ class RerankEndpoint(JsonEndpoint):
             name: members[name] for name in ("index_id", "truncation_policy") if name in members
         }
         request = await self.message(call, options, pb.ScoreDocumentsRequest)
-        request.query.CopyFrom(_content(members.get("query"), "query"))
-        for number, each in enumerate(documents):
-            request.documents.append(_document(each, f"documents[{number}]"))
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
+        sent = await by_size(len(call.body), _with_pairs, request, members.get("query"), documents)
+        answer = await self.upstream.answer(self.method, sent, call.context)
         scored = pb.ScoreDocumentsResponse.FromString(answer)
         results = [_result(number, score) for number, score in enumerate(scored.scores)]
         # What the cross-encoder scored first: the two scores are not comparable.
@@ -115,6 +114,13 @@ def _count(members: dict[str, Any], document_count: int) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise RequestMalformed(why="top_n is no number of at least 1")
     return count
+
+
+def _with_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: list[Any]) -> bytes:
+    request.query.CopyFrom(_content(query, "query"))
+    for number, each in enumerate(documents):
+        request.documents.append(_document(each, f"documents[{number}]"))
+    return request.SerializeToString()
 
 
 def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)

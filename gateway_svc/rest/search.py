@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.http_call import HttpCall
-from gateway_svc.json_message import message_to_json
+from gateway_svc.json_message import by_size, message_to_json
 from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, closed_object, json_answer, json_body
 from gateway_svc.problem import problem_members
@@ -70,10 +70,11 @@ class SearchEndpoint(JsonEndpoint):
             members["filter_text"] = members.pop("filter")
         search = await self.message(call, members, pb.SearchItemsRequest)
         if isinstance(query, dict) and "regions" in query:
-            content = await self.message(call, {"query": query}, pb.SearchItemsRequest)
-            search.query.CopyFrom(content.query)
+            asked = await self.message(call, {"query": query}, pb.SearchItemsRequest)
+            search.query.CopyFrom(asked.query)
         elif query is not None:
-            search.query.CopyFrom(content_of(query, "query"))
+            content = await by_size(len(call.body), content_of, query, "query")
+            search.query.CopyFrom(content)
         return search
 
     async def _events(self, call: HttpCall, request: bytes) -> AsyncIterator[bytes]:

@@ -1,10 +1,11 @@
 """What is wrong with a JSON message is said in the proto's names."""
 
+import threading
 from typing import Any
 
 import pytest
 
-from gateway_svc.json_message import message_from_json
+from gateway_svc.json_message import by_size, message_from_json
 from tandem.errors import RequestMalformed
 from tandem.v1 import search_service_pb2
 
@@ -30,3 +31,14 @@ async def test_a_fault_is_named(value: Any, why: str) -> None:
         await message_from_json(value, search_service_pb2.SearchItemsRequest)
 
     assert why in str(caught.value)
+
+
+async def test_a_large_body_is_read_beside_the_event_loop() -> None:
+    """And a small one in it, which takes less than a thread does."""
+    loop_thread = threading.get_ident()
+
+    small = await by_size(10, threading.get_ident)
+    large = await by_size(1_000_000, threading.get_ident)
+
+    assert small == loop_thread
+    assert large != loop_thread

@@ -1,0 +1,41 @@
+"""gateway_svc.rest.content_json: pictures that are read in pieces are the same pictures."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+import pytest
+
+from gateway_svc.rest.content_json import _PIECE_CHARACTERS, content_of
+from tandem.errors import RequestMalformed
+
+PIECE_BYTES = _PIECE_CHARACTERS // 4 * 3
+
+
+@pytest.mark.parametrize("prefix", ["", "data:image/png;base64,"])
+@pytest.mark.parametrize("size", [PIECE_BYTES + each for each in (-1, 0, 1, 2, PIECE_BYTES)])
+def test_a_large_picture_is_read_whole(prefix: str, size: int) -> None:
+    picture = random.Random(size).randbytes(size)
+
+    content = content_of({"image": prefix + base64.b64encode(picture).decode()}, "query")
+
+    assert content.image == picture
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What each piece alone would take for a whole one.
+        "A" * (_PIECE_CHARACTERS - 4) + "AAA=" + "A" * 8,
+        "A" * (_PIECE_CHARACTERS - 4) + "AA==" + "A" * 8,
+        "A" * (_PIECE_CHARACTERS + 3),
+        "A" * (_PIECE_CHARACTERS + 2) + "-_",
+        "A" * _PIECE_CHARACTERS + "\nAAA",
+        "A" * _PIECE_CHARACTERS + "éAAA",
+    ],
+    ids=["padding", "two_paddings", "short", "url_safe", "line", "letter"],
+)
+def test_a_large_text_that_is_not_base64_is_refused(text: str) -> None:
+    with pytest.raises(RequestMalformed, match="is not base64"):
+        content_of({"image": text}, "query")
