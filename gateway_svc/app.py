@@ -19,6 +19,7 @@ from gateway_svc.openapi.document import openapi_document
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
 from gateway_svc.rest.embeddings import EmbeddingsEndpoint
+from gateway_svc.rest.indexes import GetIndex
 from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
 from gateway_svc.rest.rerank import RerankEndpoint
 from gateway_svc.rest.search import SearchEndpoint
@@ -59,6 +60,7 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
         ("/v1/items:remove", "POST", RemoveItems(upstream)),
         ("/v1/items/{item_id:path}", "GET", GetItem(upstream)),
         ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
+        ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
         ("/v1/rerank", "POST", rerank),
         # Cohere's second version asks for the same.
         ("/v2/rerank", "POST", rerank),

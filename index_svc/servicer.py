@@ -20,6 +20,7 @@ from index_svc.conversions import (
     query_from_proto,
     upsert_from_proto,
 )
+from index_svc.description import index_parts
 from index_svc.metrics import STAGE_DURATION
 from index_svc.neighbour_conversions import neighbour_query_from_proto, neighbours_to_proto
 from index_svc.retrieval.query import Query
@@ -28,6 +29,8 @@ from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.identifiers import check_index_id
+from tandem.contract.index_description import part_to_proto
+from tandem.contract.search_path import keyword_state_to_proto
 from tandem.errors import ShardMapMismatch
 from tandem.shared_lock import LockBusy
 from tandem.v1 import index_service_pb2 as pb
@@ -136,6 +139,21 @@ class IndexServicer(_Base):
                     self._shard.find_neighbours(neighbour_query_from_proto(request))
                 )
             )
+
+    async def DescribeShardIndex(
+        self, request: pb.DescribeShardIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeShardIndexResponse:
+        """Describes the texts and the images of one index."""
+        self._check_shard_map(request.shard_map_version)
+        index_id = check_index_id(request.index_id)
+        index = self._shard.index(index_id)
+        parts = await self._in_thread(lambda: index_parts(self._shard, index_id))
+        return pb.DescribeShardIndexResponse(
+            model_fingerprint=index.info.fingerprint,
+            embedding_dimension=index.info.dimension,
+            parts=map(part_to_proto, parts),
+            keyword_state=keyword_state_to_proto(index.keyword_state),
+        )
 
     def _check_shard_map(self, version: int) -> None:
         # Another map may put an item on another shard: written here, it would not be found.

@@ -8,6 +8,7 @@ import grpc
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.contents.documents import DocumentScorer
 from orchestrator_svc.contents.stored_items import StoredItems
+from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -98,6 +99,7 @@ def make_servicers(
         ),
         Remover(shards, shard_map),
         shard_map,
+        index_survey=IndexSurvey(shards),
         default_timeout_seconds=settings.default_timeout_seconds,
         max_timeout_seconds=settings.max_timeout_seconds,
         ingest_pending_batch_count=settings.ingest_pending_batch_count,

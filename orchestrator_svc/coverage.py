@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 
 from tandem.contract.content import Modality
 from tandem.contract.search_path import KeywordState, ShardRetrieval
-from tandem.errors import DeadlineExceeded, ItemCorrupt, ServiceUnavailable, TandemError
+from tandem.errors import (
+    DeadlineExceeded,
+    ItemCorrupt,
+    ServiceUnavailable,
+    ShardsMissing,
+    TandemError,
+)
 
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
 """Errors that make a shard missing. Any other error fails the whole search: it is the caller's
@@ -64,6 +70,17 @@ def joined_coverage(coverages: Sequence[SearchCoverage]) -> SearchCoverage:
         sum(known) if len(known) == len(counts) else None,
         {number: why for coverage in coverages for number, why in coverage.missing.items()},
         [retrieval for coverage in coverages for retrieval in coverage.retrievals],
+    )
+
+
+def refusal_of(coverage: SearchCoverage, what: str) -> TandemError:
+    """Returns the caller's error for too low a coverage of `what`."""
+    is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
+    if not coverage.answered_shard_count and is_all_late:
+        return DeadlineExceeded(what=f"{what}, on every shard")
+    return ShardsMissing(
+        missing={number: error.reason for number, error in coverage.missing.items()},
+        shard_count=coverage.shard_count,
     )
 
 

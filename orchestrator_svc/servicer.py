@@ -7,6 +7,7 @@ from functools import partial
 import grpc
 
 from orchestrator_svc.content_room import ContentBudget
+from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.metrics import StageLaps, timed_stage
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -14,6 +15,7 @@ from orchestrator_svc.search.search import SearchAnswer, Searcher
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
+from orchestrator_svc.wire.index_wire import surveyed_to_proto
 from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from orchestrator_svc.writes.consistency_token import make_token
@@ -36,7 +38,7 @@ _LONG_FILTER_TEXT = 1_000
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     """Serves the public API."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (one for each kind of call)
         self,
         searcher: Searcher,
         batch_searcher: BatchSearcher,
@@ -44,6 +46,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         remover: Remover,
         shard_map: ShardMap,
         *,
+        index_survey: IndexSurvey,
         default_timeout_seconds: float,
         max_timeout_seconds: float,
         ingest_pending_batch_count: int,
@@ -52,6 +55,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._batch_searcher = batch_searcher
         self._remover = remover
         self._shard_map = shard_map
+        self._index_survey = index_survey
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
         self._ingest_stream = IngestStream(
@@ -159,6 +163,17 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             consistency_token=make_token(removal.sequences, self._shard_map),
             is_complete=removal.is_complete,
         )
+
+    async def DescribeIndex(
+        self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.DescribeIndexResponse:
+        """Describes an index on all shards, or on those that answer."""
+        surveyed = await self._index_survey.describe(
+            request.index_id,
+            self._search_deadline(context),
+            full_coverage_required=request.full_coverage_required,
+        )
+        return surveyed_to_proto(surveyed)
 
     def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
         return Deadline.of_call(context, default_seconds=self._default_timeout_seconds)

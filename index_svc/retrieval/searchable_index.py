@@ -131,15 +131,22 @@ class SearchableIndex:
                 for one, rows_K in zip(found, rows, strict=True)
             ]
 
+    @property
+    def keyword_state(self) -> KeywordState:
+        """Returns whether a search by words would be one."""
+        if self.keywords is None:
+            return KeywordState.DISABLED
+        is_built = self.keywords.index.is_built
+        return KeywordState.SEARCHED if is_built else KeywordState.BEING_BUILT
+
     def search_words(self, query: Query) -> KeywordFound:
         """Returns the items that the query's words find, and how near its embeddings they are.
 
         A change between search() and this is seen by this alone.
         """
-        if self.keywords is None:
-            return KeywordFound(KeywordState.DISABLED)
-        if not self.keywords.index.is_built:
-            return KeywordFound(KeywordState.BEING_BUILT)
+        state = self.keyword_state
+        if self.keywords is None or state is not KeywordState.SEARCHED:
+            return KeywordFound(state)
         # Before the lock: what was written before is searched from here on.
         self.keywords.index.refresh()
         with self._lock.shared():

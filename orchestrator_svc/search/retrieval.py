@@ -10,6 +10,7 @@ from orchestrator_svc.coverage import (
     CoverageDemand,
     LastItemCounts,
     SearchCoverage,
+    refusal_of,
 )
 from orchestrator_svc.hit import Hit, merge_hits, merge_keyword_hits
 from orchestrator_svc.metrics import note_coverage
@@ -19,7 +20,7 @@ from orchestrator_svc.services.interfaces import Embeddings, ShardHits, ShardQue
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
 from tandem.contract.search_path import ShardRetrieval
-from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
+from tandem.errors import DeadlineExceeded, IndexNotFound, TandemError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +77,7 @@ class Retriever:
         is_enough = answers.are_enough(coverage, demand)
         note_coverage(coverage, is_answered=is_enough)
         if not is_enough:
-            raise _refusal(coverage)
+            raise refusal_of(coverage, "the retrieval")
         if answers.is_index_unknown():
             raise IndexNotFound(index_id=retrieval.query.index_id)
         self._counts.note(retrieval.query.index_id, retrieval.query.modality, answers.item_counts())
@@ -193,14 +194,3 @@ async def _ask_one(
         return error
     except MISSING_ERRORS as error:
         return error
-
-
-def _refusal(coverage: SearchCoverage) -> TandemError:
-    """Returns the caller's error for too low a coverage."""
-    is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
-    if not coverage.answered_shard_count and is_all_late:
-        return DeadlineExceeded(what="the retrieval, on every shard")
-    return ShardsMissing(
-        missing={number: error.reason for number, error in coverage.missing.items()},
-        shard_count=coverage.shard_count,
-    )

@@ -19,6 +19,7 @@ from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.index_description import ShardIndex
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search_path import KeywordState, SearchPath
@@ -186,6 +187,23 @@ class GraphScores:
     scores: Sequence[float]
     neighbour_model: str
     cost: InferenceCost = field(default_factory=InferenceCost)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDescription:
+    """Holds what a shard says of one index."""
+
+    fingerprint: str
+    embedding_dimension: int
+    index: ShardIndex
+
+
+class IndexDescriber(Protocol):
+    """Describes an index on one shard, as index_svc does; `ShardClient` says what it raises."""
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the index."""
+        ...
 
 
 class NeighbourFinder(Protocol):

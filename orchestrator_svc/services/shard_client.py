@@ -15,6 +15,7 @@ from orchestrator_svc.services.interfaces import (
     Embeddings,
     FetchedItem,
     ModalityNeighbours,
+    ShardDescription,
     ShardHits,
     ShardNeighbourQuery,
     ShardNeighbours,
@@ -29,6 +30,7 @@ from tandem.contract.attribute_wire import (
 )
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, content_bytes
+from tandem.contract.index_description import ShardIndex, parts_from_proto
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import keyword_state_from_proto, path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
@@ -88,6 +90,10 @@ class ShardClient:
         self._dependency = Dependency(self._index_name, retry_budget, breaker_rule)
         # Of its own: a search needs the index and not the neighbours.
         self._neighbour_dependency = Dependency(f"neighbours-{number}", retry_budget, breaker_rule)
+        self._description_dependency = Dependency(
+            f"description-{number}", retry_budget, breaker_rule
+        )
+        self._number = number
         self._shard_map_version = shard_map_version
 
     async def search(
@@ -331,6 +337,30 @@ class ShardClient:
             deadline,
         )
         return response.item_ids
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the index; raises IndexNotFound.
+
+        A shard of an earlier version raises InternalFault.
+        """
+        response: index_service_pb2.DescribeShardIndexResponse = (
+            await self._description_dependency.ask(
+                self._index.DescribeShardIndex,
+                index_service_pb2.DescribeShardIndexRequest(
+                    index_id=index_id, shard_map_version=self._shard_map_version
+                ),
+                deadline,
+            )
+        )
+        return ShardDescription(
+            response.model_fingerprint,
+            response.embedding_dimension,
+            ShardIndex(
+                self._number,
+                parts_from_proto(response.parts),
+                keyword_state_from_proto(response.keyword_state),
+            ),
+        )
 
     async def _get_each(
         self,

@@ -156,7 +156,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
             if "neighbours" in seconds
             else None,
         ),
-        coverage=_coverage(answer.coverage),
+        coverage=coverage_to_proto(answer.coverage),
         rerank=search_service_pb2.RerankSummary(
             reranked_depth=answer.rerank.reranked_depth,
             stop=f"RERANK_STOP_{answer.rerank.stop.name}",
@@ -306,7 +306,8 @@ def _cost(answer: SearchAnswer) -> InferenceCost:
     return cost + answer.neighbours.cost if answer.neighbours else cost
 
 
-def _coverage(coverage: SearchCoverage) -> search_service_pb2.Coverage:
+def coverage_to_proto(coverage: SearchCoverage) -> search_service_pb2.Coverage:
+    """Returns the message for the coverage."""
     return search_service_pb2.Coverage(
         answered_shard_count=coverage.answered_shard_count,
         shard_count=coverage.shard_count,

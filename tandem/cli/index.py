@@ -13,6 +13,7 @@ from rich.table import Table
 from tandem.cli.addresses import all_checked, checked
 from tandem.cli.command_line import Command
 from tandem.cli.console import out
+from tandem.cli.index_state import show
 from tandem.cli.progress import LongWork
 from tandem.cli.remove import drop
 from tandem.client.access import Access
@@ -28,6 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command("show", cls=Command)(show)
 app.command("drop", cls=Command)(drop)
 
 ADDRESSES = Annotated[

@@ -32,6 +32,7 @@ from tandem.client.answer_names import (
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
 from tandem.client.documents import DocumentScore, NewDocument, ScoredDocuments
+from tandem.client.index_description import IndexDescription
 from tandem.client.ingest_progress import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import (
@@ -65,10 +66,17 @@ from tandem.contract.content import (
 )
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion, HybridRank
+from tandem.contract.index_description import DirectionRecall, IndexPart, ShardIndex
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.regions import RegionContent
-from tandem.contract.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
+from tandem.contract.search_path import (
+    KeywordState,
+    SearchFallback,
+    SearchPath,
+    SearchStrategy,
+    ShardRetrieval,
+)
 
 __all__ = [
     "NO_RETRIES",
@@ -78,6 +86,7 @@ __all__ = [
     "Content",
     "Coverage",
     "DegradationKind",
+    "DirectionRecall",
     "DocumentScore",
     "ErrorReason",
     "Explanation",
@@ -87,10 +96,13 @@ __all__ = [
     "HybridFusion",
     "HybridRank",
     "ImageContent",
+    "IndexDescription",
+    "IndexPart",
     "InferenceCost",
     "IngestOutcome",
     "IngestProgress",
     "Item",
+    "KeywordState",
     "Modality",
     "ModelDescription",
     "NeighbourStopReason",
@@ -114,6 +126,7 @@ __all__ = [
     "SearchPath",
     "SearchResult",
     "SearchStrategy",
+    "ShardIndex",
     "ShardRetrieval",
     "StageSeconds",
     "StoredItem",

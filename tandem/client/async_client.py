@@ -18,6 +18,11 @@ from tandem.client.documents import (
     score_request,
     scored_documents,
 )
+from tandem.client.index_description import (
+    IndexDescription,
+    describe_index_request,
+    index_description,
+)
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, checked_searches, page_request, search_request
@@ -344,6 +349,17 @@ class AsyncClient:
         """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
         return model_from_proto((await self._call(self._model_stub.DescribeModel, request)).model)
+
+    async def describe_index(
+        self, *, index_id: str, full_coverage_required: bool = False
+    ) -> IndexDescription:
+        """Returns the state of an index: its items, what searches them, and their live recall.
+
+        A shard that does not answer is left out, and `coverage` says so; with
+        `full_coverage_required` ShardsMissing is raised instead. Raises IndexNotFound.
+        """
+        request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
+        return index_description(await self._call(self._stub.DescribeIndex, request))
 
     async def ingest(
         self,

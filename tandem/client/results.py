@@ -226,7 +226,7 @@ def search_result(
             rank=duration_from_proto(durations.rank_duration),
             neighbours=duration_from_proto(durations.neighbours_duration),
         ),
-        _coverage(response.coverage),
+        coverage_from_proto(response.coverage),
         RerankSummary(
             response.rerank.reranked_depth,
             RerankStopReason(
@@ -235,10 +235,7 @@ def search_result(
             response.rerank.missing_count,
             response.rerank.reranker,
         ),
-        tuple(
-            DegradationKind(_name(search_service_pb2.Degradation, value, "DEGRADATION_"))
-            for value in response.degradations
-        ),
+        degradations_from_proto(response.degradations),
         tuple(TextUse(use.token_count, use.used_token_count) for use in response.text_uses),
         cost_from_proto(response.cost),
         response.next_cursor,
@@ -310,13 +307,22 @@ def index_removal(response: search_service_pb2.RemoveIndexResponse) -> Removal:
     return Removal(response.removed_count, response.consistency_token, response.is_complete)
 
 
-def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:
+def coverage_from_proto(coverage: search_service_pb2.Coverage) -> Coverage:
+    """Returns the coverage of an answer."""
     return Coverage(
         answered_shard_count=coverage.answered_shard_count,
         shard_count=coverage.shard_count,
         covered_item_count=coverage.covered_item_count,
         item_count=coverage.item_count if coverage.HasField("item_count") else None,
         missing_shards=_missing_shards(coverage.missing_shards),
+    )
+
+
+def degradations_from_proto(values: Iterable[int]) -> tuple[DegradationKind, ...]:
+    """Returns the ways in which an answer is degraded."""
+    return tuple(
+        DegradationKind(_name(search_service_pb2.Degradation, value, "DEGRADATION_"))
+        for value in values
     )
 
 

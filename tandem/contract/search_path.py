@@ -99,6 +99,17 @@ def keyword_state_from_proto(value: int) -> KeywordState:
     return states.get(value, KeywordState.DISABLED)
 
 
+def keyword_state_to_proto(state: KeywordState) -> pb.KeywordState:
+    """Returns the value for the state."""
+    return state.value
+
+
+def fallback_kind_from_proto(value: int) -> SearchFallback:
+    """Returns the reason; NONE for a value that is unknown to this version."""
+    kinds: dict[int, SearchFallback] = {each.value: each for each in SearchFallback}
+    return kinds.get(value, SearchFallback.NONE)
+
+
 def path_to_proto(path: SearchPath) -> pb.SearchPath:
     """Returns the message for the path."""
     return pb.SearchPath(
@@ -114,11 +125,10 @@ def path_to_proto(path: SearchPath) -> pb.SearchPath:
 def path_from_proto(message: pb.SearchPath) -> SearchPath:
     """Returns the path of a message, without values that are unknown to this version."""
     strategies = {each.value: each for each in SearchStrategy}
-    kinds = {each.value: each for each in SearchFallback}
     return SearchPath(
         strategies.get(message.strategy, SearchStrategy.UNKNOWN),
         message.index_type,
         message.device,
-        Fallback(kinds.get(message.fallback, SearchFallback.NONE), message.fallback_reason),
+        Fallback(fallback_kind_from_proto(message.fallback), message.fallback_reason),
         message.matching_count if message.HasField("matching_count") else None,
     )

@@ -322,3 +322,76 @@ class Item(_message.Message):
     content: _content_pb2.Content
     attributes: _containers.MessageMap[str, _attribute_pb2.AttributeValue]
     def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ...) -> None: ...
+
+class DescribeShardIndexRequest(_message.Message):
+    __slots__ = ("index_id", "shard_map_version")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+
+class DescribeShardIndexResponse(_message.Message):
+    __slots__ = ("model_fingerprint", "embedding_dimension", "parts", "keyword_state")
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_STATE_FIELD_NUMBER: _ClassVar[int]
+    model_fingerprint: str
+    embedding_dimension: int
+    parts: _containers.RepeatedCompositeFieldContainer[IndexPart]
+    keyword_state: KeywordState
+    def __init__(self, model_fingerprint: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[IndexPart, _Mapping]]] = ..., keyword_state: _Optional[_Union[KeywordState, str]] = ...) -> None: ...
+
+class IndexPart(_message.Message):
+    __slots__ = ("modality", "item_count", "dead_row_count", "tail_row_count", "index_type", "parameters", "device", "fallback", "fallback_reason", "activity", "index_bytes", "recall_target", "built_recall", "list_imbalance", "live_recalls")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TAIL_ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_REASON_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_FIELD_NUMBER: _ClassVar[int]
+    INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECALL_TARGET_FIELD_NUMBER: _ClassVar[int]
+    BUILT_RECALL_FIELD_NUMBER: _ClassVar[int]
+    LIST_IMBALANCE_FIELD_NUMBER: _ClassVar[int]
+    LIVE_RECALLS_FIELD_NUMBER: _ClassVar[int]
+    modality: _content_pb2.Modality
+    item_count: int
+    dead_row_count: int
+    tail_row_count: int
+    index_type: str
+    parameters: _containers.ScalarMap[str, float]
+    device: str
+    fallback: SearchFallback
+    fallback_reason: str
+    activity: str
+    index_bytes: int
+    recall_target: float
+    built_recall: float
+    list_imbalance: float
+    live_recalls: _containers.RepeatedCompositeFieldContainer[DirectionRecall]
+    def __init__(self, modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., item_count: _Optional[int] = ..., dead_row_count: _Optional[int] = ..., tail_row_count: _Optional[int] = ..., index_type: _Optional[str] = ..., parameters: _Optional[_Mapping[str, float]] = ..., device: _Optional[str] = ..., fallback: _Optional[_Union[SearchFallback, str]] = ..., fallback_reason: _Optional[str] = ..., activity: _Optional[str] = ..., index_bytes: _Optional[int] = ..., recall_target: _Optional[float] = ..., built_recall: _Optional[float] = ..., list_imbalance: _Optional[float] = ..., live_recalls: _Optional[_Iterable[_Union[DirectionRecall, _Mapping]]] = ...) -> None: ...
+
+class DirectionRecall(_message.Message):
+    __slots__ = ("query_modality", "target_modality", "recall", "search_count")
+    QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
+    TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    query_modality: _content_pb2.Modality
+    target_modality: _content_pb2.Modality
+    recall: float
+    search_count: int
+    def __init__(self, query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., recall: _Optional[float] = ..., search_count: _Optional[int] = ...) -> None: ...

@@ -70,6 +70,11 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.FindNeighboursRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.FindNeighboursResponse.FromString,
                 _registered_method=True)
+        self.DescribeShardIndex = channel.unary_unary(
+                '/tandem.v1.IndexService/DescribeShardIndex',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.FromString,
+                _registered_method=True)
 
 
 class IndexServiceServicer:
@@ -128,6 +133,13 @@ class IndexServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeShardIndex(self, request, context):
+        """Returns the state of one index on this shard.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IndexServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +177,11 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.FindNeighbours,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.FindNeighboursRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.FindNeighboursResponse.SerializeToString,
+            ),
+            'DescribeShardIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeShardIndex,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +374,33 @@ class IndexService:
             '/tandem.v1.IndexService/FindNeighbours',
             tandem_dot_v1_dot_index__service__pb2.FindNeighboursRequest.SerializeToString,
             tandem_dot_v1_dot_index__service__pb2.FindNeighboursResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeShardIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.IndexService/DescribeShardIndex',
+            tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.SerializeToString,
+            tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

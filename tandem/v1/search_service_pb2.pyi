@@ -512,3 +512,37 @@ class RemoveIndexResponse(_message.Message):
     consistency_token: str
     is_complete: bool
     def __init__(self, removed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ..., is_complete: _Optional[bool] = ...) -> None: ...
+
+class DescribeIndexRequest(_message.Message):
+    __slots__ = ("index_id", "full_coverage_required")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    FULL_COVERAGE_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    full_coverage_required: bool
+    def __init__(self, index_id: _Optional[str] = ..., full_coverage_required: _Optional[bool] = ...) -> None: ...
+
+class DescribeIndexResponse(_message.Message):
+    __slots__ = ("model_fingerprint", "embedding_dimension", "shards", "live_recalls", "coverage", "degradations")
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_RECALLS_FIELD_NUMBER: _ClassVar[int]
+    COVERAGE_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATIONS_FIELD_NUMBER: _ClassVar[int]
+    model_fingerprint: str
+    embedding_dimension: int
+    shards: _containers.RepeatedCompositeFieldContainer[ShardIndex]
+    live_recalls: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.DirectionRecall]
+    coverage: Coverage
+    degradations: _containers.RepeatedScalarFieldContainer[Degradation]
+    def __init__(self, model_fingerprint: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[ShardIndex, _Mapping]]] = ..., live_recalls: _Optional[_Iterable[_Union[_index_service_pb2.DirectionRecall, _Mapping]]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ...) -> None: ...
+
+class ShardIndex(_message.Message):
+    __slots__ = ("shard_number", "parts", "keyword_state")
+    SHARD_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_STATE_FIELD_NUMBER: _ClassVar[int]
+    shard_number: int
+    parts: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.IndexPart]
+    keyword_state: _index_service_pb2.KeywordState
+    def __init__(self, shard_number: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[_index_service_pb2.IndexPart, _Mapping]]] = ..., keyword_state: _Optional[_Union[_index_service_pb2.KeywordState, str]] = ...) -> None: ...

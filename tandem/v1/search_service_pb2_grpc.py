@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SearchServiceStub:
-    """The public API: search, ingest and removal.
+    """The public API: search, ingest and removal, and the state of an index.
     """
 
     def __init__(self, channel):
@@ -65,10 +65,15 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.FromString,
                 _registered_method=True)
+        self.DescribeIndex = channel.unary_unary(
+                '/tandem.v1.SearchService/DescribeIndex',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.FromString,
+                _registered_method=True)
 
 
 class SearchServiceServicer:
-    """The public API: search, ingest and removal.
+    """The public API: search, ingest and removal, and the state of an index.
     """
 
     def SearchItems(self, request, context):
@@ -122,6 +127,14 @@ class SearchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeIndex(self, request, context):
+        """Returns the state of an index on all shards: its items, what searches them,
+        and the recall that recent searches had.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -155,6 +168,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.SerializeToString,
             ),
+            'DescribeIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeIndex,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tandem.v1.SearchService', rpc_method_handlers)
@@ -164,7 +182,7 @@ def add_SearchServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SearchService:
-    """The public API: search, ingest and removal.
+    """The public API: search, ingest and removal, and the state of an index.
     """
 
     @staticmethod
@@ -319,6 +337,33 @@ class SearchService:
             '/tandem.v1.SearchService/RemoveIndex',
             tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.SerializeToString,
             tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.SearchService/DescribeIndex',
+            tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.SerializeToString,
+            tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

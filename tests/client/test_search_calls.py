@@ -8,7 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from tandem import errors
-from tandem.client import AsyncClient, Client, ModelDescription, Search, SearchResult
+from tandem.client import (
+    AsyncClient,
+    Client,
+    DegradationKind,
+    IndexDescription,
+    KeywordState,
+    Modality,
+    ModelDescription,
+    Search,
+    SearchFallback,
+    SearchResult,
+)
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.odd_server import ODD, odd_server
 from tests.support.client.search_server import MODEL, search_server
@@ -63,6 +74,15 @@ class Threaded:
 
         return await asyncio.to_thread(model)
 
+    async def index(self, **options: bool) -> IndexDescription:
+        """Asks for the state of "scenes"."""
+
+        def index() -> IndexDescription:
+            with Client(self._address) as client:
+                return client.describe_index(index_id="scenes", **options)
+
+        return await asyncio.to_thread(index)
+
 
 class Awaited:
     """AsyncClient."""
@@ -94,6 +114,11 @@ class Awaited:
         """As Threaded."""
         async with AsyncClient(self._address) as client:
             return await client.describe_model()
+
+    async def index(self, **options: bool) -> IndexDescription:
+        """As Threaded."""
+        async with AsyncClient(self._address) as client:
+            return await client.describe_index(index_id="scenes", **options)
 
 
 Connect = Callable[[str], Threaded | Awaited]
@@ -211,3 +236,47 @@ ODD_ERRORS = (
     errors.Unauthenticated,
     errors.PermissionDenied,
 )
+
+
+async def test_an_index_is_described(connect: Connect) -> None:
+    """With the parts of each shard, the live recall, and the shards that did not answer."""
+    async with search_server() as (address, service):
+        found = await connect(address).index()
+        await connect(address).index(full_coverage_required=True)
+
+    assert service.requests == [
+        pb.DescribeIndexRequest(index_id="scenes"),
+        pb.DescribeIndexRequest(index_id="scenes", full_coverage_required=True),
+    ]
+    [shard] = found.shards
+    texts, images = shard.parts
+    assert (found.model_fingerprint, found.embedding_dimension) == ("f1", 256)
+    assert (shard.shard_number, shard.keyword_state) == (1, KeywordState.BEING_BUILT)
+    assert (texts.item_count, texts.built_recall, texts.list_imbalance) == (12, None, None)
+    assert (images.index_type, images.parameters, images.built_recall) == (
+        "IVF64,Flat",
+        {"nprobe": 8.0},
+        0.99,
+    )
+    assert (images.fallback.kind, images.fallback.why) == (
+        SearchFallback.NOT_BUILT,
+        "too few items",
+    )
+    assert found.item_count(Modality.IMAGE) == 30_000
+    assert found.item_count(Modality.TEXT) == 12
+    [live] = found.live_recalls
+    assert (live.query_modality, live.target_modality) == (Modality.TEXT, Modality.IMAGE)
+    assert (live.recall, live.search_count) == (0.75, 40)
+    assert list(images.live_recalls) == [live]
+    assert found.coverage.missing_shards == {0: "SERVICE_UNAVAILABLE"}
+    assert found.coverage.item_count is None
+    assert found.degradations == (DegradationKind.SHARDS_MISSING,)
+
+
+async def test_an_index_id_that_cannot_be_one_is_not_sent() -> None:
+    """Its error is raised in the caller's process."""
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        with pytest.raises(errors.IndexIdInvalid):
+            await client.describe_index(index_id="No index")
+
+    assert not service.requests

@@ -155,6 +155,15 @@ async def test_nprobe_lowered_shows_in_the_live_recall_of_its_direction(served: 
     described = await served.description(image)
     assert described.live_recalls["text_to_image"].recall < FLOOR
     assert dict(described.parameters) == {"nprobe": 1}
+    shard = await served.index.DescribeShardIndex(pb.DescribeShardIndexRequest(index_id=INDEX_ID))
+    texts, images = shard.parts
+    assert (images.index_type, dict(images.parameters)) == ("IVF32,Flat", {"nprobe": 1})
+    assert images.list_imbalance > 1
+    [live] = images.live_recalls
+    assert (live.query_modality, live.target_modality) == (text, image)
+    assert live.recall < FLOOR
+    assert live.search_count > 0
+    assert all(each.recall == 1 for each in texts.live_recalls)
 
     await served.tune(image, index_type="IVF32,Flat", parameters={"nprobe": 32})
     assert (await search_for_a_window())["text_to_image"] == 1

@@ -142,6 +142,32 @@ async def test_ids_are_listed_in_byte_order_after_any_id(stub: IndexServiceStub)
     ]
 
 
+async def test_an_index_is_described(stub: IndexServiceStub) -> None:
+    """Its live items of each modality, and the rows of those that are gone."""
+    items = [text_item("a"), image_item("b", 1), image_item("c", 2), image_item("d", 3)]
+    await stub.UpsertItems(upsert_request(items))
+    await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["c"]))
+
+    found = await stub.DescribeShardIndex(pb.DescribeShardIndexRequest(index_id="scenes"))
+
+    texts, images = found.parts
+    assert (found.model_fingerprint, found.embedding_dimension) == (
+        FINGERPRINT,
+        len(items[0].encoding.embedding),
+    )
+    assert found.keyword_state == pb.KEYWORD_STATE_DISABLED
+    assert (texts.modality, images.modality) == (
+        content_pb2.MODALITY_TEXT,
+        content_pb2.MODALITY_IMAGE,
+    )
+    assert (texts.item_count, texts.dead_row_count) == (1, 0)
+    assert (images.item_count, images.dead_row_count, images.tail_row_count) == (2, 1, 0)
+    assert (images.index_type, images.device, images.fallback) == ("Flat", "cpu", 0)
+    assert not images.HasField("built_recall")
+    assert images.recall_target == pytest.approx(0.98)
+    assert not images.live_recalls
+
+
 async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServiceStub) -> None:
     """Three pictures of 6 MiB exceed what a shard reads at once; the caller continues."""
     items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]
@@ -337,10 +363,11 @@ def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.Un
         lambda stub: stub.SearchEmbeddings(search_request([1], index_id=index_id)),
         lambda stub: stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
         lambda stub: stub.GetItems(pb.GetItemsRequest(**ids)),
+        lambda stub: stub.DescribeShardIndex(pb.DescribeShardIndexRequest(index_id=index_id)),
     )
 
 
-@pytest.mark.parametrize("method", range(3))
+@pytest.mark.parametrize("method", range(4))
 async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int) -> None:
     code, error = await refusal(calls_on("nowhere")[method](stub))
 

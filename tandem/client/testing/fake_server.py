@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import Message
 from typing_extensions import Self
 
-from tandem.client.testing.fake_index import FakeIndex
+from tandem.client.testing.fake_index import IMAGE, TEXT, FakeIndex
 from tandem.contract.limits import MAX_RETRIEVE_K, MAX_SEARCH_COUNT
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import (
@@ -25,7 +25,12 @@ from tandem.errors import (
     RankingInvalid,
     TandemError,
 )
-from tandem.v1 import error_reason_pb2, model_service_pb2, model_service_pb2_grpc
+from tandem.v1 import (
+    error_reason_pb2,
+    index_service_pb2,
+    model_service_pb2,
+    model_service_pb2_grpc,
+)
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1 import search_service_pb2_grpc as services
 
@@ -149,6 +154,11 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
             ),
         )
 
+    def DescribeIndex(
+        self, request: pb.DescribeIndexRequest, context: grpc.ServicerContext
+    ) -> pb.DescribeIndexResponse:
+        return self._answered(context, lambda: self._described(request.index_id))
+
     def DescribeModel(
         self, request: Message, context: grpc.ServicerContext
     ) -> model_service_pb2.DescribeModelResponse:
@@ -196,12 +206,7 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
         whole = pb.SearchItemsResponse(
             items=ranked,
             model_fingerprint=MODEL.fingerprint,
-            coverage=pb.Coverage(
-                answered_shard_count=1,
-                shard_count=1,
-                covered_item_count=item_count,
-                item_count=item_count,
-            ),
+            coverage=_whole_coverage(item_count),
             rerank=pb.RerankSummary(
                 reranked_depth=scored_count,
                 stop=pb.RERANK_STOP_DISABLED if request.rerank_disabled else stop,
@@ -213,6 +218,26 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
             whole.neighbours.stop = pb.NEIGHBOUR_STOP_NOT_SERVED
             whole.degradations.append(pb.DEGRADATION_NEIGHBOURS_SKIPPED)
         return whole
+
+    def _described(self, index_id: str) -> pb.DescribeIndexResponse:
+        parts = [
+            index_service_pb2.IndexPart(
+                modality=modality,
+                item_count=self._index.item_count(index_id, modality),
+                index_type="Flat",
+                device="cpu",
+            )
+            for modality in (TEXT, IMAGE)
+        ]
+        item_count = sum(part.item_count for part in parts)
+        return pb.DescribeIndexResponse(
+            model_fingerprint=MODEL.fingerprint,
+            embedding_dimension=MODEL.embedding_dimension,
+            shards=[
+                pb.ShardIndex(parts=parts, keyword_state=index_service_pb2.KEYWORD_STATE_DISABLED)
+            ],
+            coverage=_whole_coverage(item_count),
+        )
 
     def _page(
         self, request: pb.SearchItemsRequest, whole: pb.SearchItemsResponse, return_n: int
@@ -263,6 +288,15 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
     def _new_token(self) -> str:
         self._write_count += 1
         return f"{_TOKEN}{self._write_count}"
+
+
+def _whole_coverage(item_count: int) -> pb.Coverage:
+    return pb.Coverage(
+        answered_shard_count=1,
+        shard_count=1,
+        covered_item_count=item_count,
+        item_count=item_count,
+    )
 
 
 def _set_error(message: error_reason_pb2.ItemError, error: TandemError) -> None:

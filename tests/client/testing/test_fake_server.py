@@ -203,6 +203,20 @@ def test_words_find_items() -> None:
     assert [each.item_id for each in texts] == ["t"]
 
 
+def test_an_index_is_described() -> None:
+    """Its items by modality; one that is not there is not found."""
+    with FakeServer() as server, Client(server.address) as client:
+        items = [Item("a", image=b"a cup"), Item("b", image=b"a jug"), Item("c", text="cups")]
+        assert not [each.error for each in client.ingest(items, index_id="pets") if each.error]
+        found = client.describe_index(index_id="pets")
+        with pytest.raises(errors.IndexNotFound):
+            client.describe_index(index_id="cars")
+
+    assert (found.item_count(Modality.IMAGE), found.item_count(Modality.TEXT)) == (2, 1)
+    assert found.coverage.is_full
+    assert found.coverage.item_count == 3
+
+
 def test_failures_can_be_asked_for() -> None:
     """As many as a test needs; a client repeats those that pass."""
     with FakeServer() as server, Client(server.address) as client:

@@ -32,6 +32,7 @@ def calls(address: str) -> None:
         assert [outcome.item_id for outcome in outcomes] == ["a"]
         print([item.item_id for item in client.search("a", index_id="scenes").items])
         assert client.describe_model().fingerprint
+        assert client.describe_index(index_id="scenes").shards
         try:
             client.search("a", index_id="")
         except TandemError as error:

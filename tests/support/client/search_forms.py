@@ -68,6 +68,7 @@ def forms(
     )
     asked["a stream"] = lambda client: list(client.search_stream(text, index_id=INDEX))
     asked["pages"] = _pages(text)
+    asked["the index"] = _counted
     asked["the model"] = lambda client: client.describe_model()
     return asked
 
@@ -107,6 +108,13 @@ def assert_same(one: Any, other: Any, tolerance: float, place: str = "answer") -
 
 def _search(query: Any, options: Mapping[str, Any]) -> Callable[[Client], SearchResult]:
     return lambda client: client.search(query, index_id=INDEX, **options)
+
+
+def _counted(client: Client) -> tuple[str, int, list[int]]:
+    """Returns of the index what does not depend on its upkeep."""
+    found = client.describe_index(index_id=INDEX)
+    counts = [found.item_count(modality) for modality in Modality]
+    return found.model_fingerprint, found.embedding_dimension, counts
 
 
 def _pages(text: str) -> Callable[[Client], list[SearchResult]]:

@@ -58,6 +58,57 @@ MODEL = ModelDescription(
     ),
 )
 
+TEXT_TO_IMAGE = index_service_pb2.DirectionRecall(
+    query_modality=content_pb2.MODALITY_TEXT,
+    target_modality=content_pb2.MODALITY_IMAGE,
+    recall=0.75,
+    search_count=40,
+)
+
+INDEX = pb.DescribeIndexResponse(
+    model_fingerprint=MODEL.fingerprint,
+    embedding_dimension=MODEL.embedding_dimension,
+    shards=[
+        pb.ShardIndex(
+            shard_number=1,
+            parts=[
+                index_service_pb2.IndexPart(
+                    modality=content_pb2.MODALITY_TEXT,
+                    item_count=12,
+                    index_type="Flat",
+                    device="cpu",
+                ),
+                index_service_pb2.IndexPart(
+                    modality=content_pb2.MODALITY_IMAGE,
+                    item_count=30_000,
+                    dead_row_count=4,
+                    tail_row_count=70,
+                    index_type="IVF64,Flat",
+                    parameters={"nprobe": 8.0},
+                    device="cpu",
+                    fallback=index_service_pb2.SEARCH_FALLBACK_NOT_BUILT,
+                    fallback_reason="too few items",
+                    activity="writing a snapshot",
+                    index_bytes=2_500_000,
+                    recall_target=0.98,
+                    built_recall=0.99,
+                    list_imbalance=1.5,
+                    live_recalls=[TEXT_TO_IMAGE],
+                ),
+            ],
+            keyword_state=index_service_pb2.KEYWORD_STATE_BEING_BUILT,
+        )
+    ],
+    live_recalls=[TEXT_TO_IMAGE],
+    coverage=pb.Coverage(
+        answered_shard_count=1,
+        shard_count=2,
+        covered_item_count=30_012,
+        missing_shards=[pb.MissingShard(shard_number=0, reason="ERROR_REASON_SERVICE_UNAVAILABLE")],
+    ),
+    degradations=["DEGRADATION_SHARDS_MISSING"],
+)
+
 Search = Callable[[pb.SearchItemsRequest], Awaitable[pb.SearchItemsResponse]]
 IngestBatch = Callable[[pb.IngestItemsRequest], Awaitable[pb.IngestItemsResponse]]
 Remove = Callable[[pb.RemoveItemsRequest], Awaitable[pb.RemoveItemsResponse]]
@@ -156,6 +207,13 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         is_first = request not in self.requests
         self._note(request, context)
         return pb.RemoveIndexResponse(removed_count=3, is_complete=not is_first)
+
+    async def DescribeIndex(
+        self, request: pb.DescribeIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeIndexResponse:
+        """Describes `INDEX`, whatever its id."""
+        self._note(request, context)
+        return INDEX
 
     async def FetchItems(
         self, request: content_pb.FetchItemsRequest, context: grpc.aio.ServicerContext

@@ -237,6 +237,8 @@ def _index_requests(
     return {
         "FindNeighbours": [neighbours],
         "IngestItems": [ingest],
+        "DescribeIndex": [search_service_pb2.DescribeIndexRequest(index_id=INDEX_ID)],
+        "DescribeShardIndex": [index_service_pb2.DescribeShardIndexRequest(index_id=INDEX_ID)],
         "RemoveItems": [search_service_pb2.RemoveItemsRequest(index_id=INDEX_ID, item_ids=gone)],
         "SearchEmbeddings": [search],
         "UpsertItems": [upsert],

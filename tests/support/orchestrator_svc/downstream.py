@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.contents.documents import DocumentScorer
 from orchestrator_svc.contents.stored_items import StoredItems
+from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -167,6 +168,8 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         """How a search says that it found its hits."""
         self.keyword_state: index_pb.KeywordState = index_pb.KEYWORD_STATE_SEARCHED
         """Whether it searches by words."""
+        self.recalls: Sequence[index_pb.DirectionRecall] = ()
+        """What recent searches found of the nearest."""
         self.max_get_count: int | None = None
         """What it gives at once; as an earlier version it gives all, and says nothing of it."""
         self.sequence = 0
@@ -334,6 +337,33 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         item_ids = sorted(self._index(request.index_id), key=str.encode)
         later = [each for each in item_ids if each.encode() > request.after.encode()]
         return index_pb.ListItemIdsResponse(item_ids=later[: request.max_count])
+
+    async def DescribeShardIndex(
+        self, request: index_pb.DescribeShardIndexRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.DescribeShardIndexResponse:
+        """Counts its items, and has `recalls` and `path`'s fallback."""
+        await self.asked("DescribeShardIndex", request)
+        kinds = [item.content.WhichOneof("data") for item in self._index(request.index_id).values()]
+        parts = [
+            index_pb.IndexPart(
+                modality=modality,
+                item_count=kinds.count(kind),
+                index_type="Flat",
+                device="cpu",
+                fallback=self.path.fallback,
+                live_recalls=[each for each in self.recalls if each.target_modality == modality],
+            )
+            for kind, modality in (
+                ("text", content_pb2.MODALITY_TEXT),
+                ("image", content_pb2.MODALITY_IMAGE),
+            )
+        ]
+        return index_pb.DescribeShardIndexResponse(
+            model_fingerprint=FINGERPRINT,
+            embedding_dimension=2,
+            parts=parts,
+            keyword_state=self.keyword_state,
+        )
 
     def _got(
         self, request: index_pb.GetItemsRequest, index: dict[str, index_pb.EncodedItem]
@@ -525,6 +555,7 @@ def _door(
         behind.ingester,
         behind.remover,
         behind.shard_map,
+        index_survey=IndexSurvey(behind.shard_clients),
         default_timeout_seconds=timeout_seconds,
         max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tandem/v1/index_service.proto.
  */
 export const file_tandem_v1_index_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxItwCChdTZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIlCgdxdWVyaWVzGAIgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIZChFtb2RlbF9maW5nZXJwcmludBgDIAEoCRIlCghtb2RhbGl0eRgEIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRISCgpyZXRyaWV2ZV9rGAUgASgFEiEKBmZpbHRlchgGIAEoCzIRLnRhbmRlbS52MS5GaWx0ZXISGAoQbWluaW11bV9zZXF1ZW5jZRgHIAEoAxIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAxIrCg5xdWVyeV9tb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIbChNlbWJlZGRpbmdzX2luY2x1ZGVkGAogASgIEhAKCGtleXdvcmRzGAsgASgJIv0BChhTZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USJQoJaGl0X2xpc3RzGAEgAygLMhIudGFuZGVtLnYxLkhpdExpc3QSMgoPc2VhcmNoX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhgKEGFwcGxpZWRfc2VxdWVuY2UYAyABKAMSEgoKaXRlbV9jb3VudBgEIAEoAxIjCgRwYXRoGAUgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgSMwoQa2V5d29yZF9oaXRfbGlzdBgGIAEoCzIZLnRhbmRlbS52MS5LZXl3b3JkSGl0TGlzdCJdCg5LZXl3b3JkSGl0TGlzdBImCgVzdGF0ZRgBIAEoDjIXLnRhbmRlbS52MS5LZXl3b3JkU3RhdGUSIwoEaGl0cxgCIAMoCzIVLnRhbmRlbS52MS5LZXl3b3JkSGl0ImsKCktleXdvcmRIaXQSDwoHaXRlbV9pZBgBIAEoCRINCgVzY29yZRgCIAEoAhIUCgxzaW1pbGFyaXRpZXMYAyADKAISJwoJZW1iZWRkaW5nGAQgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZyLTAQoKU2VhcmNoUGF0aBIrCghzdHJhdGVneRgBIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hTdHJhdGVneRISCgppbmRleF90eXBlGAIgASgJEg4KBmRldmljZRgDIAEoCRIXCg9mYWxsYmFja19yZWFzb24YBCABKAkSGwoObWF0Y2hpbmdfY291bnQYBSABKANIAIgBARIrCghmYWxsYmFjaxgGIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hGYWxsYmFja0IRCg9fbWF0Y2hpbmdfY291bnQiJwoHSGl0TGlzdBIcCgRoaXRzGAEgAygLMg4udGFuZGVtLnYxLkhpdCJTCgNIaXQSDwoHaXRlbV9pZBgBIAEoCRISCgpzaW1pbGFyaXR5GAIgASgCEicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmci5QEKFUZpbmROZWlnaGJvdXJzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIjCgVxdWVyeRgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoKY2FuZGlkYXRlcxgEIAMoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSDgoGcG9vbF9rGAUgASgFEhAKCHBpbGxhcl9rGAYgASgFEhMKC25laWdoYm91cl9rGAcgASgFEhkKEXNoYXJkX21hcF92ZXJzaW9uGAggASgDImsKFkZpbmROZWlnaGJvdXJzUmVzcG9uc2USJwoFdGV4dHMYASABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZBIoCgZpbWFnZXMYAiABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZCJfCg1OZWlnaGJvdXJob29kEiUKB3BpbGxhcnMYASADKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEicKBWxpc3RzGAIgAygLMhgudGFuZGVtLnYxLk5laWdoYm91ckxpc3QiNgoNTmVpZ2hib3VyTGlzdBIPCgdudW1iZXJzGAEgAygNEhQKDHNpbWlsYXJpdGllcxgCIAMoAiKXAQoSVXBzZXJ0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiUKBWl0ZW1zGAMgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhIKCnJlcXVlc3RfaWQYBCABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YBSABKAMioAIKC0VuY29kZWRJdGVtEg8KB2l0ZW1faWQYASABKAkSIwoHY29udGVudBgCIAEoCzISLnRhbmRlbS52MS5Db250ZW50EicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoGdG9rZW5zGAQgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMSOgoKYXR0cmlidXRlcxgFIAMoCzImLnRhbmRlbS52MS5FbmNvZGVkSXRlbS5BdHRyaWJ1dGVzRW50cnkaTAoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRIoCgV2YWx1ZRgCIAEoCzIZLnRhbmRlbS52MS5BdHRyaWJ1dGVWYWx1ZToCOAEiJwoTVXBzZXJ0SXRlbXNSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAyJnChJEZWxldGVJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIZChFzaGFyZF9tYXBfdmVyc2lvbhgEIAEoAyI+ChNEZWxldGVJdGVtc1Jlc3BvbnNlEhUKDWRlbGV0ZWRfY291bnQYASABKAUSEAoIc2VxdWVuY2UYAiABKAMiQQoSRGVsZXRlSW5kZXhSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEXNoYXJkX21hcF92ZXJzaW9uGAIgASgDIlMKE0RlbGV0ZUluZGV4UmVzcG9uc2USFQoNZGVsZXRlZF9jb3VudBgBIAEoAxIQCghzZXF1ZW5jZRgCIAEoAxITCgtpc19jb21wbGV0ZRgDIAEoCCJkCg9HZXRJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSGgoSZW5jb2RpbmdzX2luY2x1ZGVkGAMgASgIEhEKCW1heF9ieXRlcxgEIAEoAyJIChJMaXN0SXRlbUlkc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSDQoFYWZ0ZXIYAiABKAkSEQoJbWF4X2NvdW50GAMgASgFIicKE0xpc3RJdGVtSWRzUmVzcG9uc2USEAoIaXRlbV9pZHMYASADKAkipAEKEEdldEl0ZW1zUmVzcG9uc2USHgoFaXRlbXMYASADKAsyDy50YW5kZW0udjEuSXRlbRItCg1lbmNvZGVkX2l0ZW1zGAIgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhcKCnJlYWRfY291bnQYBCABKAVIAIgBAUINCgtfcmVhZF9jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBKoQBCgxLZXl3b3JkU3RhdGUSHQoZS0VZV09SRF9TVEFURV9VTlNQRUNJRklFRBAAEhoKFktFWVdPUkRfU1RBVEVfU0VBUkNIRUQQARIaChZLRVlXT1JEX1NUQVRFX0RJU0FCTEVEEAISHQoZS0VZV09SRF9TVEFURV9CRUlOR19CVUlMVBADKrABCg5TZWFyY2hGYWxsYmFjaxIfChtTRUFSQ0hfRkFMTEJBQ0tfVU5TUEVDSUZJRUQQABIfChtTRUFSQ0hfRkFMTEJBQ0tfQkVJTkdfQlVJTFQQARIdChlTRUFSQ0hfRkFMTEJBQ0tfTk9UX0JVSUxUEAISGgoWU0VBUkNIX0ZBTExCQUNLX0RFVklDRRADEiEKHVNFQVJDSF9GQUxMQkFDS19UT09fRkVXX0ZPVU5EEAQqsgEKDlNlYXJjaFN0cmF0ZWd5Eh8KG1NFQVJDSF9TVFJBVEVHWV9VTlNQRUNJRklFRBAAEh4KGlNFQVJDSF9TVFJBVEVHWV9VTkZJTFRFUkVEEAESHgoaU0VBUkNIX1NUUkFURUdZX1BSRV9GSUxURVIQAhIfChtTRUFSQ0hfU1RSQVRFR1lfUE9TVF9GSUxURVIQAxIeChpTRUFSQ0hfU1RSQVRFR1lfRVhBQ1RfU0NBThAEMr8ECgxJbmRleFNlcnZpY2USWwoQU2VhcmNoRW1iZWRkaW5ncxIiLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBojLnRhbmRlbS52MS5TZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USTAoLVXBzZXJ0SXRlbXMSHS50YW5kZW0udjEuVXBzZXJ0SXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLlVwc2VydEl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSXRlbXMSHS50YW5kZW0udjEuRGVsZXRlSXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUl0ZW1zUmVzcG9uc2USTAoLRGVsZXRlSW5kZXgSHS50YW5kZW0udjEuRGVsZXRlSW5kZXhSZXF1ZXN0Gh4udGFuZGVtLnYxLkRlbGV0ZUluZGV4UmVzcG9uc2USQwoIR2V0SXRlbXMSGi50YW5kZW0udjEuR2V0SXRlbXNSZXF1ZXN0GhsudGFuZGVtLnYxLkdldEl0ZW1zUmVzcG9uc2USTAoLTGlzdEl0ZW1JZHMSHS50YW5kZW0udjEuTGlzdEl0ZW1JZHNSZXF1ZXN0Gh4udGFuZGVtLnYxLkxpc3RJdGVtSWRzUmVzcG9uc2USVQoORmluZE5laWdoYm91cnMSIC50YW5kZW0udjEuRmluZE5laWdoYm91cnNSZXF1ZXN0GiEudGFuZGVtLnYxLkZpbmROZWlnaGJvdXJzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content]);
+  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxItwCChdTZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIlCgdxdWVyaWVzGAIgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIZChFtb2RlbF9maW5nZXJwcmludBgDIAEoCRIlCghtb2RhbGl0eRgEIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRISCgpyZXRyaWV2ZV9rGAUgASgFEiEKBmZpbHRlchgGIAEoCzIRLnRhbmRlbS52MS5GaWx0ZXISGAoQbWluaW11bV9zZXF1ZW5jZRgHIAEoAxIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAxIrCg5xdWVyeV9tb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIbChNlbWJlZGRpbmdzX2luY2x1ZGVkGAogASgIEhAKCGtleXdvcmRzGAsgASgJIv0BChhTZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USJQoJaGl0X2xpc3RzGAEgAygLMhIudGFuZGVtLnYxLkhpdExpc3QSMgoPc2VhcmNoX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhgKEGFwcGxpZWRfc2VxdWVuY2UYAyABKAMSEgoKaXRlbV9jb3VudBgEIAEoAxIjCgRwYXRoGAUgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgSMwoQa2V5d29yZF9oaXRfbGlzdBgGIAEoCzIZLnRhbmRlbS52MS5LZXl3b3JkSGl0TGlzdCJdCg5LZXl3b3JkSGl0TGlzdBImCgVzdGF0ZRgBIAEoDjIXLnRhbmRlbS52MS5LZXl3b3JkU3RhdGUSIwoEaGl0cxgCIAMoCzIVLnRhbmRlbS52MS5LZXl3b3JkSGl0ImsKCktleXdvcmRIaXQSDwoHaXRlbV9pZBgBIAEoCRINCgVzY29yZRgCIAEoAhIUCgxzaW1pbGFyaXRpZXMYAyADKAISJwoJZW1iZWRkaW5nGAQgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZyLTAQoKU2VhcmNoUGF0aBIrCghzdHJhdGVneRgBIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hTdHJhdGVneRISCgppbmRleF90eXBlGAIgASgJEg4KBmRldmljZRgDIAEoCRIXCg9mYWxsYmFja19yZWFzb24YBCABKAkSGwoObWF0Y2hpbmdfY291bnQYBSABKANIAIgBARIrCghmYWxsYmFjaxgGIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hGYWxsYmFja0IRCg9fbWF0Y2hpbmdfY291bnQiJwoHSGl0TGlzdBIcCgRoaXRzGAEgAygLMg4udGFuZGVtLnYxLkhpdCJTCgNIaXQSDwoHaXRlbV9pZBgBIAEoCRISCgpzaW1pbGFyaXR5GAIgASgCEicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmci5QEKFUZpbmROZWlnaGJvdXJzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIjCgVxdWVyeRgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoKY2FuZGlkYXRlcxgEIAMoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSDgoGcG9vbF9rGAUgASgFEhAKCHBpbGxhcl9rGAYgASgFEhMKC25laWdoYm91cl9rGAcgASgFEhkKEXNoYXJkX21hcF92ZXJzaW9uGAggASgDImsKFkZpbmROZWlnaGJvdXJzUmVzcG9uc2USJwoFdGV4dHMYASABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZBIoCgZpbWFnZXMYAiABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZCJfCg1OZWlnaGJvdXJob29kEiUKB3BpbGxhcnMYASADKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEicKBWxpc3RzGAIgAygLMhgudGFuZGVtLnYxLk5laWdoYm91ckxpc3QiNgoNTmVpZ2hib3VyTGlzdBIPCgdudW1iZXJzGAEgAygNEhQKDHNpbWlsYXJpdGllcxgCIAMoAiKXAQoSVXBzZXJ0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiUKBWl0ZW1zGAMgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhIKCnJlcXVlc3RfaWQYBCABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YBSABKAMioAIKC0VuY29kZWRJdGVtEg8KB2l0ZW1faWQYASABKAkSIwoHY29udGVudBgCIAEoCzISLnRhbmRlbS52MS5Db250ZW50EicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoGdG9rZW5zGAQgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMSOgoKYXR0cmlidXRlcxgFIAMoCzImLnRhbmRlbS52MS5FbmNvZGVkSXRlbS5BdHRyaWJ1dGVzRW50cnkaTAoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRIoCgV2YWx1ZRgCIAEoCzIZLnRhbmRlbS52MS5BdHRyaWJ1dGVWYWx1ZToCOAEiJwoTVXBzZXJ0SXRlbXNSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAyJnChJEZWxldGVJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIZChFzaGFyZF9tYXBfdmVyc2lvbhgEIAEoAyI+ChNEZWxldGVJdGVtc1Jlc3BvbnNlEhUKDWRlbGV0ZWRfY291bnQYASABKAUSEAoIc2VxdWVuY2UYAiABKAMiQQoSRGVsZXRlSW5kZXhSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEXNoYXJkX21hcF92ZXJzaW9uGAIgASgDIlMKE0RlbGV0ZUluZGV4UmVzcG9uc2USFQoNZGVsZXRlZF9jb3VudBgBIAEoAxIQCghzZXF1ZW5jZRgCIAEoAxITCgtpc19jb21wbGV0ZRgDIAEoCCJkCg9HZXRJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSGgoSZW5jb2RpbmdzX2luY2x1ZGVkGAMgASgIEhEKCW1heF9ieXRlcxgEIAEoAyJIChJMaXN0SXRlbUlkc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSDQoFYWZ0ZXIYAiABKAkSEQoJbWF4X2NvdW50GAMgASgFIicKE0xpc3RJdGVtSWRzUmVzcG9uc2USEAoIaXRlbV9pZHMYASADKAkipAEKEEdldEl0ZW1zUmVzcG9uc2USHgoFaXRlbXMYASADKAsyDy50YW5kZW0udjEuSXRlbRItCg1lbmNvZGVkX2l0ZW1zGAIgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhcKCnJlYWRfY291bnQYBCABKAVIAIgBAUINCgtfcmVhZF9jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBIkgKGURlc2NyaWJlU2hhcmRJbmRleFJlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YAiABKAMiqQEKGkRlc2NyaWJlU2hhcmRJbmRleFJlc3BvbnNlEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEhsKE2VtYmVkZGluZ19kaW1lbnNpb24YAiABKAUSIwoFcGFydHMYAyADKAsyFC50YW5kZW0udjEuSW5kZXhQYXJ0Ei4KDWtleXdvcmRfc3RhdGUYBCABKA4yFy50YW5kZW0udjEuS2V5d29yZFN0YXRlIpkECglJbmRleFBhcnQSJQoIbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSEgoKaXRlbV9jb3VudBgCIAEoAxIWCg5kZWFkX3Jvd19jb3VudBgDIAEoAxIWCg50YWlsX3Jvd19jb3VudBgEIAEoAxISCgppbmRleF90eXBlGAUgASgJEjgKCnBhcmFtZXRlcnMYBiADKAsyJC50YW5kZW0udjEuSW5kZXhQYXJ0LlBhcmFtZXRlcnNFbnRyeRIOCgZkZXZpY2UYByABKAkSKwoIZmFsbGJhY2sYCCABKA4yGS50YW5kZW0udjEuU2VhcmNoRmFsbGJhY2sSFwoPZmFsbGJhY2tfcmVhc29uGAkgASgJEhAKCGFjdGl2aXR5GAogASgJEhMKC2luZGV4X2J5dGVzGAsgASgDEhUKDXJlY2FsbF90YXJnZXQYDCABKAESGQoMYnVpbHRfcmVjYWxsGA0gASgBSACIAQESGwoObGlzdF9pbWJhbGFuY2UYDiABKAFIAYgBARIwCgxsaXZlX3JlY2FsbHMYDyADKAsyGi50YW5kZW0udjEuRGlyZWN0aW9uUmVjYWxsGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQg8KDV9idWlsdF9yZWNhbGxCEQoPX2xpc3RfaW1iYWxhbmNlIpIBCg9EaXJlY3Rpb25SZWNhbGwSKwoOcXVlcnlfbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSLAoPdGFyZ2V0X21vZGFsaXR5GAIgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5Eg4KBnJlY2FsbBgDIAEoARIUCgxzZWFyY2hfY291bnQYBCABKAMqhAEKDEtleXdvcmRTdGF0ZRIdChlLRVlXT1JEX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWS0VZV09SRF9TVEFURV9TRUFSQ0hFRBABEhoKFktFWVdPUkRfU1RBVEVfRElTQUJMRUQQAhIdChlLRVlXT1JEX1NUQVRFX0JFSU5HX0JVSUxUEAMqsAEKDlNlYXJjaEZhbGxiYWNrEh8KG1NFQVJDSF9GQUxMQkFDS19VTlNQRUNJRklFRBAAEh8KG1NFQVJDSF9GQUxMQkFDS19CRUlOR19CVUlMVBABEh0KGVNFQVJDSF9GQUxMQkFDS19OT1RfQlVJTFQQAhIaChZTRUFSQ0hfRkFMTEJBQ0tfREVWSUNFEAMSIQodU0VBUkNIX0ZBTExCQUNLX1RPT19GRVdfRk9VTkQQBCqyAQoOU2VhcmNoU3RyYXRlZ3kSHwobU0VBUkNIX1NUUkFURUdZX1VOU1BFQ0lGSUVEEAASHgoaU0VBUkNIX1NUUkFURUdZX1VORklMVEVSRUQQARIeChpTRUFSQ0hfU1RSQVRFR1lfUFJFX0ZJTFRFUhACEh8KG1NFQVJDSF9TVFJBVEVHWV9QT1NUX0ZJTFRFUhADEh4KGlNFQVJDSF9TVFJBVEVHWV9FWEFDVF9TQ0FOEAQyogUKDEluZGV4U2VydmljZRJbChBTZWFyY2hFbWJlZGRpbmdzEiIudGFuZGVtLnYxLlNlYXJjaEVtYmVkZGluZ3NSZXF1ZXN0GiMudGFuZGVtLnYxLlNlYXJjaEVtYmVkZGluZ3NSZXNwb25zZRJMCgtVcHNlcnRJdGVtcxIdLnRhbmRlbS52MS5VcHNlcnRJdGVtc1JlcXVlc3QaHi50YW5kZW0udjEuVXBzZXJ0SXRlbXNSZXNwb25zZRJMCgtEZWxldGVJdGVtcxIdLnRhbmRlbS52MS5EZWxldGVJdGVtc1JlcXVlc3QaHi50YW5kZW0udjEuRGVsZXRlSXRlbXNSZXNwb25zZRJMCgtEZWxldGVJbmRleBIdLnRhbmRlbS52MS5EZWxldGVJbmRleFJlcXVlc3QaHi50YW5kZW0udjEuRGVsZXRlSW5kZXhSZXNwb25zZRJDCghHZXRJdGVtcxIaLnRhbmRlbS52MS5HZXRJdGVtc1JlcXVlc3QaGy50YW5kZW0udjEuR2V0SXRlbXNSZXNwb25zZRJMCgtMaXN0SXRlbUlkcxIdLnRhbmRlbS52MS5MaXN0SXRlbUlkc1JlcXVlc3QaHi50YW5kZW0udjEuTGlzdEl0ZW1JZHNSZXNwb25zZRJVCg5GaW5kTmVpZ2hib3VycxIgLnRhbmRlbS52MS5GaW5kTmVpZ2hib3Vyc1JlcXVlc3QaIS50YW5kZW0udjEuRmluZE5laWdoYm91cnNSZXNwb25zZRJhChJEZXNjcmliZVNoYXJkSW5kZXgSJC50YW5kZW0udjEuRGVzY3JpYmVTaGFyZEluZGV4UmVxdWVzdBolLnRhbmRlbS52MS5EZXNjcmliZVNoYXJkSW5kZXhSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content]);
 
 /**
  * A search of one shard.
@@ -942,6 +942,240 @@ export const ItemSchema: GenMessage<Item> = /*@__PURE__*/
   messageDesc(file_tandem_v1_index_service, 22);
 
 /**
+ * The index to describe.
+ *
+ * @generated from message tandem.v1.DescribeShardIndexRequest
+ */
+export type DescribeShardIndexRequest = Message<"tandem.v1.DescribeShardIndexRequest"> & {
+  /**
+   * The index.
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * The version of the caller's shard map; 0 skips the check.
+   *
+   * @generated from field: int64 shard_map_version = 2;
+   */
+  shardMapVersion: bigint;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeShardIndexRequest.
+ * Use `create(DescribeShardIndexRequestSchema)` to create a new message.
+ */
+export const DescribeShardIndexRequestSchema: GenMessage<DescribeShardIndexRequest> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 23);
+
+/**
+ * The state of the index.
+ *
+ * @generated from message tandem.v1.DescribeShardIndexResponse
+ */
+export type DescribeShardIndexResponse = Message<"tandem.v1.DescribeShardIndexResponse"> & {
+  /**
+   * The model that encoded the items.
+   *
+   * @generated from field: string model_fingerprint = 1;
+   */
+  modelFingerprint: string;
+
+  /**
+   * The dimensions of an embedding.
+   *
+   * @generated from field: int32 embedding_dimension = 2;
+   */
+  embeddingDimension: number;
+
+  /**
+   * Two: its texts and its images.
+   *
+   * @generated from field: repeated tandem.v1.IndexPart parts = 3;
+   */
+  parts: IndexPart[];
+
+  /**
+   * Whether a search by words would be one.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 4;
+   */
+  keywordState: KeywordState;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeShardIndexResponse.
+ * Use `create(DescribeShardIndexResponseSchema)` to create a new message.
+ */
+export const DescribeShardIndexResponseSchema: GenMessage<DescribeShardIndexResponse> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 24);
+
+/**
+ * The texts, or the images, of an index on one shard.
+ *
+ * @generated from message tandem.v1.IndexPart
+ */
+export type IndexPart = Message<"tandem.v1.IndexPart"> & {
+  /**
+   * The modality.
+   *
+   * @generated from field: tandem.v1.Modality modality = 1;
+   */
+  modality: Modality;
+
+  /**
+   * The live items.
+   *
+   * @generated from field: int64 item_count = 2;
+   */
+  itemCount: bigint;
+
+  /**
+   * The rows of items that were replaced or deleted since the last compaction.
+   *
+   * @generated from field: int64 dead_row_count = 3;
+   */
+  deadRowCount: bigint;
+
+  /**
+   * The rows that are not yet in the FAISS index; searches scan them.
+   *
+   * @generated from field: int64 tail_row_count = 4;
+   */
+  tailRowCount: bigint;
+
+  /**
+   * The FAISS index that is searched, for example "IVF1024,Flat"; "Flat" for an
+   * exact scan.
+   *
+   * @generated from field: string index_type = 5;
+   */
+  indexType: string;
+
+  /**
+   * The search parameters in use, by FAISS's names.
+   *
+   * @generated from field: map<string, double> parameters = 6;
+   */
+  parameters: { [key: string]: number };
+
+  /**
+   * "cpu", or "cuda:0" and so on.
+   *
+   * @generated from field: string device = 7;
+   */
+  device: string;
+
+  /**
+   * Why searches do not use the configured index type; unspecified if they do.
+   *
+   * @generated from field: tandem.v1.SearchFallback fallback = 8;
+   */
+  fallback: SearchFallback;
+
+  /**
+   * The same, for people.
+   *
+   * @generated from field: string fallback_reason = 9;
+   */
+  fallbackReason: string;
+
+  /**
+   * The background work on this part, for example "building IVF1024,Flat"; empty
+   * for none.
+   *
+   * @generated from field: string activity = 10;
+   */
+  activity: string;
+
+  /**
+   * The bytes of FAISS's codes, without the embeddings.
+   *
+   * @generated from field: int64 index_bytes = 11;
+   */
+  indexBytes: bigint;
+
+  /**
+   * The recall at 20 that searches should have, 0 to 1.
+   *
+   * @generated from field: double recall_target = 12;
+   */
+  recallTarget: number;
+
+  /**
+   * The recall at 20, 0 to 1, measured when the FAISS index was built or tuned.
+   *
+   * @generated from field: optional double built_recall = 13;
+   */
+  builtRecall?: number | undefined;
+
+  /**
+   * FAISS's imbalance factor of the inverted lists; 1 is balanced.
+   *
+   * @generated from field: optional double list_imbalance = 14;
+   */
+  listImbalance?: number | undefined;
+
+  /**
+   * The live recall of searches for items of this part.
+   *
+   * @generated from field: repeated tandem.v1.DirectionRecall live_recalls = 15;
+   */
+  liveRecalls: DirectionRecall[];
+};
+
+/**
+ * Describes the message tandem.v1.IndexPart.
+ * Use `create(IndexPartSchema)` to create a new message.
+ */
+export const IndexPartSchema: GenMessage<IndexPart> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 25);
+
+/**
+ * The share of the truly nearest items that searches of one direction found:
+ * some recent searches are repeated with an exact scan.
+ *
+ * @generated from message tandem.v1.DirectionRecall
+ */
+export type DirectionRecall = Message<"tandem.v1.DirectionRecall"> & {
+  /**
+   * The modality of the queries.
+   *
+   * @generated from field: tandem.v1.Modality query_modality = 1;
+   */
+  queryModality: Modality;
+
+  /**
+   * The modality of the items.
+   *
+   * @generated from field: tandem.v1.Modality target_modality = 2;
+   */
+  targetModality: Modality;
+
+  /**
+   * 0 to 1.
+   *
+   * @generated from field: double recall = 3;
+   */
+  recall: number;
+
+  /**
+   * The searches that were repeated.
+   *
+   * @generated from field: int64 search_count = 4;
+   */
+  searchCount: bigint;
+};
+
+/**
+ * Describes the message tandem.v1.DirectionRecall.
+ * Use `create(DirectionRecallSchema)` to create a new message.
+ */
+export const DirectionRecallSchema: GenMessage<DirectionRecall> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_index_service, 26);
+
+/**
  * Whether a shard could search by words.
  *
  * @generated from enum tandem.v1.KeywordState
@@ -1156,6 +1390,16 @@ export const IndexService: GenService<{
     methodKind: "unary";
     input: typeof FindNeighboursRequestSchema;
     output: typeof FindNeighboursResponseSchema;
+  },
+  /**
+   * Returns the state of one index on this shard.
+   *
+   * @generated from rpc tandem.v1.IndexService.DescribeShardIndex
+   */
+  describeShardIndex: {
+    methodKind: "unary";
+    input: typeof DescribeShardIndexRequestSchema;
+    output: typeof DescribeShardIndexResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_tandem_v1_index_service, 0);

@@ -6,7 +6,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Modality } from "./content_pb";
 import { file_tandem_v1_content } from "./content_pb";
-import type { Coverage, Degradation, Explanation, NeighbourSummary, RerankSummary } from "./search_service_pb";
+import type { Coverage, Degradation, Explanation, HybridRank, NeighbourSummary, RerankSummary } from "./search_service_pb";
 import { file_tandem_v1_search_service } from "./search_service_pb";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tandem/v1/search_cursor.proto.
  */
 export const file_tandem_v1_search_cursor: GenFile = /*@__PURE__*/
-  fileDesc("Ch10YW5kZW0vdjEvc2VhcmNoX2N1cnNvci5wcm90bxIJdGFuZGVtLnYxIp0ECgxTZWFyY2hDdXJzb3ISEAoIaW5kZXhfaWQYASABKAkSGQoRbW9kZWxfZmluZ2VycHJpbnQYAiABKAkSEAoIcmV0dXJuX24YAyABKAUSEwoLZ2l2ZW5fY291bnQYBCABKAUSJQoIY292ZXJhZ2UYBSABKAsyEy50YW5kZW0udjEuQ292ZXJhZ2USKAoGcmVyYW5rGAYgASgLMhgudGFuZGVtLnYxLlJlcmFua1N1bW1hcnkSLAoMZGVncmFkYXRpb25zGAcgAygOMhYudGFuZGVtLnYxLkRlZ3JhZGF0aW9uEhAKCGl0ZW1faWRzGAggAygJEhQKDHNpbWlsYXJpdGllcxgJIAMoAhIUCgxtYXRjaF9sb2dpdHMYCiADKAISGwoTbWF0Y2hfcHJvYmFiaWxpdGllcxgLIAMoAhIWCg5yZXRyaWV2ZV9yYW5rcxgMIAMoBRInCgptb2RhbGl0aWVzGA0gAygOMhMudGFuZGVtLnYxLk1vZGFsaXR5Eg4KBnNjb3JlcxgOIAMoAhIsCgxleHBsYW5hdGlvbnMYDyADKAsyFi50YW5kZW0udjEuRXhwbGFuYXRpb24SFQoNbW9kZWxfdmVyc2lvbhgQIAEoBRIvCgpuZWlnaGJvdXJzGBEgASgLMhsudGFuZGVtLnYxLk5laWdoYm91clN1bW1hcnkSGAoQbmVpZ2hib3VyX3Njb3JlcxgSIAMoAmIGcHJvdG8z", [file_tandem_v1_content, file_tandem_v1_search_service]);
+  fileDesc("Ch10YW5kZW0vdjEvc2VhcmNoX2N1cnNvci5wcm90bxIJdGFuZGVtLnYxIsUECgxTZWFyY2hDdXJzb3ISEAoIaW5kZXhfaWQYASABKAkSGQoRbW9kZWxfZmluZ2VycHJpbnQYAiABKAkSEAoIcmV0dXJuX24YAyABKAUSEwoLZ2l2ZW5fY291bnQYBCABKAUSJQoIY292ZXJhZ2UYBSABKAsyEy50YW5kZW0udjEuQ292ZXJhZ2USKAoGcmVyYW5rGAYgASgLMhgudGFuZGVtLnYxLlJlcmFua1N1bW1hcnkSLAoMZGVncmFkYXRpb25zGAcgAygOMhYudGFuZGVtLnYxLkRlZ3JhZGF0aW9uEhAKCGl0ZW1faWRzGAggAygJEhQKDHNpbWlsYXJpdGllcxgJIAMoAhIUCgxtYXRjaF9sb2dpdHMYCiADKAISGwoTbWF0Y2hfcHJvYmFiaWxpdGllcxgLIAMoAhIWCg5yZXRyaWV2ZV9yYW5rcxgMIAMoBRInCgptb2RhbGl0aWVzGA0gAygOMhMudGFuZGVtLnYxLk1vZGFsaXR5Eg4KBnNjb3JlcxgOIAMoAhIsCgxleHBsYW5hdGlvbnMYDyADKAsyFi50YW5kZW0udjEuRXhwbGFuYXRpb24SFQoNbW9kZWxfdmVyc2lvbhgQIAEoBRIvCgpuZWlnaGJvdXJzGBEgASgLMhsudGFuZGVtLnYxLk5laWdoYm91clN1bW1hcnkSGAoQbmVpZ2hib3VyX3Njb3JlcxgSIAMoAhImCgdoeWJyaWRzGBMgAygLMhUudGFuZGVtLnYxLkh5YnJpZFJhbmtiBnByb3RvMw", [file_tandem_v1_content, file_tandem_v1_search_service]);
 
 /**
  * The content of SearchItemsResponse.next_cursor, which only orchestrators
@@ -150,6 +150,13 @@ export type SearchCursor = Message<"tandem.v1.SearchCursor"> & {
    * @generated from field: repeated float neighbour_scores = 18;
    */
   neighbourScores: number[];
+
+  /**
+   * The items' places in both lists; empty unless the search was hybrid.
+   *
+   * @generated from field: repeated tandem.v1.HybridRank hybrids = 19;
+   */
+  hybrids: HybridRank[];
 };
 
 /**

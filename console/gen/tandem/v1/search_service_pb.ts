@@ -14,7 +14,7 @@ import type { InferenceCost } from "./cost_pb";
 import { file_tandem_v1_cost } from "./cost_pb";
 import type { ErrorReason, ItemError } from "./error_reason_pb";
 import { file_tandem_v1_error_reason } from "./error_reason_pb";
-import type { Item, SearchPath } from "./index_service_pb";
+import type { DirectionRecall, IndexPart, Item, KeywordState, SearchPath } from "./index_service_pb";
 import { file_tandem_v1_index_service } from "./index_service_pb";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tandem/v1/search_service.proto.
  */
 export const file_tandem_v1_search_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50YW5kZW0vdjEvc2VhcmNoX3NlcnZpY2UucHJvdG8SCXRhbmRlbS52MSKdBgoSU2VhcmNoSXRlbXNSZXF1ZXN0EiEKBXF1ZXJ5GAEgASgLMhIudGFuZGVtLnYxLkNvbnRlbnQSEAoIaW5kZXhfaWQYAiABKAkSLAoPdGFyZ2V0X21vZGFsaXR5GAMgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5EhcKCnJldHJpZXZlX2sYBCABKAVIAIgBARIVCghyZXJhbmtfaxgFIAEoBUgBiAEBEhUKCHJldHVybl9uGAYgASgFSAKIAQESFwoPcmVyYW5rX2Rpc2FibGVkGAcgASgIEhgKEGNvbnRlbnRfaW5jbHVkZWQYCCABKAgSIQoGZmlsdGVyGAkgASgLMhEudGFuZGVtLnYxLkZpbHRlchIaChJjb25zaXN0ZW5jeV90b2tlbnMYCiADKAkSHgoWZnVsbF9jb3ZlcmFnZV9yZXF1aXJlZBgLIAEoCBIpCgtxdWVyeV9wYXJ0cxgMIAMoCzIULnRhbmRlbS52MS5RdWVyeVBhcnQSHwoXYWxsX21vZGFsaXRpZXNfaW5jbHVkZWQYDSABKAgSIQoGZnVzaW9uGA4gASgLMhEudGFuZGVtLnYxLkZ1c2lvbhIcCg9taW5fcHJvYmFiaWxpdHkYDyABKAJIA4gBARInCglkaXZlcnNpdHkYECABKAsyFC50YW5kZW0udjEuRGl2ZXJzaXR5EhEKCWV4cGxhaW5lZBgRIAEoCBI2ChF0cnVuY2F0aW9uX3BvbGljeRgSIAEoDjIbLnRhbmRlbS52MS5UcnVuY2F0aW9uUG9saWN5EhcKD3JlcmFua19yZXF1aXJlZBgTIAEoCBIWCg5hZGFwdGl2ZV9kZXB0aBgUIAEoCBIOCgZjdXJzb3IYFSABKAwSEwoLZmlsdGVyX3RleHQYFiABKAkSGgoSbmVpZ2hib3Vyc19lbmFibGVkGBcgASgIEhsKE25laWdoYm91cnNfcmVxdWlyZWQYGCABKAhCDQoLX3JldHJpZXZlX2tCCwoJX3JlcmFua19rQgsKCV9yZXR1cm5fbkISChBfbWluX3Byb2JhYmlsaXR5Ip0BCglRdWVyeVBhcnQSJQoHY29udGVudBgBIAEoCzISLnRhbmRlbS52MS5Db250ZW50SAASEQoHaXRlbV9pZBgCIAEoCUgAEiwKCGVuY29kaW5nGAMgASgLMhgudGFuZGVtLnYxLkdpdmVuRW5jb2RpbmdIABITCgZ3ZWlnaHQYBCABKAJIAYgBAUIICgZzb3VyY2VCCQoHX3dlaWdodCKkAQoNR2l2ZW5FbmNvZGluZxInCgllbWJlZGRpbmcYASABKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiUKCG1vZGFsaXR5GAMgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5EigKBnRva2VucxgEIAEoCzIYLnRhbmRlbS52MS5Db250ZW50VG9rZW5zIm0KBkZ1c2lvbhInCgZtZXRob2QYASABKA4yFy50YW5kZW0udjEuRnVzaW9uTWV0aG9kEiEKFGNyb3NzX2VuY29kZXJfd2VpZ2h0GAIgASgCSACIAQFCFwoVX2Nyb3NzX2VuY29kZXJfd2VpZ2h0InsKCURpdmVyc2l0eRIdChByZWxldmFuY2Vfd2VpZ2h0GAEgASgCSACIAQESIQoUZHVwbGljYXRlX3NpbWlsYXJpdHkYAiABKAJIAYgBAUITChFfcmVsZXZhbmNlX3dlaWdodEIXChVfZHVwbGljYXRlX3NpbWlsYXJpdHki3gMKE1NlYXJjaEl0ZW1zUmVzcG9uc2USJAoFaXRlbXMYASADKAsyFS50YW5kZW0udjEuUmFua2VkSXRlbRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIsCglkdXJhdGlvbnMYAyABKAsyGS50YW5kZW0udjEuU3RhZ2VEdXJhdGlvbnMSJQoIY292ZXJhZ2UYBCABKAsyEy50YW5kZW0udjEuQ292ZXJhZ2USKAoGcmVyYW5rGAUgASgLMhgudGFuZGVtLnYxLlJlcmFua1N1bW1hcnkSLAoMZGVncmFkYXRpb25zGAYgAygOMhYudGFuZGVtLnYxLkRlZ3JhZGF0aW9uEiUKCXRleHRfdXNlcxgHIAMoCzISLnRhbmRlbS52MS5UZXh0VXNlEiYKBGNvc3QYCCABKAsyGC50YW5kZW0udjEuSW5mZXJlbmNlQ29zdBITCgtuZXh0X2N1cnNvchgJIAEoDBIVCg1tb2RlbF92ZXJzaW9uGAogASgFEi0KCnJldHJpZXZhbHMYCyADKAsyGS50YW5kZW0udjEuU2hhcmRSZXRyaWV2YWwSLwoKbmVpZ2hib3VycxgMIAEoCzIbLnRhbmRlbS52MS5OZWlnaGJvdXJTdW1tYXJ5IoYBCg5TaGFyZFJldHJpZXZhbBIUCgxzaGFyZF9udW1iZXIYASABKAUSJQoIbW9kYWxpdHkYAiABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSIwoEcGF0aBgDIAEoCzIVLnRhbmRlbS52MS5TZWFyY2hQYXRoEhIKCml0ZW1fY291bnQYBCABKAMiSQoYU3RyZWFtU2VhcmNoSXRlbXNSZXF1ZXN0Ei0KBnNlYXJjaBgBIAEoCzIdLnRhbmRlbS52MS5TZWFyY2hJdGVtc1JlcXVlc3QicgoZU3RyZWFtU2VhcmNoSXRlbXNSZXNwb25zZRIlCgVwaGFzZRgBIAEoDjIWLnRhbmRlbS52MS5TZWFyY2hQaGFzZRIuCgZhbnN3ZXIYAiABKAsyHi50YW5kZW0udjEuU2VhcmNoSXRlbXNSZXNwb25zZSJ1Cg1SZXJhbmtTdW1tYXJ5EhYKDnJlcmFua2VkX2RlcHRoGAEgASgFEiMKBHN0b3AYAiABKA4yFS50YW5kZW0udjEuUmVyYW5rU3RvcBIVCg1taXNzaW5nX2NvdW50GAMgASgFEhAKCHJlcmFua2VyGAQgASgJIpoBChBOZWlnaGJvdXJTdW1tYXJ5EhQKDHNjb3JlZF9jb3VudBgBIAEoBRImCgRzdG9wGAIgASgOMhgudGFuZGVtLnYxLk5laWdoYm91clN0b3ASFwoPbmVpZ2hib3VyX21vZGVsGAMgASgJEi8KDm1pc3Npbmdfc2hhcmRzGAQgAygLMhcudGFuZGVtLnYxLk1pc3NpbmdTaGFyZCKyAQoIQ292ZXJhZ2USHAoUYW5zd2VyZWRfc2hhcmRfY291bnQYASABKAUSEwoLc2hhcmRfY291bnQYAiABKAUSGgoSY292ZXJlZF9pdGVtX2NvdW50GAMgASgDEhcKCml0ZW1fY291bnQYBCABKANIAIgBARIvCg5taXNzaW5nX3NoYXJkcxgFIAMoCzIXLnRhbmRlbS52MS5NaXNzaW5nU2hhcmRCDQoLX2l0ZW1fY291bnQiTAoMTWlzc2luZ1NoYXJkEhQKDHNoYXJkX251bWJlchgBIAEoBRImCgZyZWFzb24YAiABKA4yFi50YW5kZW0udjEuRXJyb3JSZWFzb24irQQKClJhbmtlZEl0ZW0SDwoHaXRlbV9pZBgBIAEoCRISCgpzaW1pbGFyaXR5GAIgASgCEhgKC21hdGNoX2xvZ2l0GAMgASgCSACIAQESHgoRbWF0Y2hfcHJvYmFiaWxpdHkYBCABKAJIAYgBARIVCg1yZXRyaWV2ZV9yYW5rGAUgASgFEhIKCmZpbmFsX3JhbmsYBiABKAUSIwoHY29udGVudBgHIAEoCzISLnRhbmRlbS52MS5Db250ZW50EjkKCmF0dHJpYnV0ZXMYCCADKAsyJS50YW5kZW0udjEuUmFua2VkSXRlbS5BdHRyaWJ1dGVzRW50cnkSJQoIbW9kYWxpdHkYCSABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSDQoFc2NvcmUYCiABKAISKwoLZXhwbGFuYXRpb24YCyABKAsyFi50YW5kZW0udjEuRXhwbGFuYXRpb24SHAoPbmVpZ2hib3VyX3Njb3JlGAwgASgCSAKIAQESLAoKb3JkZXJlZF9ieRgNIAEoDjIYLnRhbmRlbS52MS5PcmRlcmluZ1N0YWdlGkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBQg4KDF9tYXRjaF9sb2dpdEIUChJfbWF0Y2hfcHJvYmFiaWxpdHlCEgoQX25laWdoYm91cl9zY29yZSJXCgtFeHBsYW5hdGlvbhIjCgV0ZXJtcxgBIAMoCzIULnRhbmRlbS52MS5TY29yZVRlcm0SIwoFcmFua3MYAiADKAsyFC50YW5kZW0udjEuU3RhZ2VSYW5rIjgKCVNjb3JlVGVybRIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgBEg4KBndlaWdodBgDIAEoASIoCglTdGFnZVJhbmsSDQoFc3RhZ2UYASABKAkSDAoEcmFuaxgCIAEoBSJKChdCYXRjaFNlYXJjaEl0ZW1zUmVxdWVzdBIvCghzZWFyY2hlcxgBIAMoCzIdLnRhbmRlbS52MS5TZWFyY2hJdGVtc1JlcXVlc3QiSQoYQmF0Y2hTZWFyY2hJdGVtc1Jlc3BvbnNlEi0KB3Jlc3VsdHMYASADKAsyHC50YW5kZW0udjEuQmF0Y2hTZWFyY2hSZXN1bHQieQoRQmF0Y2hTZWFyY2hSZXN1bHQSMgoIcmVzcG9uc2UYASABKAsyHi50YW5kZW0udjEuU2VhcmNoSXRlbXNSZXNwb25zZUgAEiUKBWVycm9yGAIgASgLMhQudGFuZGVtLnYxLkl0ZW1FcnJvckgAQgkKB291dGNvbWUi/gIKDlN0YWdlRHVyYXRpb25zEjIKD2VuY29kZV9kdXJhdGlvbhgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI0ChFyZXRyaWV2ZV9kdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9yZXJhbmtfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOZmV0Y2hfZHVyYXRpb24YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOdG90YWxfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcmFua19kdXJhdGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNuZWlnaGJvdXJzX2R1cmF0aW9uGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpIBChJJbmdlc3RJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSHgoFaXRlbXMYAiADKAsyDy50YW5kZW0udjEuSXRlbRISCgpyZXF1ZXN0X2lkGAMgASgJEjYKEXRydW5jYXRpb25fcG9saWN5GAQgASgOMhsudGFuZGVtLnYxLlRydW5jYXRpb25Qb2xpY3kiWgoTSW5nZXN0SXRlbXNSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcudGFuZGVtLnYxLkluZ2VzdFJlc3VsdBIZChFjb25zaXN0ZW5jeV90b2tlbhgCIAEoCSJqCgxJbmdlc3RSZXN1bHQSDwoHaXRlbV9pZBgBIAEoCRIjCgVlcnJvchgCIAEoCzIULnRhbmRlbS52MS5JdGVtRXJyb3ISJAoIdGV4dF91c2UYAyABKAsyEi50YW5kZW0udjEuVGV4dFVzZSJMChJSZW1vdmVJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSJHChNSZW1vdmVJdGVtc1Jlc3BvbnNlEhUKDXJlbW92ZWRfY291bnQYASABKAUSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkiJgoSUmVtb3ZlSW5kZXhSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJIlwKE1JlbW92ZUluZGV4UmVzcG9uc2USFQoNcmVtb3ZlZF9jb3VudBgBIAEoAxIZChFjb25zaXN0ZW5jeV90b2tlbhgCIAEoCRITCgtpc19jb21wbGV0ZRgDIAEoCCqkAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIfChtGVVNJT05fTUVUSE9EX0NST1NTX0VOQ09ERVIQARIVChFGVVNJT05fTUVUSE9EX0FERBACEiAKHEZVU0lPTl9NRVRIT0RfTk9STUFMSVNFRF9BREQQAxIbChdGVVNJT05fTUVUSE9EX0xPR0lUX0FERBAEKl8KC1NlYXJjaFBoYXNlEhwKGFNFQVJDSF9QSEFTRV9VTlNQRUNJRklFRBAAEhoKFlNFQVJDSF9QSEFTRV9SRVRSSUVWRUQQARIWChJTRUFSQ0hfUEhBU0VfRklOQUwQAiqGAgoKUmVyYW5rU3RvcBIbChdSRVJBTktfU1RPUF9VTlNQRUNJRklFRBAAEhgKFFJFUkFOS19TVE9QX0NPTVBMRVRFEAESGAoUUkVSQU5LX1NUT1BfRElTQUJMRUQQAhIeChpSRVJBTktfU1RPUF9OT1RfQVBQTElDQUJMRRADEhQKEFJFUkFOS19TVE9QX1RJTUUQBBIYChRSRVJBTktfU1RPUF9BREFQVElWRRAFEhsKF1JFUkFOS19TVE9QX1VOQVZBSUxBQkxFEAYSHgoaUkVSQU5LX1NUT1BfT1VUUFVUX0lOVkFMSUQQBxIaChZSRVJBTktfU1RPUF9PVkVSTE9BREVEEAgqzgIKDU5laWdoYm91clN0b3ASHgoaTkVJR0hCT1VSX1NUT1BfVU5TUEVDSUZJRUQQABIbChdORUlHSEJPVVJfU1RPUF9DT01QTEVURRABEh0KGU5FSUdIQk9VUl9TVE9QX05PVF9TRVJWRUQQAhIhCh1ORUlHSEJPVVJfU1RPUF9OT1RfQVBQTElDQUJMRRADEiEKHU5FSUdIQk9VUl9TVE9QX01PREVMX01JU01BVENIEAQSIAocTkVJR0hCT1VSX1NUT1BfVE9PX0ZFV19JVEVNUxAFEhcKE05FSUdIQk9VUl9TVE9QX1RJTUUQBhIeChpORUlHSEJPVVJfU1RPUF9VTkFWQUlMQUJMRRAHEiEKHU5FSUdIQk9VUl9TVE9QX09VVFBVVF9JTlZBTElEEAgSHQoZTkVJR0hCT1VSX1NUT1BfT1ZFUkxPQURFRBAJKoYBCg1PcmRlcmluZ1N0YWdlEh4KGk9SREVSSU5HX1NUQUdFX1VOU1BFQ0lGSUVEEAASGwoXT1JERVJJTkdfU1RBR0VfUkVUUklFVkUQARIZChVPUkRFUklOR19TVEFHRV9SRVJBTksQAhIdChlPUkRFUklOR19TVEFHRV9ORUlHSEJPVVJTEAMqtgIKC0RlZ3JhZGF0aW9uEhsKF0RFR1JBREFUSU9OX1VOU1BFQ0lGSUVEEAASHgoaREVHUkFEQVRJT05fUkVSQU5LX1NLSVBQRUQQARIeChpERUdSQURBVElPTl9SRVJBTktfUEFSVElBTBACEh4KGkRFR1JBREFUSU9OX1NIQVJEU19NSVNTSU5HEAMSHgoaREVHUkFEQVRJT05fVE9LRU5TX01JU1NJTkcQBBIgChxERUdSQURBVElPTl9FTUJFRERJTkdfQ0FDSEVEEAUSIAocREVHUkFEQVRJT05fU0hBUkRfUkVCVUlMRElORxAGEiIKHkRFR1JBREFUSU9OX05FSUdIQk9VUlNfU0tJUFBFRBAHEiIKHkRFR1JBREFUSU9OX05FSUdIQk9VUlNfUEFSVElBTBAIMooECg1TZWFyY2hTZXJ2aWNlEkwKC1NlYXJjaEl0ZW1zEh0udGFuZGVtLnYxLlNlYXJjaEl0ZW1zUmVxdWVzdBoeLnRhbmRlbS52MS5TZWFyY2hJdGVtc1Jlc3BvbnNlEmAKEVN0cmVhbVNlYXJjaEl0ZW1zEiMudGFuZGVtLnYxLlN0cmVhbVNlYXJjaEl0ZW1zUmVxdWVzdBokLnRhbmRlbS52MS5TdHJlYW1TZWFyY2hJdGVtc1Jlc3BvbnNlMAESWwoQQmF0Y2hTZWFyY2hJdGVtcxIiLnRhbmRlbS52MS5CYXRjaFNlYXJjaEl0ZW1zUmVxdWVzdBojLnRhbmRlbS52MS5CYXRjaFNlYXJjaEl0ZW1zUmVzcG9uc2USUAoLSW5nZXN0SXRlbXMSHS50YW5kZW0udjEuSW5nZXN0SXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLkluZ2VzdEl0ZW1zUmVzcG9uc2UoATABEkwKC1JlbW92ZUl0ZW1zEh0udGFuZGVtLnYxLlJlbW92ZUl0ZW1zUmVxdWVzdBoeLnRhbmRlbS52MS5SZW1vdmVJdGVtc1Jlc3BvbnNlEkwKC1JlbW92ZUluZGV4Eh0udGFuZGVtLnYxLlJlbW92ZUluZGV4UmVxdWVzdBoeLnRhbmRlbS52MS5SZW1vdmVJbmRleFJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content, file_tandem_v1_cost, file_tandem_v1_error_reason, file_tandem_v1_index_service]);
+  fileDesc("Ch50YW5kZW0vdjEvc2VhcmNoX3NlcnZpY2UucHJvdG8SCXRhbmRlbS52MSLGBgoSU2VhcmNoSXRlbXNSZXF1ZXN0EiEKBXF1ZXJ5GAEgASgLMhIudGFuZGVtLnYxLkNvbnRlbnQSEAoIaW5kZXhfaWQYAiABKAkSLAoPdGFyZ2V0X21vZGFsaXR5GAMgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5EhcKCnJldHJpZXZlX2sYBCABKAVIAIgBARIVCghyZXJhbmtfaxgFIAEoBUgBiAEBEhUKCHJldHVybl9uGAYgASgFSAKIAQESFwoPcmVyYW5rX2Rpc2FibGVkGAcgASgIEhgKEGNvbnRlbnRfaW5jbHVkZWQYCCABKAgSIQoGZmlsdGVyGAkgASgLMhEudGFuZGVtLnYxLkZpbHRlchIaChJjb25zaXN0ZW5jeV90b2tlbnMYCiADKAkSHgoWZnVsbF9jb3ZlcmFnZV9yZXF1aXJlZBgLIAEoCBIpCgtxdWVyeV9wYXJ0cxgMIAMoCzIULnRhbmRlbS52MS5RdWVyeVBhcnQSHwoXYWxsX21vZGFsaXRpZXNfaW5jbHVkZWQYDSABKAgSIQoGZnVzaW9uGA4gASgLMhEudGFuZGVtLnYxLkZ1c2lvbhIcCg9taW5fcHJvYmFiaWxpdHkYDyABKAJIA4gBARInCglkaXZlcnNpdHkYECABKAsyFC50YW5kZW0udjEuRGl2ZXJzaXR5EhEKCWV4cGxhaW5lZBgRIAEoCBI2ChF0cnVuY2F0aW9uX3BvbGljeRgSIAEoDjIbLnRhbmRlbS52MS5UcnVuY2F0aW9uUG9saWN5EhcKD3JlcmFua19yZXF1aXJlZBgTIAEoCBIWCg5hZGFwdGl2ZV9kZXB0aBgUIAEoCBIOCgZjdXJzb3IYFSABKAwSEwoLZmlsdGVyX3RleHQYFiABKAkSGgoSbmVpZ2hib3Vyc19lbmFibGVkGBcgASgIEhsKE25laWdoYm91cnNfcmVxdWlyZWQYGCABKAgSJwoGaHlicmlkGBkgASgLMhcudGFuZGVtLnYxLkh5YnJpZFNlYXJjaEINCgtfcmV0cmlldmVfa0ILCglfcmVyYW5rX2tCCwoJX3JldHVybl9uQhIKEF9taW5fcHJvYmFiaWxpdHkieQoMSHlicmlkU2VhcmNoEhAKCGtleXdvcmRzGAEgASgJEicKBmZ1c2lvbhgCIAEoDjIXLnRhbmRlbS52MS5IeWJyaWRGdXNpb24SGwoOa2V5d29yZF93ZWlnaHQYAyABKAJIAIgBAUIRCg9fa2V5d29yZF93ZWlnaHQinQEKCVF1ZXJ5UGFydBIlCgdjb250ZW50GAEgASgLMhIudGFuZGVtLnYxLkNvbnRlbnRIABIRCgdpdGVtX2lkGAIgASgJSAASLAoIZW5jb2RpbmcYAyABKAsyGC50YW5kZW0udjEuR2l2ZW5FbmNvZGluZ0gAEhMKBndlaWdodBgEIAEoAkgBiAEBQggKBnNvdXJjZUIJCgdfd2VpZ2h0IqQBCg1HaXZlbkVuY29kaW5nEicKCWVtYmVkZGluZxgBIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSGQoRbW9kZWxfZmluZ2VycHJpbnQYAiABKAkSJQoIbW9kYWxpdHkYAyABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSKAoGdG9rZW5zGAQgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMibQoGRnVzaW9uEicKBm1ldGhvZBgBIAEoDjIXLnRhbmRlbS52MS5GdXNpb25NZXRob2QSIQoUY3Jvc3NfZW5jb2Rlcl93ZWlnaHQYAiABKAJIAIgBAUIXChVfY3Jvc3NfZW5jb2Rlcl93ZWlnaHQiewoJRGl2ZXJzaXR5Eh0KEHJlbGV2YW5jZV93ZWlnaHQYASABKAJIAIgBARIhChRkdXBsaWNhdGVfc2ltaWxhcml0eRgCIAEoAkgBiAEBQhMKEV9yZWxldmFuY2Vfd2VpZ2h0QhcKFV9kdXBsaWNhdGVfc2ltaWxhcml0eSLeAwoTU2VhcmNoSXRlbXNSZXNwb25zZRIkCgVpdGVtcxgBIAMoCzIVLnRhbmRlbS52MS5SYW5rZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiwKCWR1cmF0aW9ucxgDIAEoCzIZLnRhbmRlbS52MS5TdGFnZUR1cmF0aW9ucxIlCghjb3ZlcmFnZRgEIAEoCzITLnRhbmRlbS52MS5Db3ZlcmFnZRIoCgZyZXJhbmsYBSABKAsyGC50YW5kZW0udjEuUmVyYW5rU3VtbWFyeRIsCgxkZWdyYWRhdGlvbnMYBiADKA4yFi50YW5kZW0udjEuRGVncmFkYXRpb24SJQoJdGV4dF91c2VzGAcgAygLMhIudGFuZGVtLnYxLlRleHRVc2USJgoEY29zdBgIIAEoCzIYLnRhbmRlbS52MS5JbmZlcmVuY2VDb3N0EhMKC25leHRfY3Vyc29yGAkgASgMEhUKDW1vZGVsX3ZlcnNpb24YCiABKAUSLQoKcmV0cmlldmFscxgLIAMoCzIZLnRhbmRlbS52MS5TaGFyZFJldHJpZXZhbBIvCgpuZWlnaGJvdXJzGAwgASgLMhsudGFuZGVtLnYxLk5laWdoYm91clN1bW1hcnkitgEKDlNoYXJkUmV0cmlldmFsEhQKDHNoYXJkX251bWJlchgBIAEoBRIlCghtb2RhbGl0eRgCIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIjCgRwYXRoGAMgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgSEgoKaXRlbV9jb3VudBgEIAEoAxIuCg1rZXl3b3JkX3N0YXRlGAUgASgOMhcudGFuZGVtLnYxLktleXdvcmRTdGF0ZSJJChhTdHJlYW1TZWFyY2hJdGVtc1JlcXVlc3QSLQoGc2VhcmNoGAEgASgLMh0udGFuZGVtLnYxLlNlYXJjaEl0ZW1zUmVxdWVzdCJyChlTdHJlYW1TZWFyY2hJdGVtc1Jlc3BvbnNlEiUKBXBoYXNlGAEgASgOMhYudGFuZGVtLnYxLlNlYXJjaFBoYXNlEi4KBmFuc3dlchgCIAEoCzIeLnRhbmRlbS52MS5TZWFyY2hJdGVtc1Jlc3BvbnNlInUKDVJlcmFua1N1bW1hcnkSFgoOcmVyYW5rZWRfZGVwdGgYASABKAUSIwoEc3RvcBgCIAEoDjIVLnRhbmRlbS52MS5SZXJhbmtTdG9wEhUKDW1pc3NpbmdfY291bnQYAyABKAUSEAoIcmVyYW5rZXIYBCABKAkimgEKEE5laWdoYm91clN1bW1hcnkSFAoMc2NvcmVkX2NvdW50GAEgASgFEiYKBHN0b3AYAiABKA4yGC50YW5kZW0udjEuTmVpZ2hib3VyU3RvcBIXCg9uZWlnaGJvdXJfbW9kZWwYAyABKAkSLwoObWlzc2luZ19zaGFyZHMYBCADKAsyFy50YW5kZW0udjEuTWlzc2luZ1NoYXJkIrIBCghDb3ZlcmFnZRIcChRhbnN3ZXJlZF9zaGFyZF9jb3VudBgBIAEoBRITCgtzaGFyZF9jb3VudBgCIAEoBRIaChJjb3ZlcmVkX2l0ZW1fY291bnQYAyABKAMSFwoKaXRlbV9jb3VudBgEIAEoA0gAiAEBEi8KDm1pc3Npbmdfc2hhcmRzGAUgAygLMhcudGFuZGVtLnYxLk1pc3NpbmdTaGFyZEINCgtfaXRlbV9jb3VudCJMCgxNaXNzaW5nU2hhcmQSFAoMc2hhcmRfbnVtYmVyGAEgASgFEiYKBnJlYXNvbhgCIAEoDjIWLnRhbmRlbS52MS5FcnJvclJlYXNvbiLUBAoKUmFua2VkSXRlbRIPCgdpdGVtX2lkGAEgASgJEhIKCnNpbWlsYXJpdHkYAiABKAISGAoLbWF0Y2hfbG9naXQYAyABKAJIAIgBARIeChFtYXRjaF9wcm9iYWJpbGl0eRgEIAEoAkgBiAEBEhUKDXJldHJpZXZlX3JhbmsYBSABKAUSEgoKZmluYWxfcmFuaxgGIAEoBRIjCgdjb250ZW50GAcgASgLMhIudGFuZGVtLnYxLkNvbnRlbnQSOQoKYXR0cmlidXRlcxgIIAMoCzIlLnRhbmRlbS52MS5SYW5rZWRJdGVtLkF0dHJpYnV0ZXNFbnRyeRIlCghtb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRINCgVzY29yZRgKIAEoAhIrCgtleHBsYW5hdGlvbhgLIAEoCzIWLnRhbmRlbS52MS5FeHBsYW5hdGlvbhIcCg9uZWlnaGJvdXJfc2NvcmUYDCABKAJIAogBARIsCgpvcmRlcmVkX2J5GA0gASgOMhgudGFuZGVtLnYxLk9yZGVyaW5nU3RhZ2USJQoGaHlicmlkGA4gASgLMhUudGFuZGVtLnYxLkh5YnJpZFJhbmsaTAoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRIoCgV2YWx1ZRgCIAEoCzIZLnRhbmRlbS52MS5BdHRyaWJ1dGVWYWx1ZToCOAFCDgoMX21hdGNoX2xvZ2l0QhQKEl9tYXRjaF9wcm9iYWJpbGl0eUISChBfbmVpZ2hib3VyX3Njb3JlIq0BCgpIeWJyaWRSYW5rEhwKD3NpbWlsYXJpdHlfcmFuaxgBIAEoBUgAiAEBEhkKDGtleXdvcmRfcmFuaxgCIAEoBUgBiAEBEhoKDWtleXdvcmRfc2NvcmUYAyABKAJIAogBARITCgtmdXNlZF9zY29yZRgEIAEoAUISChBfc2ltaWxhcml0eV9yYW5rQg8KDV9rZXl3b3JkX3JhbmtCEAoOX2tleXdvcmRfc2NvcmUiVwoLRXhwbGFuYXRpb24SIwoFdGVybXMYASADKAsyFC50YW5kZW0udjEuU2NvcmVUZXJtEiMKBXJhbmtzGAIgAygLMhQudGFuZGVtLnYxLlN0YWdlUmFuayI4CglTY29yZVRlcm0SDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoARIOCgZ3ZWlnaHQYAyABKAEiKAoJU3RhZ2VSYW5rEg0KBXN0YWdlGAEgASgJEgwKBHJhbmsYAiABKAUiSgoXQmF0Y2hTZWFyY2hJdGVtc1JlcXVlc3QSLwoIc2VhcmNoZXMYASADKAsyHS50YW5kZW0udjEuU2VhcmNoSXRlbXNSZXF1ZXN0IkkKGEJhdGNoU2VhcmNoSXRlbXNSZXNwb25zZRItCgdyZXN1bHRzGAEgAygLMhwudGFuZGVtLnYxLkJhdGNoU2VhcmNoUmVzdWx0InkKEUJhdGNoU2VhcmNoUmVzdWx0EjIKCHJlc3BvbnNlGAEgASgLMh4udGFuZGVtLnYxLlNlYXJjaEl0ZW1zUmVzcG9uc2VIABIlCgVlcnJvchgCIAEoCzIULnRhbmRlbS52MS5JdGVtRXJyb3JIAEIJCgdvdXRjb21lIv4CCg5TdGFnZUR1cmF0aW9ucxIyCg9lbmNvZGVfZHVyYXRpb24YASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNAoRcmV0cmlldmVfZHVyYXRpb24YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPcmVyYW5rX2R1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmZldGNoX2R1cmF0aW9uGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRvdGFsX2R1cmF0aW9uGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXJhbmtfZHVyYXRpb24YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTbmVpZ2hib3Vyc19kdXJhdGlvbhgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKSAQoSSW5nZXN0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEh4KBWl0ZW1zGAIgAygLMg8udGFuZGVtLnYxLkl0ZW0SEgoKcmVxdWVzdF9pZBgDIAEoCRI2ChF0cnVuY2F0aW9uX3BvbGljeRgEIAEoDjIbLnRhbmRlbS52MS5UcnVuY2F0aW9uUG9saWN5IloKE0luZ2VzdEl0ZW1zUmVzcG9uc2USKAoHcmVzdWx0cxgBIAMoCzIXLnRhbmRlbS52MS5Jbmdlc3RSZXN1bHQSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkiagoMSW5nZXN0UmVzdWx0Eg8KB2l0ZW1faWQYASABKAkSIwoFZXJyb3IYAiABKAsyFC50YW5kZW0udjEuSXRlbUVycm9yEiQKCHRleHRfdXNlGAMgASgLMhIudGFuZGVtLnYxLlRleHRVc2UiTAoSUmVtb3ZlSXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhAKCGl0ZW1faWRzGAIgAygJEhIKCnJlcXVlc3RfaWQYAyABKAkiRwoTUmVtb3ZlSXRlbXNSZXNwb25zZRIVCg1yZW1vdmVkX2NvdW50GAEgASgFEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAIgASgJIiYKElJlbW92ZUluZGV4UmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCSJcChNSZW1vdmVJbmRleFJlc3BvbnNlEhUKDXJlbW92ZWRfY291bnQYASABKAMSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkSEwoLaXNfY29tcGxldGUYAyABKAgiSAoURGVzY3JpYmVJbmRleFJlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSHgoWZnVsbF9jb3ZlcmFnZV9yZXF1aXJlZBgCIAEoCCL9AQoVRGVzY3JpYmVJbmRleFJlc3BvbnNlEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEhsKE2VtYmVkZGluZ19kaW1lbnNpb24YAiABKAUSJQoGc2hhcmRzGAMgAygLMhUudGFuZGVtLnYxLlNoYXJkSW5kZXgSMAoMbGl2ZV9yZWNhbGxzGAQgAygLMhoudGFuZGVtLnYxLkRpcmVjdGlvblJlY2FsbBIlCghjb3ZlcmFnZRgFIAEoCzITLnRhbmRlbS52MS5Db3ZlcmFnZRIsCgxkZWdyYWRhdGlvbnMYBiADKA4yFi50YW5kZW0udjEuRGVncmFkYXRpb24idwoKU2hhcmRJbmRleBIUCgxzaGFyZF9udW1iZXIYASABKAUSIwoFcGFydHMYAiADKAsyFC50YW5kZW0udjEuSW5kZXhQYXJ0Ei4KDWtleXdvcmRfc3RhdGUYAyABKA4yFy50YW5kZW0udjEuS2V5d29yZFN0YXRlKosBCgxIeWJyaWRGdXNpb24SHQoZSFlCUklEX0ZVU0lPTl9VTlNQRUNJRklFRBAAEiEKHUhZQlJJRF9GVVNJT05fUkVDSVBST0NBTF9SQU5LEAESGQoVSFlCUklEX0ZVU0lPTl9aX1NDT1JFEAISHgoaSFlCUklEX0ZVU0lPTl9ESVNUUklCVVRJT04QAyqkAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIfChtGVVNJT05fTUVUSE9EX0NST1NTX0VOQ09ERVIQARIVChFGVVNJT05fTUVUSE9EX0FERBACEiAKHEZVU0lPTl9NRVRIT0RfTk9STUFMSVNFRF9BREQQAxIbChdGVVNJT05fTUVUSE9EX0xPR0lUX0FERBAEKl8KC1NlYXJjaFBoYXNlEhwKGFNFQVJDSF9QSEFTRV9VTlNQRUNJRklFRBAAEhoKFlNFQVJDSF9QSEFTRV9SRVRSSUVWRUQQARIWChJTRUFSQ0hfUEhBU0VfRklOQUwQAiqGAgoKUmVyYW5rU3RvcBIbChdSRVJBTktfU1RPUF9VTlNQRUNJRklFRBAAEhgKFFJFUkFOS19TVE9QX0NPTVBMRVRFEAESGAoUUkVSQU5LX1NUT1BfRElTQUJMRUQQAhIeChpSRVJBTktfU1RPUF9OT1RfQVBQTElDQUJMRRADEhQKEFJFUkFOS19TVE9QX1RJTUUQBBIYChRSRVJBTktfU1RPUF9BREFQVElWRRAFEhsKF1JFUkFOS19TVE9QX1VOQVZBSUxBQkxFEAYSHgoaUkVSQU5LX1NUT1BfT1VUUFVUX0lOVkFMSUQQBxIaChZSRVJBTktfU1RPUF9PVkVSTE9BREVEEAgqzgIKDU5laWdoYm91clN0b3ASHgoaTkVJR0hCT1VSX1NUT1BfVU5TUEVDSUZJRUQQABIbChdORUlHSEJPVVJfU1RPUF9DT01QTEVURRABEh0KGU5FSUdIQk9VUl9TVE9QX05PVF9TRVJWRUQQAhIhCh1ORUlHSEJPVVJfU1RPUF9OT1RfQVBQTElDQUJMRRADEiEKHU5FSUdIQk9VUl9TVE9QX01PREVMX01JU01BVENIEAQSIAocTkVJR0hCT1VSX1NUT1BfVE9PX0ZFV19JVEVNUxAFEhcKE05FSUdIQk9VUl9TVE9QX1RJTUUQBhIeChpORUlHSEJPVVJfU1RPUF9VTkFWQUlMQUJMRRAHEiEKHU5FSUdIQk9VUl9TVE9QX09VVFBVVF9JTlZBTElEEAgSHQoZTkVJR0hCT1VSX1NUT1BfT1ZFUkxPQURFRBAJKoYBCg1PcmRlcmluZ1N0YWdlEh4KGk9SREVSSU5HX1NUQUdFX1VOU1BFQ0lGSUVEEAASGwoXT1JERVJJTkdfU1RBR0VfUkVUUklFVkUQARIZChVPUkRFUklOR19TVEFHRV9SRVJBTksQAhIdChlPUkRFUklOR19TVEFHRV9ORUlHSEJPVVJTEAMq+gIKC0RlZ3JhZGF0aW9uEhsKF0RFR1JBREFUSU9OX1VOU1BFQ0lGSUVEEAASHgoaREVHUkFEQVRJT05fUkVSQU5LX1NLSVBQRUQQARIeChpERUdSQURBVElPTl9SRVJBTktfUEFSVElBTBACEh4KGkRFR1JBREFUSU9OX1NIQVJEU19NSVNTSU5HEAMSHgoaREVHUkFEQVRJT05fVE9LRU5TX01JU1NJTkcQBBIgChxERUdSQURBVElPTl9FTUJFRERJTkdfQ0FDSEVEEAUSIAocREVHUkFEQVRJT05fU0hBUkRfUkVCVUlMRElORxAGEiIKHkRFR1JBREFUSU9OX05FSUdIQk9VUlNfU0tJUFBFRBAHEiIKHkRFR1JBREFUSU9OX05FSUdIQk9VUlNfUEFSVElBTBAIEiAKHERFR1JBREFUSU9OX0tFWVdPUkRTX1NLSVBQRUQQCRIgChxERUdSQURBVElPTl9LRVlXT1JEU19QQVJUSUFMEAoy3gQKDVNlYXJjaFNlcnZpY2USTAoLU2VhcmNoSXRlbXMSHS50YW5kZW0udjEuU2VhcmNoSXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLlNlYXJjaEl0ZW1zUmVzcG9uc2USYAoRU3RyZWFtU2VhcmNoSXRlbXMSIy50YW5kZW0udjEuU3RyZWFtU2VhcmNoSXRlbXNSZXF1ZXN0GiQudGFuZGVtLnYxLlN0cmVhbVNlYXJjaEl0ZW1zUmVzcG9uc2UwARJbChBCYXRjaFNlYXJjaEl0ZW1zEiIudGFuZGVtLnYxLkJhdGNoU2VhcmNoSXRlbXNSZXF1ZXN0GiMudGFuZGVtLnYxLkJhdGNoU2VhcmNoSXRlbXNSZXNwb25zZRJQCgtJbmdlc3RJdGVtcxIdLnRhbmRlbS52MS5Jbmdlc3RJdGVtc1JlcXVlc3QaHi50YW5kZW0udjEuSW5nZXN0SXRlbXNSZXNwb25zZSgBMAESTAoLUmVtb3ZlSXRlbXMSHS50YW5kZW0udjEuUmVtb3ZlSXRlbXNSZXF1ZXN0Gh4udGFuZGVtLnYxLlJlbW92ZUl0ZW1zUmVzcG9uc2USTAoLUmVtb3ZlSW5kZXgSHS50YW5kZW0udjEuUmVtb3ZlSW5kZXhSZXF1ZXN0Gh4udGFuZGVtLnYxLlJlbW92ZUluZGV4UmVzcG9uc2USUgoNRGVzY3JpYmVJbmRleBIfLnRhbmRlbS52MS5EZXNjcmliZUluZGV4UmVxdWVzdBogLnRhbmRlbS52MS5EZXNjcmliZUluZGV4UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content, file_tandem_v1_cost, file_tandem_v1_error_reason, file_tandem_v1_index_service]);
 
 /**
  * One search: the query, the index, and the options.
@@ -223,6 +223,13 @@ export type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest"> & {
    * @generated from field: bool neighbours_required = 24;
    */
   neighboursRequired: boolean;
+
+  /**
+   * Finds items by words too, and fuses both lists before the rerank.
+   *
+   * @generated from field: tandem.v1.HybridSearch hybrid = 25;
+   */
+  hybrid?: HybridSearch | undefined;
 };
 
 /**
@@ -231,6 +238,43 @@ export type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest"> & {
  */
 export const SearchItemsRequestSchema: GenMessage<SearchItemsRequest> = /*@__PURE__*/
   messageDesc(file_tandem_v1_search_service, 0);
+
+/**
+ * A search by words (BM25), fused with the one by embeddings.
+ *
+ * @generated from message tandem.v1.HybridSearch
+ */
+export type HybridSearch = Message<"tandem.v1.HybridSearch"> & {
+  /**
+   * The words, at most 8,192 bytes; the first 64 different ones count. Default:
+   * the texts of the query, except parts of a negative weight.
+   *
+   * @generated from field: string keywords = 1;
+   */
+  keywords: string;
+
+  /**
+   * How the two lists are fused.
+   *
+   * @generated from field: tandem.v1.HybridFusion fusion = 2;
+   */
+  fusion: HybridFusion;
+
+  /**
+   * The weight of the items that the words found, 0 to 1; the nearest items
+   * have the rest. Default: 0.5.
+   *
+   * @generated from field: optional float keyword_weight = 3;
+   */
+  keywordWeight?: number | undefined;
+};
+
+/**
+ * Describes the message tandem.v1.HybridSearch.
+ * Use `create(HybridSearchSchema)` to create a new message.
+ */
+export const HybridSearchSchema: GenMessage<HybridSearch> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_search_service, 1);
 
 /**
  * One part of a query.
@@ -283,7 +327,7 @@ export type QueryPart = Message<"tandem.v1.QueryPart"> & {
  * Use `create(QueryPartSchema)` to create a new message.
  */
 export const QueryPartSchema: GenMessage<QueryPart> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 1);
+  messageDesc(file_tandem_v1_search_service, 2);
 
 /**
  * An encoding that the caller supplies.
@@ -325,7 +369,7 @@ export type GivenEncoding = Message<"tandem.v1.GivenEncoding"> & {
  * Use `create(GivenEncodingSchema)` to create a new message.
  */
 export const GivenEncodingSchema: GenMessage<GivenEncoding> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 2);
+  messageDesc(file_tandem_v1_search_service, 3);
 
 /**
  * How to combine the scores of bi-encoder and cross-encoder.
@@ -354,7 +398,7 @@ export type Fusion = Message<"tandem.v1.Fusion"> & {
  * Use `create(FusionSchema)` to create a new message.
  */
 export const FusionSchema: GenMessage<Fusion> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 3);
+  messageDesc(file_tandem_v1_search_service, 4);
 
 /**
  * Diversity among the items of an answer.
@@ -384,7 +428,7 @@ export type Diversity = Message<"tandem.v1.Diversity"> & {
  * Use `create(DiversitySchema)` to create a new message.
  */
 export const DiversitySchema: GenMessage<Diversity> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 4);
+  messageDesc(file_tandem_v1_search_service, 5);
 
 /**
  * The search response.
@@ -487,7 +531,7 @@ export type SearchItemsResponse = Message<"tandem.v1.SearchItemsResponse"> & {
  * Use `create(SearchItemsResponseSchema)` to create a new message.
  */
 export const SearchItemsResponseSchema: GenMessage<SearchItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 5);
+  messageDesc(file_tandem_v1_search_service, 6);
 
 /**
  * How one shard searched.
@@ -522,6 +566,13 @@ export type ShardRetrieval = Message<"tandem.v1.ShardRetrieval"> & {
    * @generated from field: int64 item_count = 4;
    */
   itemCount: bigint;
+
+  /**
+   * Whether it searched by words; set if hybrid is.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 5;
+   */
+  keywordState: KeywordState;
 };
 
 /**
@@ -529,7 +580,7 @@ export type ShardRetrieval = Message<"tandem.v1.ShardRetrieval"> & {
  * Use `create(ShardRetrievalSchema)` to create a new message.
  */
 export const ShardRetrievalSchema: GenMessage<ShardRetrieval> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 6);
+  messageDesc(file_tandem_v1_search_service, 7);
 
 /**
  * One streamed search.
@@ -550,7 +601,7 @@ export type StreamSearchItemsRequest = Message<"tandem.v1.StreamSearchItemsReque
  * Use `create(StreamSearchItemsRequestSchema)` to create a new message.
  */
 export const StreamSearchItemsRequestSchema: GenMessage<StreamSearchItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 7);
+  messageDesc(file_tandem_v1_search_service, 8);
 
 /**
  * One of the two responses.
@@ -578,7 +629,7 @@ export type StreamSearchItemsResponse = Message<"tandem.v1.StreamSearchItemsResp
  * Use `create(StreamSearchItemsResponseSchema)` to create a new message.
  */
 export const StreamSearchItemsResponseSchema: GenMessage<StreamSearchItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 8);
+  messageDesc(file_tandem_v1_search_service, 9);
 
 /**
  * How many candidates the cross-encoder scored, and why it stopped.
@@ -621,7 +672,7 @@ export type RerankSummary = Message<"tandem.v1.RerankSummary"> & {
  * Use `create(RerankSummarySchema)` to create a new message.
  */
 export const RerankSummarySchema: GenMessage<RerankSummary> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 9);
+  messageDesc(file_tandem_v1_search_service, 10);
 
 /**
  * What the neighbour model scored, and why it stopped.
@@ -663,7 +714,7 @@ export type NeighbourSummary = Message<"tandem.v1.NeighbourSummary"> & {
  * Use `create(NeighbourSummarySchema)` to create a new message.
  */
 export const NeighbourSummarySchema: GenMessage<NeighbourSummary> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 10);
+  messageDesc(file_tandem_v1_search_service, 11);
 
 /**
  * How much of the index was searched.
@@ -713,7 +764,7 @@ export type Coverage = Message<"tandem.v1.Coverage"> & {
  * Use `create(CoverageSchema)` to create a new message.
  */
 export const CoverageSchema: GenMessage<Coverage> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 11);
+  messageDesc(file_tandem_v1_search_service, 12);
 
 /**
  * A shard that did not answer.
@@ -741,7 +792,7 @@ export type MissingShard = Message<"tandem.v1.MissingShard"> & {
  * Use `create(MissingShardSchema)` to create a new message.
  */
 export const MissingShardSchema: GenMessage<MissingShard> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 12);
+  messageDesc(file_tandem_v1_search_service, 13);
 
 /**
  * One found item.
@@ -840,6 +891,13 @@ export type RankedItem = Message<"tandem.v1.RankedItem"> & {
    * @generated from field: tandem.v1.OrderingStage ordered_by = 13;
    */
   orderedBy: OrderingStage;
+
+  /**
+   * Set if hybrid is: the lists that the item was in.
+   *
+   * @generated from field: tandem.v1.HybridRank hybrid = 14;
+   */
+  hybrid?: HybridRank | undefined;
 };
 
 /**
@@ -847,7 +905,49 @@ export type RankedItem = Message<"tandem.v1.RankedItem"> & {
  * Use `create(RankedItemSchema)` to create a new message.
  */
 export const RankedItemSchema: GenMessage<RankedItem> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 13);
+  messageDesc(file_tandem_v1_search_service, 14);
+
+/**
+ * An item's places in the two lists of a hybrid search.
+ *
+ * @generated from message tandem.v1.HybridRank
+ */
+export type HybridRank = Message<"tandem.v1.HybridRank"> & {
+  /**
+   * The rank among the nearest items, from 1; unset if it is not one of them.
+   *
+   * @generated from field: optional int32 similarity_rank = 1;
+   */
+  similarityRank?: number | undefined;
+
+  /**
+   * The rank among the items that the words found; unset if it is not one.
+   *
+   * @generated from field: optional int32 keyword_rank = 2;
+   */
+  keywordRank?: number | undefined;
+
+  /**
+   * The BM25 score, by the word statistics of the item's shard; unset likewise.
+   *
+   * @generated from field: optional float keyword_score = 3;
+   */
+  keywordScore?: number | undefined;
+
+  /**
+   * The sort key before the rerank.
+   *
+   * @generated from field: double fused_score = 4;
+   */
+  fusedScore: number;
+};
+
+/**
+ * Describes the message tandem.v1.HybridRank.
+ * Use `create(HybridRankSchema)` to create a new message.
+ */
+export const HybridRankSchema: GenMessage<HybridRank> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_search_service, 15);
 
 /**
  * Why an item ranks where it does.
@@ -876,7 +976,7 @@ export type Explanation = Message<"tandem.v1.Explanation"> & {
  * Use `create(ExplanationSchema)` to create a new message.
  */
 export const ExplanationSchema: GenMessage<Explanation> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 14);
+  messageDesc(file_tandem_v1_search_service, 16);
 
 /**
  * One term of a score.
@@ -911,7 +1011,7 @@ export type ScoreTerm = Message<"tandem.v1.ScoreTerm"> & {
  * Use `create(ScoreTermSchema)` to create a new message.
  */
 export const ScoreTermSchema: GenMessage<ScoreTerm> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 15);
+  messageDesc(file_tandem_v1_search_service, 17);
 
 /**
  * A rank after one stage.
@@ -939,7 +1039,7 @@ export type StageRank = Message<"tandem.v1.StageRank"> & {
  * Use `create(StageRankSchema)` to create a new message.
  */
 export const StageRankSchema: GenMessage<StageRank> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 16);
+  messageDesc(file_tandem_v1_search_service, 18);
 
 /**
  * Several searches.
@@ -960,7 +1060,7 @@ export type BatchSearchItemsRequest = Message<"tandem.v1.BatchSearchItemsRequest
  * Use `create(BatchSearchItemsRequestSchema)` to create a new message.
  */
 export const BatchSearchItemsRequestSchema: GenMessage<BatchSearchItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 17);
+  messageDesc(file_tandem_v1_search_service, 19);
 
 /**
  * The outcome of each search.
@@ -981,7 +1081,7 @@ export type BatchSearchItemsResponse = Message<"tandem.v1.BatchSearchItemsRespon
  * Use `create(BatchSearchItemsResponseSchema)` to create a new message.
  */
 export const BatchSearchItemsResponseSchema: GenMessage<BatchSearchItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 18);
+  messageDesc(file_tandem_v1_search_service, 20);
 
 /**
  * The response of one search, or its error.
@@ -1018,7 +1118,7 @@ export type BatchSearchResult = Message<"tandem.v1.BatchSearchResult"> & {
  * Use `create(BatchSearchResultSchema)` to create a new message.
  */
 export const BatchSearchResultSchema: GenMessage<BatchSearchResult> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 19);
+  messageDesc(file_tandem_v1_search_service, 21);
 
 /**
  * The wall time of each stage, measured by the orchestrator.
@@ -1082,7 +1182,7 @@ export type StageDurations = Message<"tandem.v1.StageDurations"> & {
  * Use `create(StageDurationsSchema)` to create a new message.
  */
 export const StageDurationsSchema: GenMessage<StageDurations> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 20);
+  messageDesc(file_tandem_v1_search_service, 22);
 
 /**
  * A batch of items to store.
@@ -1127,7 +1227,7 @@ export type IngestItemsRequest = Message<"tandem.v1.IngestItemsRequest"> & {
  * Use `create(IngestItemsRequestSchema)` to create a new message.
  */
 export const IngestItemsRequestSchema: GenMessage<IngestItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 21);
+  messageDesc(file_tandem_v1_search_service, 23);
 
 /**
  * The outcome of one batch.
@@ -1156,7 +1256,7 @@ export type IngestItemsResponse = Message<"tandem.v1.IngestItemsResponse"> & {
  * Use `create(IngestItemsResponseSchema)` to create a new message.
  */
 export const IngestItemsResponseSchema: GenMessage<IngestItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 22);
+  messageDesc(file_tandem_v1_search_service, 24);
 
 /**
  * The outcome of one item.
@@ -1193,7 +1293,7 @@ export type IngestResult = Message<"tandem.v1.IngestResult"> & {
  * Use `create(IngestResultSchema)` to create a new message.
  */
 export const IngestResultSchema: GenMessage<IngestResult> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 23);
+  messageDesc(file_tandem_v1_search_service, 25);
 
 /**
  * Items to delete.
@@ -1228,7 +1328,7 @@ export type RemoveItemsRequest = Message<"tandem.v1.RemoveItemsRequest"> & {
  * Use `create(RemoveItemsRequestSchema)` to create a new message.
  */
 export const RemoveItemsRequestSchema: GenMessage<RemoveItemsRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 24);
+  messageDesc(file_tandem_v1_search_service, 26);
 
 /**
  * The outcome of a removal.
@@ -1256,7 +1356,7 @@ export type RemoveItemsResponse = Message<"tandem.v1.RemoveItemsResponse"> & {
  * Use `create(RemoveItemsResponseSchema)` to create a new message.
  */
 export const RemoveItemsResponseSchema: GenMessage<RemoveItemsResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 25);
+  messageDesc(file_tandem_v1_search_service, 27);
 
 /**
  * An index to remove.
@@ -1277,7 +1377,7 @@ export type RemoveIndexRequest = Message<"tandem.v1.RemoveIndexRequest"> & {
  * Use `create(RemoveIndexRequestSchema)` to create a new message.
  */
 export const RemoveIndexRequestSchema: GenMessage<RemoveIndexRequest> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 26);
+  messageDesc(file_tandem_v1_search_service, 28);
 
 /**
  * The progress of deleting an index.
@@ -1312,7 +1412,171 @@ export type RemoveIndexResponse = Message<"tandem.v1.RemoveIndexResponse"> & {
  * Use `create(RemoveIndexResponseSchema)` to create a new message.
  */
 export const RemoveIndexResponseSchema: GenMessage<RemoveIndexResponse> = /*@__PURE__*/
-  messageDesc(file_tandem_v1_search_service, 27);
+  messageDesc(file_tandem_v1_search_service, 29);
+
+/**
+ * An index to describe.
+ *
+ * @generated from message tandem.v1.DescribeIndexRequest
+ */
+export type DescribeIndexRequest = Message<"tandem.v1.DescribeIndexRequest"> & {
+  /**
+   * The index.
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * Fails with ERROR_REASON_SHARDS_MISSING if a shard does not answer. By
+   * default the answer describes the other shards, and coverage says so.
+   *
+   * @generated from field: bool full_coverage_required = 2;
+   */
+  fullCoverageRequired: boolean;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeIndexRequest.
+ * Use `create(DescribeIndexRequestSchema)` to create a new message.
+ */
+export const DescribeIndexRequestSchema: GenMessage<DescribeIndexRequest> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_search_service, 30);
+
+/**
+ * The state of an index.
+ *
+ * @generated from message tandem.v1.DescribeIndexResponse
+ */
+export type DescribeIndexResponse = Message<"tandem.v1.DescribeIndexResponse"> & {
+  /**
+   * The model that encoded the items.
+   *
+   * @generated from field: string model_fingerprint = 1;
+   */
+  modelFingerprint: string;
+
+  /**
+   * The dimensions of an embedding.
+   *
+   * @generated from field: int32 embedding_dimension = 2;
+   */
+  embeddingDimension: number;
+
+  /**
+   * By number; a shard that never had an item of the index is left out.
+   *
+   * @generated from field: repeated tandem.v1.ShardIndex shards = 3;
+   */
+  shards: ShardIndex[];
+
+  /**
+   * The live recall of all shards together, each weighted by its searches. A
+   * direction without measured searches is left out.
+   *
+   * @generated from field: repeated tandem.v1.DirectionRecall live_recalls = 4;
+   */
+  liveRecalls: DirectionRecall[];
+
+  /**
+   * The shards that answered, and the items of both modalities on them.
+   *
+   * @generated from field: tandem.v1.Coverage coverage = 5;
+   */
+  coverage?: Coverage | undefined;
+
+  /**
+   * DEGRADATION_SHARDS_MISSING and _SHARD_REBUILDING; empty if neither applies.
+   *
+   * @generated from field: repeated tandem.v1.Degradation degradations = 6;
+   */
+  degradations: Degradation[];
+};
+
+/**
+ * Describes the message tandem.v1.DescribeIndexResponse.
+ * Use `create(DescribeIndexResponseSchema)` to create a new message.
+ */
+export const DescribeIndexResponseSchema: GenMessage<DescribeIndexResponse> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_search_service, 31);
+
+/**
+ * An index on one shard.
+ *
+ * @generated from message tandem.v1.ShardIndex
+ */
+export type ShardIndex = Message<"tandem.v1.ShardIndex"> & {
+  /**
+   * From 0.
+   *
+   * @generated from field: int32 shard_number = 1;
+   */
+  shardNumber: number;
+
+  /**
+   * Two: its texts and its images.
+   *
+   * @generated from field: repeated tandem.v1.IndexPart parts = 2;
+   */
+  parts: IndexPart[];
+
+  /**
+   * Whether a search by words would be one.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 3;
+   */
+  keywordState: KeywordState;
+};
+
+/**
+ * Describes the message tandem.v1.ShardIndex.
+ * Use `create(ShardIndexSchema)` to create a new message.
+ */
+export const ShardIndexSchema: GenMessage<ShardIndex> = /*@__PURE__*/
+  messageDesc(file_tandem_v1_search_service, 32);
+
+/**
+ * The ways to fuse the nearest items with those that words found.
+ *
+ * @generated from enum tandem.v1.HybridFusion
+ */
+export enum HybridFusion {
+  /**
+   * The same as HYBRID_FUSION_RECIPROCAL_RANK.
+   *
+   * @generated from enum value: HYBRID_FUSION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Adds 1 / (60 + rank) of each list (Cormack et al. 2009).
+   *
+   * @generated from enum value: HYBRID_FUSION_RECIPROCAL_RANK = 1;
+   */
+  RECIPROCAL_RANK = 1,
+
+  /**
+   * Adds scores by their distance from the list's mean, in standard deviations;
+   * an item that a list lacks counts as that list's last.
+   *
+   * @generated from enum value: HYBRID_FUSION_Z_SCORE = 2;
+   */
+  Z_SCORE = 2,
+
+  /**
+   * Distribution-based score fusion: adds scores scaled from three standard
+   * deviations below the list's mean, 0, to three above it, 1.
+   *
+   * @generated from enum value: HYBRID_FUSION_DISTRIBUTION = 3;
+   */
+  DISTRIBUTION = 3,
+}
+
+/**
+ * Describes the enum tandem.v1.HybridFusion.
+ */
+export const HybridFusionSchema: GenEnum<HybridFusion> = /*@__PURE__*/
+  enumDesc(file_tandem_v1_search_service, 0);
 
 /**
  * The methods of score fusion (Geigle et al. 2022, section 6).
@@ -1362,7 +1626,7 @@ export enum FusionMethod {
  * Describes the enum tandem.v1.FusionMethod.
  */
 export const FusionMethodSchema: GenEnum<FusionMethod> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 0);
+  enumDesc(file_tandem_v1_search_service, 1);
 
 /**
  * The phases of a streamed search.
@@ -1396,7 +1660,7 @@ export enum SearchPhase {
  * Describes the enum tandem.v1.SearchPhase.
  */
 export const SearchPhaseSchema: GenEnum<SearchPhase> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 1);
+  enumDesc(file_tandem_v1_search_service, 2);
 
 /**
  * Why a rerank stopped.
@@ -1473,7 +1737,7 @@ export enum RerankStop {
  * Describes the enum tandem.v1.RerankStop.
  */
 export const RerankStopSchema: GenEnum<RerankStop> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 2);
+  enumDesc(file_tandem_v1_search_service, 3);
 
 /**
  * Why reordering by neighbours stopped.
@@ -1558,7 +1822,7 @@ export enum NeighbourStop {
  * Describes the enum tandem.v1.NeighbourStop.
  */
 export const NeighbourStopSchema: GenEnum<NeighbourStop> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 3);
+  enumDesc(file_tandem_v1_search_service, 4);
 
 /**
  * The stages that order items.
@@ -1599,7 +1863,7 @@ export enum OrderingStage {
  * Describes the enum tandem.v1.OrderingStage.
  */
 export const OrderingStageSchema: GenEnum<OrderingStage> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 4);
+  enumDesc(file_tandem_v1_search_service, 5);
 
 /**
  * The ways in which a response can be degraded.
@@ -1670,16 +1934,30 @@ export enum Degradation {
    * @generated from enum value: DEGRADATION_NEIGHBOURS_PARTIAL = 8;
    */
   NEIGHBOURS_PARTIAL = 8,
+
+  /**
+   * hybrid, and no shard searched by words; retrievals say why.
+   *
+   * @generated from enum value: DEGRADATION_KEYWORDS_SKIPPED = 9;
+   */
+  KEYWORDS_SKIPPED = 9,
+
+  /**
+   * hybrid, and a shard did not search by words; retrievals say which and why.
+   *
+   * @generated from enum value: DEGRADATION_KEYWORDS_PARTIAL = 10;
+   */
+  KEYWORDS_PARTIAL = 10,
 }
 
 /**
  * Describes the enum tandem.v1.Degradation.
  */
 export const DegradationSchema: GenEnum<Degradation> = /*@__PURE__*/
-  enumDesc(file_tandem_v1_search_service, 5);
+  enumDesc(file_tandem_v1_search_service, 6);
 
 /**
- * The public API: search, ingest and removal.
+ * The public API: search, ingest and removal, and the state of an index.
  *
  * @generated from service tandem.v1.SearchService
  */
@@ -1752,6 +2030,17 @@ export const SearchService: GenService<{
     methodKind: "unary";
     input: typeof RemoveIndexRequestSchema;
     output: typeof RemoveIndexResponseSchema;
+  },
+  /**
+   * Returns the state of an index on all shards: its items, what searches them,
+   * and the recall that recent searches had.
+   *
+   * @generated from rpc tandem.v1.SearchService.DescribeIndex
+   */
+  describeIndex: {
+    methodKind: "unary";
+    input: typeof DescribeIndexRequestSchema;
+    output: typeof DescribeIndexResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_tandem_v1_search_service, 0);

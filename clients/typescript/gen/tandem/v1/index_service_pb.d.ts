@@ -914,6 +914,236 @@ export declare type Item = Message<"tandem.v1.Item"> & {
 export declare const ItemSchema: GenMessage<Item>;
 
 /**
+ * The index to describe.
+ *
+ * @generated from message tandem.v1.DescribeShardIndexRequest
+ */
+export declare type DescribeShardIndexRequest = Message<"tandem.v1.DescribeShardIndexRequest"> & {
+  /**
+   * The index.
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * The version of the caller's shard map; 0 skips the check.
+   *
+   * @generated from field: int64 shard_map_version = 2;
+   */
+  shardMapVersion: bigint;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeShardIndexRequest.
+ * Use `create(DescribeShardIndexRequestSchema)` to create a new message.
+ */
+export declare const DescribeShardIndexRequestSchema: GenMessage<DescribeShardIndexRequest>;
+
+/**
+ * The state of the index.
+ *
+ * @generated from message tandem.v1.DescribeShardIndexResponse
+ */
+export declare type DescribeShardIndexResponse = Message<"tandem.v1.DescribeShardIndexResponse"> & {
+  /**
+   * The model that encoded the items.
+   *
+   * @generated from field: string model_fingerprint = 1;
+   */
+  modelFingerprint: string;
+
+  /**
+   * The dimensions of an embedding.
+   *
+   * @generated from field: int32 embedding_dimension = 2;
+   */
+  embeddingDimension: number;
+
+  /**
+   * Two: its texts and its images.
+   *
+   * @generated from field: repeated tandem.v1.IndexPart parts = 3;
+   */
+  parts: IndexPart[];
+
+  /**
+   * Whether a search by words would be one.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 4;
+   */
+  keywordState: KeywordState;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeShardIndexResponse.
+ * Use `create(DescribeShardIndexResponseSchema)` to create a new message.
+ */
+export declare const DescribeShardIndexResponseSchema: GenMessage<DescribeShardIndexResponse>;
+
+/**
+ * The texts, or the images, of an index on one shard.
+ *
+ * @generated from message tandem.v1.IndexPart
+ */
+export declare type IndexPart = Message<"tandem.v1.IndexPart"> & {
+  /**
+   * The modality.
+   *
+   * @generated from field: tandem.v1.Modality modality = 1;
+   */
+  modality: Modality;
+
+  /**
+   * The live items.
+   *
+   * @generated from field: int64 item_count = 2;
+   */
+  itemCount: bigint;
+
+  /**
+   * The rows of items that were replaced or deleted since the last compaction.
+   *
+   * @generated from field: int64 dead_row_count = 3;
+   */
+  deadRowCount: bigint;
+
+  /**
+   * The rows that are not yet in the FAISS index; searches scan them.
+   *
+   * @generated from field: int64 tail_row_count = 4;
+   */
+  tailRowCount: bigint;
+
+  /**
+   * The FAISS index that is searched, for example "IVF1024,Flat"; "Flat" for an
+   * exact scan.
+   *
+   * @generated from field: string index_type = 5;
+   */
+  indexType: string;
+
+  /**
+   * The search parameters in use, by FAISS's names.
+   *
+   * @generated from field: map<string, double> parameters = 6;
+   */
+  parameters: { [key: string]: number };
+
+  /**
+   * "cpu", or "cuda:0" and so on.
+   *
+   * @generated from field: string device = 7;
+   */
+  device: string;
+
+  /**
+   * Why searches do not use the configured index type; unspecified if they do.
+   *
+   * @generated from field: tandem.v1.SearchFallback fallback = 8;
+   */
+  fallback: SearchFallback;
+
+  /**
+   * The same, for people.
+   *
+   * @generated from field: string fallback_reason = 9;
+   */
+  fallbackReason: string;
+
+  /**
+   * The background work on this part, for example "building IVF1024,Flat"; empty
+   * for none.
+   *
+   * @generated from field: string activity = 10;
+   */
+  activity: string;
+
+  /**
+   * The bytes of FAISS's codes, without the embeddings.
+   *
+   * @generated from field: int64 index_bytes = 11;
+   */
+  indexBytes: bigint;
+
+  /**
+   * The recall at 20 that searches should have, 0 to 1.
+   *
+   * @generated from field: double recall_target = 12;
+   */
+  recallTarget: number;
+
+  /**
+   * The recall at 20, 0 to 1, measured when the FAISS index was built or tuned.
+   *
+   * @generated from field: optional double built_recall = 13;
+   */
+  builtRecall?: number | undefined;
+
+  /**
+   * FAISS's imbalance factor of the inverted lists; 1 is balanced.
+   *
+   * @generated from field: optional double list_imbalance = 14;
+   */
+  listImbalance?: number | undefined;
+
+  /**
+   * The live recall of searches for items of this part.
+   *
+   * @generated from field: repeated tandem.v1.DirectionRecall live_recalls = 15;
+   */
+  liveRecalls: DirectionRecall[];
+};
+
+/**
+ * Describes the message tandem.v1.IndexPart.
+ * Use `create(IndexPartSchema)` to create a new message.
+ */
+export declare const IndexPartSchema: GenMessage<IndexPart>;
+
+/**
+ * The share of the truly nearest items that searches of one direction found:
+ * some recent searches are repeated with an exact scan.
+ *
+ * @generated from message tandem.v1.DirectionRecall
+ */
+export declare type DirectionRecall = Message<"tandem.v1.DirectionRecall"> & {
+  /**
+   * The modality of the queries.
+   *
+   * @generated from field: tandem.v1.Modality query_modality = 1;
+   */
+  queryModality: Modality;
+
+  /**
+   * The modality of the items.
+   *
+   * @generated from field: tandem.v1.Modality target_modality = 2;
+   */
+  targetModality: Modality;
+
+  /**
+   * 0 to 1.
+   *
+   * @generated from field: double recall = 3;
+   */
+  recall: number;
+
+  /**
+   * The searches that were repeated.
+   *
+   * @generated from field: int64 search_count = 4;
+   */
+  searchCount: bigint;
+};
+
+/**
+ * Describes the message tandem.v1.DirectionRecall.
+ * Use `create(DirectionRecallSchema)` to create a new message.
+ */
+export declare const DirectionRecallSchema: GenMessage<DirectionRecall>;
+
+/**
  * Whether a shard could search by words.
  *
  * @generated from enum tandem.v1.KeywordState
@@ -1125,6 +1355,16 @@ export declare const IndexService: GenService<{
     methodKind: "unary";
     input: typeof FindNeighboursRequestSchema;
     output: typeof FindNeighboursResponseSchema;
+  },
+  /**
+   * Returns the state of one index on this shard.
+   *
+   * @generated from rpc tandem.v1.IndexService.DescribeShardIndex
+   */
+  describeShardIndex: {
+    methodKind: "unary";
+    input: typeof DescribeShardIndexRequestSchema;
+    output: typeof DescribeShardIndexResponseSchema;
   },
 }>;
 

@@ -7,7 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Content, ContentTokens, Embedding, Modality, TextUse, TruncationPolicy } from "./content_pb.js";
 import type { AttributeValue, Filter } from "./attribute_pb.js";
 import type { InferenceCost } from "./cost_pb.js";
-import type { Item, KeywordState, SearchPath } from "./index_service_pb.js";
+import type { DirectionRecall, IndexPart, Item, KeywordState, SearchPath } from "./index_service_pb.js";
 import type { ErrorReason, ItemError } from "./error_reason_pb.js";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 
@@ -1377,6 +1377,124 @@ export declare type RemoveIndexResponse = Message<"tandem.v1.RemoveIndexResponse
 export declare const RemoveIndexResponseSchema: GenMessage<RemoveIndexResponse>;
 
 /**
+ * An index to describe.
+ *
+ * @generated from message tandem.v1.DescribeIndexRequest
+ */
+export declare type DescribeIndexRequest = Message<"tandem.v1.DescribeIndexRequest"> & {
+  /**
+   * The index.
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * Fails with ERROR_REASON_SHARDS_MISSING if a shard does not answer. By
+   * default the answer describes the other shards, and coverage says so.
+   *
+   * @generated from field: bool full_coverage_required = 2;
+   */
+  fullCoverageRequired: boolean;
+};
+
+/**
+ * Describes the message tandem.v1.DescribeIndexRequest.
+ * Use `create(DescribeIndexRequestSchema)` to create a new message.
+ */
+export declare const DescribeIndexRequestSchema: GenMessage<DescribeIndexRequest>;
+
+/**
+ * The state of an index.
+ *
+ * @generated from message tandem.v1.DescribeIndexResponse
+ */
+export declare type DescribeIndexResponse = Message<"tandem.v1.DescribeIndexResponse"> & {
+  /**
+   * The model that encoded the items.
+   *
+   * @generated from field: string model_fingerprint = 1;
+   */
+  modelFingerprint: string;
+
+  /**
+   * The dimensions of an embedding.
+   *
+   * @generated from field: int32 embedding_dimension = 2;
+   */
+  embeddingDimension: number;
+
+  /**
+   * By number; a shard that never had an item of the index is left out.
+   *
+   * @generated from field: repeated tandem.v1.ShardIndex shards = 3;
+   */
+  shards: ShardIndex[];
+
+  /**
+   * The live recall of all shards together, each weighted by its searches. A
+   * direction without measured searches is left out.
+   *
+   * @generated from field: repeated tandem.v1.DirectionRecall live_recalls = 4;
+   */
+  liveRecalls: DirectionRecall[];
+
+  /**
+   * The shards that answered, and the items of both modalities on them.
+   *
+   * @generated from field: tandem.v1.Coverage coverage = 5;
+   */
+  coverage?: Coverage | undefined;
+
+  /**
+   * DEGRADATION_SHARDS_MISSING and _SHARD_REBUILDING; empty if neither applies.
+   *
+   * @generated from field: repeated tandem.v1.Degradation degradations = 6;
+   */
+  degradations: Degradation[];
+};
+
+/**
+ * Describes the message tandem.v1.DescribeIndexResponse.
+ * Use `create(DescribeIndexResponseSchema)` to create a new message.
+ */
+export declare const DescribeIndexResponseSchema: GenMessage<DescribeIndexResponse>;
+
+/**
+ * An index on one shard.
+ *
+ * @generated from message tandem.v1.ShardIndex
+ */
+export declare type ShardIndex = Message<"tandem.v1.ShardIndex"> & {
+  /**
+   * From 0.
+   *
+   * @generated from field: int32 shard_number = 1;
+   */
+  shardNumber: number;
+
+  /**
+   * Two: its texts and its images.
+   *
+   * @generated from field: repeated tandem.v1.IndexPart parts = 2;
+   */
+  parts: IndexPart[];
+
+  /**
+   * Whether a search by words would be one.
+   *
+   * @generated from field: tandem.v1.KeywordState keyword_state = 3;
+   */
+  keywordState: KeywordState;
+};
+
+/**
+ * Describes the message tandem.v1.ShardIndex.
+ * Use `create(ShardIndexSchema)` to create a new message.
+ */
+export declare const ShardIndexSchema: GenMessage<ShardIndex>;
+
+/**
  * The ways to fuse the nearest items with those that words found.
  *
  * @generated from enum tandem.v1.HybridFusion
@@ -1791,7 +1909,7 @@ export enum Degradation {
 export declare const DegradationSchema: GenEnum<Degradation>;
 
 /**
- * The public API: search, ingest and removal.
+ * The public API: search, ingest and removal, and the state of an index.
  *
  * @generated from service tandem.v1.SearchService
  */
@@ -1864,6 +1982,17 @@ export declare const SearchService: GenService<{
     methodKind: "unary";
     input: typeof RemoveIndexRequestSchema;
     output: typeof RemoveIndexResponseSchema;
+  },
+  /**
+   * Returns the state of an index on all shards: its items, what searches them,
+   * and the recall that recent searches had.
+   *
+   * @generated from rpc tandem.v1.SearchService.DescribeIndex
+   */
+  describeIndex: {
+    methodKind: "unary";
+    input: typeof DescribeIndexRequestSchema;
+    output: typeof DescribeIndexResponseSchema;
   },
 }>;
 

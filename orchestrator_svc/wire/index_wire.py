@@ -1,0 +1,27 @@
+"""Converts the description of an index to the contract's message."""
+
+from collections.abc import Iterator
+
+from orchestrator_svc.index_survey import SurveyedIndex
+from orchestrator_svc.wire.search_wire import coverage_to_proto
+from tandem.contract.index_description import recall_to_proto, shard_index_to_proto
+from tandem.v1 import search_service_pb2 as pb
+
+
+def surveyed_to_proto(surveyed: SurveyedIndex) -> pb.DescribeIndexResponse:
+    """Returns the message for a surveyed index."""
+    return pb.DescribeIndexResponse(
+        model_fingerprint=surveyed.fingerprint,
+        embedding_dimension=surveyed.embedding_dimension,
+        shards=map(shard_index_to_proto, surveyed.shards),
+        live_recalls=map(recall_to_proto, surveyed.live_recalls),
+        coverage=coverage_to_proto(surveyed.coverage),
+        degradations=_degradations(surveyed),
+    )
+
+
+def _degradations(surveyed: SurveyedIndex) -> Iterator[pb.Degradation]:
+    if surveyed.coverage.missing:
+        yield pb.DEGRADATION_SHARDS_MISSING
+    if surveyed.is_rebuilding:
+        yield pb.DEGRADATION_SHARD_REBUILDING

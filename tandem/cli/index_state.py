@@ -1,0 +1,106 @@
+"""`tandem index show`: prints the state of an index over all shards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tandem.cli.addresses import ADDRESS
+from tandem.cli.console import errors, out
+from tandem.client import (
+    Access,
+    Client,
+    DirectionRecall,
+    IndexDescription,
+    IndexPart,
+    KeywordState,
+    Modality,
+)
+
+_KEYWORDS = {
+    KeywordState.SEARCHED: "kept",
+    KeywordState.BEING_BUILT: "being read from the store",
+    KeywordState.DISABLED: "not kept",
+}
+
+
+def show(
+    index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
+    address: ADDRESS = "127.0.0.1:7400",
+) -> None:
+    """Print the items, index types and live recall of an index on all shards."""
+    with Client(address, access=Access.from_environment()) as client:
+        found = client.describe_index(index_id=index_id)
+    out.print(_headline(index_id, found))
+    out.print(_table(found))
+    for recall in found.live_recalls:
+        out.print(_live(recall))
+    if not found.live_recalls:
+        out.print("live recall: no recent search was repeated exactly")
+    for note in _notes(found):
+        out.print(note)
+    for number, reason in sorted(found.coverage.missing_shards.items()):
+        errors.print(f"warning: shard {number} did not answer ({reason})")
+
+
+def _headline(index_id: str, found: IndexDescription) -> str:
+    coverage = found.coverage
+    return (
+        f"{index_id}: {found.item_count(Modality.IMAGE):,} images and "
+        f"{found.item_count(Modality.TEXT):,} texts on {coverage.answered_shard_count} of "
+        f"{coverage.shard_count} shards, model {found.model_fingerprint[:12]}, "
+        f"{found.embedding_dimension} dimensions"
+    )
+
+
+def _table(found: IndexDescription) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("shard", "of", "type"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("items", "dead", "tail", "MB", "built", "live"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for shard in found.shards:
+        for part in shard.parts:
+            table.add_row(str(shard.shard_number), *_cells(part))
+    return table
+
+
+def _cells(part: IndexPart) -> list[str]:
+    parameters = " ".join(f"{name}={value:g}" for name, value in sorted(part.parameters.items()))
+    return [
+        part.modality.value,
+        f"{part.index_type} {parameters}".strip(),
+        f"{part.item_count:,}",
+        f"{part.dead_row_count:,}",
+        f"{part.tail_row_count:,}",
+        f"{part.index_bytes / 1e6:.1f}",
+        "" if part.built_recall is None else f"{100 * part.built_recall:.1f}",
+        " ".join(f"{100 * each.recall:.1f}" for each in part.live_recalls),
+    ]
+
+
+def _live(recall: DirectionRecall) -> str:
+    return (
+        f"live recall, {recall.query_modality.value} to {recall.target_modality.value}: "
+        f"{100 * recall.recall:.1f} % in {recall.search_count:,} searches"
+    )
+
+
+def _notes(found: IndexDescription) -> list[str]:
+    notes: list[str] = []
+    for shard in found.shards:
+        for part in shard.parts:
+            said = (note for note in (part.fallback.why, part.activity) if note)
+            notes.extend(
+                f"{part.modality.value}s on shard {shard.shard_number}: {note}" for note in said
+            )
+    states = {shard.keyword_state for shard in found.shards}
+    return [
+        *notes,
+        *(
+            f"words for hybrid search: {_KEYWORDS[state]}"
+            for state in sorted(states, key=lambda state: state.value)
+        ),
+    ]

@@ -1,0 +1,49 @@
+"""gateway_svc.rest.indexes: the state of an index over plain HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.gateway_svc.running import gateway
+
+
+async def test_an_index_is_described() -> None:
+    """In the protos' names, with the recall by direction."""
+    async with gateway() as served:
+        response = await served.client.get("/v1/indexes/scenes")
+
+    [sent] = served.service.requests
+    body = response.json()
+    assert response.status_code == 200
+    assert sent == pb.DescribeIndexRequest(index_id="scenes")
+    assert body["shards"][0]["parts"][1]["index_type"] == "IVF64,Flat"
+    assert body["live_recalls"] == [
+        {
+            "query_modality": "MODALITY_TEXT",
+            "target_modality": "MODALITY_IMAGE",
+            "recall": 0.75,
+            "search_count": body["live_recalls"][0]["search_count"],
+        }
+    ]
+    assert int(body["live_recalls"][0]["search_count"]) == 40
+    assert body["degradations"] == ["DEGRADATION_SHARDS_MISSING"]
+
+
+@pytest.mark.parametrize(("flag", "is_required"), [("true", True), ("false", False), ("", False)])
+async def test_full_coverage_can_be_asked_for(flag: str, *, is_required: bool) -> None:
+    async with gateway() as served:
+        await served.client.get("/v1/indexes/scenes", params={"full_coverage_required": flag})
+
+    [sent] = served.service.requests
+    assert sent.full_coverage_required is is_required
+
+
+async def test_another_flag_is_refused() -> None:
+    """And nothing is asked of the orchestrator."""
+    async with gateway() as served:
+        response = await served.client.get("/v1/indexes/a?full_coverage_required=yes")
+
+    assert response.status_code == 400
+    assert response.json()["reason"] == "REQUEST_MALFORMED"
+    assert not served.service.requests
