@@ -55,6 +55,10 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 	MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000 \
 		$(BIN)/tandem train small --folder .tandem/train --overwrite
 
+# Test processes and those that they start keep what they have compiled, which an environment may
+# forbid: pytest compiles 600 files in ten seconds, in each worker.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: .venv/.ok ## Runs the tests except for the slow ones
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow"
 

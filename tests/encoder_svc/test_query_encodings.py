@@ -181,10 +181,10 @@ async def test_costs_of_all_replies_add_up_to_the_counters(stub: EncoderServiceS
 
 
 async def test_kept_queries_are_answered_while_the_model_is_down(
-    tiny_repository: Path, tiny_manifest: Manifest, served_texts: ServedTexts
+    lone_instances: Path, tiny_manifest: Manifest, served_texts: ServedTexts
 ) -> None:
     """And say so. Others fail by name, in their place where something else is there."""
-    with serving(tiny_repository) as running, ThreadPoolExecutor(1) as threads:
+    with serving(lone_instances) as running, ThreadPoolExecutor(1) as threads:
         triton = TritonClient(running.address)
         model = ServedModel(triton, tiny_manifest)
         idle = QueryEncodings(Encoder(model, served_texts, threads), threads, 1 << 20)

@@ -30,10 +30,10 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="session")
 def secured(
-    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path, collector: Collector
+    tmp_path_factory: pytest.TempPathFactory, lone_instances: Path, collector: Collector
 ) -> Iterator[SecuredStack]:
     """Every process, serving behind its locks."""
     folder = tmp_path_factory.mktemp("secured")
-    with SecuredStack(folder, tiny_repository, collector.address) as running:
+    with SecuredStack(folder, lone_instances, collector.address) as running:
         running.start()
         yield running  # type: ignore[misc]

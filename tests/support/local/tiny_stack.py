@@ -18,10 +18,10 @@ TINY_STACK = pytest.mark.xdist_group("tiny-stack")
 
 @pytest.fixture(scope="session")
 def tiny_stack(
-    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path
+    tmp_path_factory: pytest.TempPathFactory, lone_instances: Path
 ) -> Iterator[LocalStack]:
     """Every process, two shards. A test may end processes that it starts again."""
     data_folder = tmp_path_factory.mktemp("tiny-stack")
-    with LocalStack(data_folder, tiny_repository, Ports.free(shard_count=2)) as running:
+    with LocalStack(data_folder, lone_instances, Ports.free(shard_count=2)) as running:
         running.start()
         yield running

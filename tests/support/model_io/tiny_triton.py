@@ -6,6 +6,7 @@ each folder.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ import pytest
 import pytest_asyncio
 
 from tandem.local.free_ports import free_ports
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
+
+_TWO_INSTANCES = f"count: {INSTANCE_COUNT},"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,16 @@ def serving(repository: Path) -> Iterator[Serving]:
         server.stop()
 
 
+def with_lone_instances(repository: Path, folder: Path) -> Path:
+    """Copies the repository to `folder` with one instance of each model; returns `folder`."""
+    shutil.copytree(repository, folder)
+    for path in folder.glob("*/config.pbtxt"):
+        text = path.read_text(encoding="utf-8")
+        assert text.count(_TWO_INSTANCES) == 1, path
+        path.write_text(text.replace(_TWO_INSTANCES, "count: 1,"), encoding="utf-8")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small model's checkpoint."""
@@ -80,6 +94,16 @@ def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: P
     repository = tmp_path_factory.mktemp("tiny") / "model_repository"
     export_model(tiny_checkpoint, repository, Precision.FP32)
     return repository
+
+
+@pytest.fixture(scope="session")
+def lone_instances(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
+    """The small model, exported, with one instance of each Triton model. Not to be changed.
+
+    A start costs half: each instance imports torch. For tests that do not load both instances.
+    """
+    folder = tmp_path_factory.mktemp("tiny-lone") / "model_repository"
+    return with_lone_instances(tiny_repository, folder)
 
 
 @pytest.fixture(scope="session")
