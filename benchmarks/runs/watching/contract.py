@@ -1,7 +1,7 @@
 """What dashboards, rules, autoscalers and documents say there is, held to a running Prometheus.
 
-What rightly is not there is in closed lists below, each with its reason; an entry that is not
-needed any more is reported like one that lacks.
+What is rightly missing is in the lists below, each with its reason. An entry that is no longer
+needed is reported like one that is missing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def empty_expressions(
     end_time: float,
     rate_seconds: float,
 ) -> list[str]:
-    """Returns where an expression gave no number at any time, or is refused, and is not excused."""
+    """Returns where an expression gave no number at any time, or is refused."""
     empty = []
     for each in expressions:
         text = each.text.replace("$__rate_interval", f"{rate_seconds:.0f}s")
@@ -107,13 +107,18 @@ def empty_expressions(
         except QueryRefused as error:
             empty.append(f"{each.where}: {error}")
             continue
-        if not series and each.where not in EMPTY_EXPRESSIONS:
+        if not series:
             empty.append(each.where)
     return empty
 
 
+def unexcused(empty: Collection[str]) -> list[str]:
+    """Returns the empty expressions that the list does not explain."""
+    return [where for where in empty if where not in EMPTY_EXPRESSIONS]
+
+
 def idle_excuses(live: Collection[str], empty: Collection[str]) -> list[str]:
-    """Returns entries of the closed lists that nothing needs."""
+    """Returns entries of the lists that nothing needs, given all empty expressions."""
     return sorted(
         [name for name in UNSEEN_METRICS if name in live]
         + [where for where in EMPTY_EXPRESSIONS if where not in empty]

@@ -1,4 +1,4 @@
-"""What a watch run has found: held to what should be there, and told."""
+"""Compares what a watch run found with what should be there, and reports it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.runs.watching.contract import (
     missing_names,
     names_asked_for,
     undocumented_names,
+    unexcused,
 )
 from benchmarks.runs.watching.prometheus_api import PrometheusApi
 from benchmarks.runs.watching.troubles import CAUSES
@@ -37,7 +38,7 @@ def checked(api: PrometheusApi, start_time: float, end_time: float, scrape_secon
     firings = api.firings(start_time, end_time)
     return {
         "expressions": len(expressions),
-        "empty_expressions": empty,
+        "empty_expressions": unexcused(empty),
         "names": len(set().union(*asked.values())),
         "missing_names": missing_names(asked, live),
         "undocumented_names": undocumented_names(live),
