@@ -88,7 +88,13 @@ def test_what_cannot_be_measured_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("options", "is_written"), [([], False), (["--write"], True), (["--no-write"], False)]
+    ("options", "is_written"),
+    # The last is what the first does.
+    [
+        ([], False),
+        (["--write"], True),
+        pytest.param(["--no-write"], False, marks=pytest.mark.slow),
+    ],
 )
 def test_the_shipped_calibration_is_written_when_told(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_written: bool

@@ -82,7 +82,15 @@ def test_a_side_alone_is_read_by_the_be_and_a_pair_by_the_ce(
     assert differ(be["logits"], ce["logits"])
 
 
-@pytest.mark.parametrize("precision", list(Precision))
+# test_export compares what half of the bits give (test_fewer_bits here, whether it is near).
+@pytest.mark.parametrize(
+    "precision",
+    [
+        Precision.FP32,
+        Precision.INT8,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (Precision.FP16, Precision.BF16)),
+    ],
+)
 def test_an_export_gives_what_the_two_give(
     folders: tuple[Path, Path], combined: Path, tmp_path: Path, precision: Precision
 ) -> None:

@@ -132,7 +132,10 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
     assert all(weight.requires_grad for weight in begun.model.joint_encoder.parameters())
 
 
-@pytest.mark.parametrize("stop_at", [("backbone", 10), ("encoder", 10)])
+# In the encoder's stage test_record_source stops a run, and test_run_state.
+@pytest.mark.parametrize(
+    "stop_at", [("backbone", 10), pytest.param(("encoder", 10), marks=pytest.mark.slow)]
+)
 def test_a_stopped_run_goes_on_to_the_same_weights(
     tmp_path: Path, init: Path, stop_at: tuple[str, int]
 ) -> None:

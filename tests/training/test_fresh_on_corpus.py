@@ -252,6 +252,8 @@ def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
     assert len(losses(folder, "be")) == recipe.round_count
 
 
+# That training reads regions is shown by test_what_is_no_region_has_no_part_in_training.
+@pytest.mark.slow
 def test_regions_are_learned(tmp_path: Path) -> None:
     """Where a region names its picture the BE's loss falls; where none does, it stays.
 
@@ -278,25 +280,27 @@ def test_regions_are_learned(tmp_path: Path) -> None:
     assert last["naming"] < 0.6 * last["blank"]
 
 
-def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+# In the backbone's stage test_backbone_stage stops a run.
+@pytest.mark.parametrize(
+    "stop_at", [("encoder", 3), pytest.param(("backbone", 4), marks=pytest.mark.slow)]
+)
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    tmp_path: Path, stop_at: tuple[str, int]
+) -> None:
     """From its vocabulary on, which is learned anew, through the backbone's steps and mining."""
     recipe = replace(EVERYTHING, backbone_step_count=4)
 
-    def stop_in(wanted: str, step: int) -> object:
-        def stop(stage: str, at: int, *_: object) -> None:
-            if (stage, at) == (wanted, step):
-                raise Stopped
-
-        return stop
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == stop_at:
+            raise Stopped
 
     train_fresh(recipe, tmp_path / "whole")
-    whole = load_checkpoint(tmp_path / "whole")
-    for stage, step in (("backbone", 4), ("encoder", 3)):
-        folder = tmp_path / stage
-        with pytest.raises(Stopped):
-            train_fresh(recipe, folder, progress=stop_in(stage, step), state_every_step_count=2)
-        train_fresh(recipe, folder, resume=True, state_every_step_count=2)
-        assert load_checkpoint(folder).weights_sha256 == whole.weights_sha256
+    with pytest.raises(Stopped):
+        train_fresh(recipe, tmp_path / "stopped", progress=stop, state_every_step_count=2)
+    train_fresh(recipe, tmp_path / "stopped", resume=True, state_every_step_count=2)
+
+    whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.weights_sha256 == whole.weights_sha256
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,12 @@ class Pair:
     told: str
 
 
-@pytest.fixture(name="pair", scope="module")
-def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """Runs by two processes: RECIPE as it is, then without each of LEFT_OUT."""
-    folder = tmp_path_factory.mktemp("pair")
+def by_two_processes(folder: Path, *names: str) -> Pair:
+    """Returns what two processes leave of the runs."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     ran = subprocess.run(
-        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder)],
+        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder), *names],
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -56,6 +54,18 @@ def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     )
     assert ran.returncode == 0, ran.stderr
     return Pair(folder, ran.stdout)
+
+
+@pytest.fixture(name="pair", scope="module")
+def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A run of RECIPE by two processes."""
+    return by_two_processes(tmp_path_factory.mktemp("pair"), WHOLE)
+
+
+@pytest.fixture(name="bent", scope="module")
+def _bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs by two processes without each of LEFT_OUT."""
+    return by_two_processes(tmp_path_factory.mktemp("bent"), *LEFT_OUT).folder
 
 
 def losses(folder: Path) -> Curve:
@@ -97,11 +107,13 @@ def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None
     assert pair.told.count(f"{WHOLE} done 1 1") == 1
 
 
+# What is left out fails the test above too, whose own control shows that it would.
+@pytest.mark.slow
 @pytest.mark.parametrize("left_out", LEFT_OUT)
 def test_whatever_two_processes_leave_out_bends_their_curve(
-    pair: Pair, alone: Curve, left_out: str
+    bent: Path, alone: Curve, left_out: str
 ) -> None:
-    assert difference(losses(pair.folder / left_out / "rank-0"), alone) > TOLERANCE
+    assert difference(losses(bent / left_out / "rank-0"), alone) > TOLERANCE
 
 
 def test_each_process_takes_its_own_rows() -> None:

@@ -198,10 +198,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     "forgotten",
     [
         None,
-        (torch.nn.Module, "load_state_dict"),
-        (torch.optim.AdamW, "load_state_dict"),
-        (torch.optim.lr_scheduler.LambdaLR, "load_state_dict"),
-        (run_module, "restore_batch_rng"),
+        # What is forgotten fails the case above too. These show that it would.
+        *(
+            pytest.param(forgotten, marks=pytest.mark.slow)
+            for forgotten in (
+                (torch.nn.Module, "load_state_dict"),
+                (torch.optim.AdamW, "load_state_dict"),
+                (torch.optim.lr_scheduler.LambdaLR, "load_state_dict"),
+                (run_module, "restore_batch_rng"),
+            )
+        ),
     ],
 )
 def test_whatever_a_resumed_run_forgets_changes_its_weights(
@@ -232,7 +238,8 @@ def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
     return weights(folder)
 
 
-@pytest.mark.parametrize("forgets", [False, True])
+# Without the negatives it had the first case fails. The second shows that it would.
+@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_resumed_run_goes_on_with_the_negatives_it_had(
     tmp_path: Path, whole_mined: str, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:

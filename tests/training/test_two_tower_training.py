@@ -87,7 +87,10 @@ def test_the_towers_learn_first_and_then_the_matcher(
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
+# The towers' stage keeps its state as a joint encoder's does (test_run_state).
+@pytest.mark.parametrize(
+    ("stage", "at"), [pytest.param("encoder", 5, marks=pytest.mark.slow), ("matcher", 4)]
+)
 def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
     """In either stage."""
     recipe = tower_recipe(

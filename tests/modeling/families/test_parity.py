@@ -26,6 +26,7 @@ from tests.support.modeling.odd_contents import odd_pictures, odd_texts
 
 Published = Callable[[str], Path]
 Embeddings = NDArray[np.float32]
+Forms = Sequence[Callable[[nn.Module, tuple[Tensor, ...]], Callable[..., Tensor]]]
 
 NAMES = ("clip", "clip of old files", "metaclip_2", "siglip", "siglip 2")
 # Cosine distance: a search by one finds what a search by the other finds.
@@ -84,6 +85,10 @@ def distance(ours: Embeddings, theirs: Embeddings) -> float:
     return float((1 - (ours.astype(np.float64) * theirs).sum(axis=1)).max())
 
 
+def eager(module: nn.Module, example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
+    return module
+
+
 def traced(module: nn.Module, example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
     with warnings.catch_warnings():
         # Of the checks of lengths and sizes, which are the same for every input.
@@ -105,39 +110,47 @@ def two(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(each.repeat(2, *(1 for _ in each.shape[1:])) for each in inputs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# An export takes most of a second, and the other names' networks are those of these two.
+OF_OWN_NETWORKS = ("clip", "siglip")
+FORMS = [
+    *(pytest.param(name, (eager, traced), id=f"{name}, eager and traced") for name in NAMES),
+    *(
+        pytest.param(
+            *(name, (exported,)),
+            id=f"{name}, exported",
+            marks=() if name in OF_OWN_NETWORKS else pytest.mark.slow,
+        )
+        for name in NAMES
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "forms"), FORMS)
 def test_texts_are_embedded_as_the_library_embeds_them(
-    published: Published, read: Callable[[str], PublishedModel], name: str
+    published: Published, read: Callable[[str], PublishedModel], name: str, forms: Forms
 ) -> None:
     model = read(name)
     parts = parts_of(model)
     inputs = rows(model, TEXTS, parts.text)
     theirs = library_texts(published(name), [visible_text(text) for text in TEXTS])
     example = two(inputs[0])
-    ways = (
-        parts.embed_text,
-        traced(parts.embed_text, example),
-        exported(parts.embed_text, example),
-    )
-    for way in ways:
-        assert distance(embedded(way, inputs), theirs) <= CLOSE
+    for form in forms:
+        assert distance(embedded(form(parts.embed_text, example), inputs), theirs) <= CLOSE
     # The control: texts are far apart, so that a distance would be seen.
     assert distance(np.roll(theirs, 1, axis=0), theirs) > 0.01
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "forms"), FORMS)
 def test_pictures_are_embedded_as_the_library_embeds_them(
-    published: Published, read: Callable[[str], PublishedModel], name: str
+    published: Published, read: Callable[[str], PublishedModel], name: str, forms: Forms
 ) -> None:
     parts = parts_of(read(name))
     files, pictures = zip(*odd_pictures(), strict=True)
     inputs = pixels(files, parts.image)
     theirs = library_pictures(published(name), pictures)
     example = two(inputs[0])
-    tower = parts.embed_image
-    ways = (tower, traced(tower, example), exported(tower, example))
-    for way in ways:
-        assert distance(embedded(way, inputs), theirs) <= CLOSE
+    for form in forms:
+        assert distance(embedded(form(parts.embed_image, example), inputs), theirs) <= CLOSE
     assert distance(np.roll(theirs, 1, axis=0), theirs) > 0.01
 
 

@@ -1,12 +1,12 @@
-"""Training runs for torchrun, one after another: a whole one, then one without each of LEFT_OUT.
+"""Training runs for torchrun, one after another: a whole one, or one without each of LEFT_OUT.
 
-Argument 1 is the folder. Each run has a folder in it, WHOLE or the name of what is left out, and in
-that each rank has its own, so that what a rank writes can be told.
+Argument 1 is the folder, the others name the runs. Each run has a folder in it, WHOLE or the name
+of what is left out, and in that each rank has its own, so that what a rank writes can be told.
 """
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,10 +75,9 @@ def main() -> None:
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     with torchrun_processes(torch.device("cpu")) as processes:
-        run(folder / WHOLE, processes)
-        for left_out in LEFT_OUT:
-            with without(left_out):
-                run(folder / left_out, processes)
+        for name in sys.argv[2:]:
+            with nullcontext() if name == WHOLE else without(name):
+                run(folder / name, processes)
 
 
 if __name__ == "__main__":
