@@ -43,7 +43,7 @@ class GatewayApp:
         files = ConsoleFiles(added=console_settings(settings))
         rest = files if settings.console_enabled else _not_found
         router = Router(_routes(upstream, admission), redirect_slashes=False, default=rest)
-        self._edge = Edge(router, settings)
+        self._edge = Edge(router, settings, guard.peer_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import cast
@@ -16,6 +17,10 @@ import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS
+
+_CN = "commonName"
 
 
 @dataclass(slots=True)
@@ -60,6 +65,7 @@ class LimitedConnection(H11Protocol):
         self._limits = limits
         self._host: str | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        self._made_time = time.monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Starts the clock of the first request; closes a connection over the limits."""
@@ -101,6 +107,18 @@ class LimitedConnection(H11Protocol):
         super().on_response_complete()
         if self._is_between_requests() and self.conn.their_state is h11.SEND_BODY:
             self._await_head(self._limits.head_seconds)
+
+    def certificate_names(self) -> set[str]:
+        """Returns the names in the caller's certificate; none without one."""
+        shown = self.transport.get_extra_info("peercert") or {}
+        common = {value for each in shown.get("subject", ()) for name, value in each if name == _CN}
+        return common | {value for _, value in shown.get("subjectAltName", ())}
+
+    @property
+    def must_shake_hands_again(self) -> bool:
+        """Returns whether it is too old, because only handshakes check certificates."""
+        is_secured = self.transport.get_extra_info("sslcontext") is not None
+        return is_secured and time.monotonic() - self._made_time >= MAX_CONNECTION_AGE_SECONDS
 
     @property
     def waits_for_caller(self) -> bool:

@@ -10,18 +10,19 @@ import asyncio
 import ipaddress
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway_svc.body import CallerGone
+from gateway_svc.connection import LimitedConnection
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.problem import problem
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.exposure import is_loopback
 from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
+from tandem.errors import Unauthenticated
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _PIECE_BYTES = 64 * 1024
@@ -65,8 +66,12 @@ _ALLOWED_HEADERS = (
 class Edge:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: GatewaySettings, peer_names: frozenset[str] = frozenset()
+    ) -> None:
+        """With `peer_names`, only callers whose certificate has one of them are answered."""
         self._app = app
+        self._peer_names = peer_names
         self._origins = frozenset(settings.origins)
         self._send_seconds = settings.send_seconds
         self._hosts = frozenset(settings.hosts)
@@ -83,9 +88,13 @@ class Edge:
         answers.headers = {REQUEST_ID_KEY: request_id, **_PROTECTION}
         if origin in self._origins:
             answers.headers |= _cross_origin(origin)
+        connection = _connection(scope)
+        if connection is not None and connection.must_shake_hands_again:
+            answers.headers["connection"] = "close"
         try:
+            self._check_name(connection)
             self._check(headers, origin)
-        except HttpRefusal as refusal:
+        except (HttpRefusal, Unauthenticated) as refusal:
             # What follows on this connection may be a body that was not read.
             answers.headers["connection"] = "close"
             await problem(refusal)(scope, receive, answers.send)
@@ -97,6 +106,12 @@ class Edge:
                 await self._app(scope, receive, answers.send)
         except CallerGone:
             pass
+
+    def _check_name(self, connection: LimitedConnection | None) -> None:
+        if not self._peer_names:
+            return
+        if connection is None or self._peer_names.isdisjoint(connection.certificate_names()):
+            raise Unauthenticated(why="the name in its certificate is not accepted")
 
     def _check(self, headers: Headers, origin: str) -> None:
         _check_framing(headers)
@@ -119,7 +134,7 @@ class _Answers:
     """Sends a response in small pieces, and gives up on a caller that does not read them."""
 
     def __init__(self, scope: Scope, send: Send, seconds: float) -> None:
-        self._connection: Any = scope.get("state", {}).get("connection")
+        self._connection = _connection(scope)
         self._send = send
         self._seconds = seconds
         self.headers: dict[str, str] = {}
@@ -149,6 +164,11 @@ class _Answers:
             if self._connection is not None:
                 self._connection.abort()
             raise CallerGone from None
+
+
+def _connection(scope: Scope) -> LimitedConnection | None:
+    found: LimitedConnection | None = scope.get("state", {}).get("connection")
+    return found
 
 
 def _check_framing(headers: Headers) -> None:

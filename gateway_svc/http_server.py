@@ -85,20 +85,27 @@ def _listening(address: str) -> socket.socket:
 
 def _followed(identity: Identity) -> ssl.SSLContext:
     """Returns a context that hands each handshake on to one of the current files."""
-    shown, current = identity.certificates(), _http_context(identity)
+    shown, current, has_changed = identity.certificates(), _http_context(identity), False
 
-    def hand_on(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        nonlocal shown, current
+    def hand_on(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> int | None:
+        nonlocal shown, current, has_changed
         certificates = identity.certificates()
         if certificates is not shown:
             # Between two writes the files do not match; the next handshake looks again.
             with contextlib.suppress(SettingsError):
                 current = _http_context(identity)
-                shown = certificates
+                shown, has_changed = certificates, True
+        if has_changed and connection.session_reused and identity.is_client_certificate_required:
+            # Of TLS 1.2, whose sessions by id cannot be turned off.
+            return ssl.ALERT_DESCRIPTION_UNKNOWN_CA
         connection.context = current
+        return None
 
     first = _http_context(identity)
     first.sni_callback = hand_on
+    # A resumed session shows no certificate again, and would outlive its authority.
+    first.num_tickets = 0
+    first.options |= ssl.OP_NO_TICKET
     return first
 
 
