@@ -93,8 +93,9 @@ test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the s
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python -m benchmarks.runs.watch
 
-test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, and sends 100,000 odd frames
-	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py
+test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, sends 100,000 odd frames and requests, and kills the gateway 20 times
+	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py \
+		tests/gateway_svc/test_killed.py
 
 sbom: .venv/.ok ## Writes what an install consists of into build/sbom; needs uv on PATH
 	mkdir -p build/sbom
