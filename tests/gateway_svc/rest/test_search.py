@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -161,3 +162,35 @@ async def test_a_streamed_search_that_fails_ends_with_its_problem() -> None:
         [(name, problem)] = await events(served, {"query": "a dog", "stream": True})
 
     assert (name, problem["reason"], problem["status"]) == ("error", "INDEX_NOT_FOUND", 404)
+
+
+@pytest.mark.parametrize("ends", ["closed", "reset"])
+async def test_events_that_are_cut_in_the_middle_end_the_search(ends: str) -> None:
+    """A caller who leaves after the first event lets no second phase run on."""
+
+    async def second_phase_never(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        phases.append(request)
+        if len(phases) > 1:
+            await asyncio.Event().wait()
+        return await found_one(request)
+
+    phases: list[pb.SearchItemsRequest] = []
+    body = b'{"query": "a dog", "stream": true}'
+    head = "POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    async with gateway(second_phase_never) as served:
+        reader, writer = await served.send(
+            f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        async with asyncio.timeout(60.0):
+            read = await reader.readuntil(b"event: retrieved")
+            if ends == "closed":
+                writer.close()
+            else:
+                writer.transport.abort()
+            await served.service.stream_ended.wait()
+            await served.until_no_request()
+        after = await served.client.post("/v1/items:remove", json={"index_id": "scenes"})
+
+    assert b"event: final" not in read
+    assert len(phases) == 2
+    assert after.status_code == 200
