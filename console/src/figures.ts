@@ -24,6 +24,11 @@ export function percent(share: number): string {
   return `${value >= 10 ? Math.round(value) : value.toFixed(1)} %`;
 }
 
+/** Returns a recall in percent, to a tenth, and never 100 unless it is. */
+export function recallPercent(recall: number): string {
+  return `${recall === 1 ? "100" : (Math.floor(recall * 1000 + 1e-6) / 10).toFixed(1)} %`;
+}
+
 /** Returns milliseconds. */
 export function milliseconds(duration: Duration | undefined): number {
   return duration === undefined ? 0 : Number(duration.seconds) * 1000 + duration.nanos / 1e6;

@@ -1,7 +1,7 @@
 // The form: what a person types, drops or slides.
 
 import { Modality } from "../gen/tandem/v1/content_pb.ts";
-import type { RankedItem } from "../gen/tandem/v1/search_service_pb.ts";
+import { HybridFusion, type RankedItem } from "../gen/tandem/v1/search_service_pb.ts";
 import { byId, element } from "./elements.ts";
 import { percent, timed } from "./figures.ts";
 import { FilterField } from "./filter_field.ts";
@@ -24,6 +24,8 @@ export class Form {
   private readonly depth = byId("depth", HTMLInputElement);
   private readonly cut = byId("cut", HTMLInputElement);
   private readonly deadline = byId("deadline", HTMLInputElement);
+  private readonly fusion = byId("fusion", HTMLSelectElement);
+  private readonly keywords = byId("keywords", HTMLInputElement);
   private other: NotText | null = null;
   private address: string | null = null;
 
@@ -47,6 +49,12 @@ export class Form {
         void this.take(file);
       }
     });
+    this.keywords.addEventListener("input", () => {
+      // Whoever names words wants them searched for.
+      if (this.keywords.value.trim() !== "" && Number(this.fusion.value) === HybridFusion.UNSPECIFIED) {
+        this.fusion.value = String(HybridFusion.RECIPROCAL_RANK);
+      }
+    });
     this.acceptDrops();
     this.showSliders();
   }
@@ -59,7 +67,7 @@ export class Form {
     const target = Number(byId("target", HTMLSelectElement).value) as Modality;
     return {
       query,
-      indexId: this.index.value.trim(),
+      indexId: this.indexId,
       target: targetOf(query, target),
       rerankDepth: this.depth.valueAsNumber,
       shownCount: Number(byId("shown", HTMLSelectElement).value),
@@ -68,7 +76,14 @@ export class Form {
       filterText: this.filter.text,
       isAdaptive: byId("adaptive", HTMLInputElement).checked,
       usesNeighbours: byId("neighbours", HTMLInputElement).checked,
+      hybridFusion: Number(this.fusion.value) as HybridFusion,
+      keywords: this.keywords.value.trim(),
     };
+  }
+
+  /** The index that is chosen. */
+  get indexId(): string {
+    return this.index.value.trim();
   }
 
   /** Searches by a stored item. */

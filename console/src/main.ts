@@ -5,6 +5,7 @@ import { Details } from "./details.ts";
 import { byId, element } from "./elements.ts";
 import { timed } from "./figures.ts";
 import { Form } from "./form.ts";
+import { IndexState } from "./index_state.ts";
 import { Orders } from "./orders.ts";
 import { problemOf } from "./problems.ts";
 import { Server, type Choices, type Phase, type Query } from "./search.ts";
@@ -27,6 +28,11 @@ const details = new Details(
 );
 const orders = new Orders((item) => details.open(item, final, searched));
 
+new IndexState((signal) => {
+  takeToken();
+  return server.index(form.indexId, signal);
+});
+
 let running: AbortController | null = null;
 let searched: Query | null = null;
 let final: SearchItemsResponse | null = null;
@@ -39,7 +45,7 @@ async function search(): Promise<void> {
   }
   running?.abort();
   const own = (running = new AbortController());
-  server.token = byId("token", HTMLInputElement).value.trim();
+  takeToken();
   begin();
   searched = choices.query;
   try {
@@ -57,6 +63,10 @@ async function search(): Promise<void> {
       answerArea.setAttribute("aria-busy", "false");
     }
   }
+}
+
+function takeToken(): void {
+  server.token = byId("token", HTMLInputElement).value.trim();
 }
 
 function begin(): void {

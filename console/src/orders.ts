@@ -113,7 +113,14 @@ function firstFigures(item: RankedItem): HTMLElement[] {
   return [
     element("span", { class: "id" }, item.itemId),
     figure("similarity", item.similarity.toFixed(3)),
+    ...wordFigures(item),
   ];
+}
+
+function wordFigures({ hybrid }: RankedItem): HTMLElement[] {
+  if (hybrid?.keywordRank === undefined) return [];
+  const name = element("span", { class: "name" }, "by words ");
+  return [element("span", { class: "figure" }, name, ordinal(hybrid.keywordRank))];
 }
 
 function finalFigures(item: RankedItem): HTMLElement[] {
@@ -138,6 +145,7 @@ function finalFigures(item: RankedItem): HTMLElement[] {
     element("span", { class: "probability" }, element("b", {}, percent(item.matchProbability)), bar),
     figure("logit", item.matchLogit.toFixed(2)),
     figure("similarity", item.similarity.toFixed(3)),
+    ...wordFigures(item),
     moved,
   ];
 }

@@ -8,10 +8,13 @@ import { ContentSchema, Modality } from "../gen/tandem/v1/content_pb.ts";
 import { ContentService, DocumentSchema } from "../gen/tandem/v1/content_service_pb.ts";
 import { ModelService } from "../gen/tandem/v1/model_service_pb.ts";
 import {
+  HybridFusion,
+  HybridSearchSchema,
   QueryPartSchema,
   SearchItemsRequestSchema,
   SearchPhase,
   SearchService,
+  type DescribeIndexResponse,
   type SearchItemsRequest,
   type SearchItemsResponse,
 } from "../gen/tandem/v1/search_service_pb.ts";
@@ -33,6 +36,10 @@ export interface Choices {
   readonly filterText: string;
   readonly isAdaptive: boolean;
   readonly usesNeighbours: boolean;
+  /** How what words find is fused with what embeddings find; UNSPECIFIED: not at all. */
+  readonly hybridFusion: HybridFusion;
+  /** Empty: the words of the query. */
+  readonly keywords: string;
 }
 
 export interface Phase {
@@ -99,6 +106,11 @@ export class Server {
     });
   }
 
+  /** Returns the state of an index; throws ConnectError. */
+  async index(indexId: string, signal: AbortSignal): Promise<DescribeIndexResponse> {
+    return this.search.describeIndex({ indexId }, { signal, timeoutMs: 10_000 });
+  }
+
   /** Returns the model that the server serves; throws ConnectError. */
   async model() {
     return (await this.models.describeModel({}, { timeoutMs: 5000 })).model;
@@ -122,6 +134,9 @@ export function searchRequest(choices: Choices): SearchItemsRequest {
   });
   if (rerankDepth > 0) request.rerankK = rerankDepth;
   if (choices.minProbability > 0) request.minProbability = choices.minProbability;
+  if (choices.hybridFusion !== HybridFusion.UNSPECIFIED) {
+    request.hybrid = create(HybridSearchSchema, { keywords: choices.keywords, fusion: choices.hybridFusion });
+  }
   if (query.kind === "item") {
     const source = { case: "itemId", value: query.itemId } as const;
     request.queryParts = [create(QueryPartSchema, { source })];

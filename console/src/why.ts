@@ -10,8 +10,17 @@ export function gainedPlaces(item: RankedItem): number {
 
 /** Returns a few sentences on one item of the final answer. */
 export function whyWords(item: RankedItem, answer: SearchItemsResponse): string[] {
-  const retrieved = `Retrieved ${ordinal(item.retrieveRank)}, by a similarity of ${item.similarity.toFixed(3)}.`;
+  const retrieved = `Retrieved ${ordinal(item.retrieveRank)}, ${foundWords(item)}.`;
   return [retrieved, rerankedWords(item, answer), movedWords(item, answer)].filter((each) => each !== "");
+}
+
+function foundWords({ similarity, hybrid }: RankedItem): string {
+  const near = similarity.toFixed(3);
+  if (hybrid === undefined) return `by a similarity of ${near}`;
+  const { similarityRank, keywordRank, keywordScore } = hybrid;
+  const bySimilarity = similarityRank === undefined ? "not among the nearest" : `${ordinal(similarityRank)} by similarity`;
+  const byWords = keywordRank === undefined ? "not found by words" : `${ordinal(keywordRank)} by words (BM25 ${(keywordScore ?? 0).toFixed(2)})`;
+  return `from both lists: ${bySimilarity} (${near}), ${byWords}`;
 }
 
 function rerankedWords(item: RankedItem, answer: SearchItemsResponse): string {

@@ -1,6 +1,7 @@
 // Says in words what an answer lacks: its degradations, its coverage, why a rerank stopped.
 
 import { ErrorReason } from "../gen/tandem/v1/error_reason_pb.ts";
+import { KeywordState } from "../gen/tandem/v1/index_service_pb.ts";
 import {
   Degradation,
   NeighbourStop,
@@ -89,12 +90,24 @@ function degradationInWords(
       return `Not reordered by neighbours, because ${neighbours}.`;
     case Degradation.NEIGHBOURS_PARTIAL:
       return `The neighbours lack a part of the index: ${missingWords(answer.neighbours?.missingShards ?? [])}.`;
+    case Degradation.KEYWORDS_SKIPPED:
+      return `Not searched by words: ${keywordWords(answer)}. The order is by similarity alone.`;
+    case Degradation.KEYWORDS_PARTIAL:
+      return `A part of the index was not searched by words: ${keywordWords(answer)}.`;
     default:
       return "The answer is degraded in a way that this page does not know.";
   }
 }
 
-function missingWords(shards: readonly MissingShard[]): string {
+function keywordWords(answer: SearchItemsResponse): string {
+  const isBuilding = answer.retrievals.some(({ keywordState }) => keywordState === KeywordState.BEING_BUILT);
+  return isBuilding
+    ? "its words are still being read from the store"
+    : "the shards keep no words (INDEX_KEYWORDS_ENABLED)";
+}
+
+/** Returns which shards are missing, and why. */
+export function missingWords(shards: readonly MissingShard[]): string {
   return shards
     .map(({ shardNumber, reason }) => `shard ${shardNumber} is missing (${reasonName(reason)})`)
     .join(", ");

@@ -45,6 +45,7 @@ def final_answer(
     degradations: Sequence[pb.Degradation] = (),
     coverage: pb.Coverage | None = None,
     rerank: pb.RerankSummary | None = None,
+    keyword_state: index_service_pb2.KeywordState | None = None,
 ) -> pb.SearchItemsResponse:
     """Returns the scenes in their final order."""
     ranked = items
@@ -72,6 +73,7 @@ def final_answer(
             pb.ShardRetrieval(
                 shard_number=each,
                 item_count=600,
+                keyword_state=keyword_state,
                 modality=content_pb2.MODALITY_IMAGE,
                 path=index_service_pb2.SearchPath(
                     strategy=index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN, device="cpu"
