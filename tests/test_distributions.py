@@ -8,6 +8,7 @@ import asyncio
 import email
 import email.message
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -161,6 +162,28 @@ def test_no_file_is_in_two_of_them(built: dict[str, Path]) -> None:
 
     assert len(names) > 300
     assert len(names) == len(set(names))
+
+
+def test_the_client_has_the_stubs_of_what_callers_call(built: dict[str, Path]) -> None:
+    """With all that they import; the services' own are in tandem-search."""
+
+    def stubs(name: str) -> set[str]:
+        paths = map(Path, zipfile.ZipFile(built[name]).namelist())
+        return {path.name for path in paths if path.match("tandem/v1/*_pb2.py")}
+
+    client = stubs("tandem-search-client")
+    needed = {
+        f"{name}.py"
+        for path in client
+        for name in re.findall(
+            r"^from tandem.v1 import (\w+)", (ROOT / "tandem/v1" / path).read_text(), re.MULTILINE
+        )
+    }
+
+    services = {"search_service_pb2.py", "content_service_pb2.py", "model_service_pb2.py"}
+    assert services < client
+    assert {"content_pb2.py", "index_service_pb2.py"} < needed <= client
+    assert "rerank_service_pb2.py" in stubs("tandem-search")
 
 
 def test_the_client_is_small_and_needs_little(built: dict[str, Path]) -> None:
