@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from tandem.client.testing.fake_words import content_words, item_words, match_logit, similarity
+from tandem.client.testing.fake_hybrid import FakeHybrid, hybrid_of
+from tandem.client.testing.fake_words import (
+    content_words,
+    item_words,
+    match_logit,
+    probability,
+    similarity,
+)
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.filters import Filter, holds
@@ -85,10 +92,12 @@ class FakeIndex:
 
         The number is None if the cross-encoder reads no pair of the query and such items.
 
-        Raises QueryInvalid, ItemNotFound, IndexNotFound, KOutOfRange and FilterInvalid.
+        Raises QueryInvalid, ItemNotFound, IndexNotFound, KOutOfRange, FilterInvalid and
+        RankingInvalid.
         """
         retrieve_k = _count(request, "retrieve_k", 20, MAX_RETRIEVE_K)
         rerank_k = _count(request, "rerank_k", 20, MAX_RERANK_K)
+        hybrid = hybrid_of(request)
         with self._lock:
             items = self._items(request.index_id)
             parts = self._parts(request, items)
@@ -107,7 +116,7 @@ class FakeIndex:
                     and (wanted is None or holds(wanted, attributes_from_proto(each.attributes)))
                 ]
                 depth = 0 if request.rerank_disabled else rerank_k
-                ranked, count = _rank(parts, found, retrieve_k, depth)
+                ranked, count = _rank(parts, found, (retrieve_k, depth), hybrid)
                 lists.append(ranked)
                 scored_count += count
         merged = [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
@@ -130,7 +139,7 @@ class FakeIndex:
             check_item_id(item.item_id)
             if count > 1:
                 raise ItemIdDuplicate(item_id=item.item_id)
-            _check_content(item.content)
+            check_content(item.content)
         except TandemError as error:
             return error
         kept = index_service_pb2.Item()
@@ -149,19 +158,33 @@ class FakeIndex:
         if request.HasField("query"):
             if request.query_parts:
                 raise QueryInvalid(why="it has query and query_parts; send one of them")
-            _check_content(request.query)
-            return [_Part(_content_modality(request.query), content_words(request.query), 1.0)]
+            check_content(request.query)
+            return [_Part(modality_of(request.query), content_words(request.query), 1.0)]
         if not request.query_parts:
             raise QueryInvalid(why="there is none; send a text, an image or an item id")
         return [_part(part, items) for part in request.query_parts]
+
+
+def check_content(content: content_pb2.Content) -> None:
+    """Raises ContentMissing or TextEmpty."""
+    kind = content.WhichOneof("data")
+    if kind is None:
+        raise ContentMissing
+    if kind == "text" and not content.text.strip():
+        raise TextEmpty
+
+
+def modality_of(content: content_pb2.Content) -> content_pb2.Modality:
+    """Returns which of the two a content is."""
+    return TEXT if content.WhichOneof("data") == "text" else IMAGE
 
 
 def _part(part: pb.QueryPart, items: dict[str, index_service_pb2.Item]) -> _Part:
     weight = part.weight if part.HasField("weight") else 1.0
     match part.WhichOneof("source"):
         case "content":
-            _check_content(part.content)
-            return _Part(_content_modality(part.content), content_words(part.content), weight)
+            check_content(part.content)
+            return _Part(modality_of(part.content), content_words(part.content), weight)
         case "item_id":
             if part.item_id not in items:
                 raise ItemNotFound(item_id=part.item_id)
@@ -174,10 +197,11 @@ def _part(part: pb.QueryPart, items: dict[str, index_service_pb2.Item]) -> _Part
 def _rank(
     parts: Sequence[_Part],
     items: Sequence[index_service_pb2.Item],
-    retrieve_k: int,
-    rerank_k: int,
+    depths: tuple[int, int],
+    hybrid: FakeHybrid | None,
 ) -> tuple[list[pb.RankedItem], int]:
     """Returns the first by similarity, the scored ones first, and how many are scored."""
+    retrieve_k, rerank_k = depths
     total = sum(abs(part.weight) for part in parts) or 1.0
     hits = []
     for item in items:
@@ -185,17 +209,24 @@ def _rank(
         sums = sum(part.weight * similarity(part.words, words) for part in parts)
         hits.append((sums / total, item, words))
     hits.sort(key=lambda hit: (-hit[0], hit[1].item_id))
+    near_ids = [item.item_id for _, item, _ in hits[:retrieve_k]]
+    ranks = hybrid.ranks(near_ids, items, retrieve_k) if hybrid else {}
+    hit_of = {hit[1].item_id: hit for hit in hits}
     ranked = []
-    for rank, (near, item, words) in enumerate(hits[:retrieve_k], start=1):
+    for rank, item_id in enumerate(ranks if hybrid else near_ids, start=1):
+        near, item, words = hit_of[item_id]
         modality = _modality(item)
         found = pb.RankedItem(
             item_id=item.item_id, similarity=near, retrieve_rank=rank, modality=modality, score=near
         )
+        if item_id in ranks:
+            found.hybrid.CopyFrom(ranks[item_id])
+            found.score = found.hybrid.fused_score
         read = [part for part in parts if part.modality != modality]
         if read and rank <= rerank_k:
             logit = match_logit(max(read, key=lambda part: part.weight).words, words)
             found.match_logit = found.score = logit
-            found.match_probability = 1.0 / (1.0 + math.exp(-logit))
+            found.match_probability = probability(logit)
         ranked.append(found)
     # A stable sort: ties and unscored items keep their order.
     ranked.sort(key=lambda each: -each.score if each.HasField("match_logit") else math.inf)
@@ -224,17 +255,5 @@ def _count(request: pb.SearchItemsRequest, name: str, default: int, most: int) -
     return value
 
 
-def _check_content(content: content_pb2.Content) -> None:
-    kind = content.WhichOneof("data")
-    if kind is None:
-        raise ContentMissing
-    if kind == "text" and not content.text.strip():
-        raise TextEmpty
-
-
-def _content_modality(content: content_pb2.Content) -> content_pb2.Modality:
-    return TEXT if content.WhichOneof("data") == "text" else IMAGE
-
-
 def _modality(item: index_service_pb2.Item) -> content_pb2.Modality:
-    return _content_modality(item.content)
+    return modality_of(item.content)

@@ -1,21 +1,22 @@
-"""Serves the fake on a port of the loopback, as Tandem's own SearchService and ModelService."""
+"""Serves the fake on a port of the loopback, as Tandem's public services."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent import futures
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from typing_extensions import Self
 
+from tandem.client.testing.fake_calls import FakeCalls, error_message
+from tandem.client.testing.fake_contents import FakeContents
 from tandem.client.testing.fake_index import IMAGE, TEXT, FakeIndex
+from tandem.client.testing.fake_words import MODEL
 from tandem.contract.limits import MAX_RETRIEVE_K, MAX_SEARCH_COUNT
-from tandem.contract.model_description import ModelDescription, model_to_proto
+from tandem.contract.model_description import model_to_proto
 from tandem.errors import (
     BatchSizeOutOfRange,
     ConsistencyTokenInvalid,
@@ -26,7 +27,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.v1 import (
-    error_reason_pb2,
+    content_service_pb2_grpc,
     index_service_pb2,
     model_service_pb2,
     model_service_pb2_grpc,
@@ -34,21 +35,9 @@ from tandem.v1 import (
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1 import search_service_pb2_grpc as services
 
-_Answer = TypeVar("_Answer")
 _TOKEN = "fake-"
 _CURSOR = b"fake-cursor-"
 _DEFAULT_RETURN_N = 10
-
-MODEL = ModelDescription(
-    fingerprint="fake-of-tandem-client-testing",
-    family="fake",
-    precision="fp32",
-    embedding_dimension=1,
-    max_text_token_count=64,
-    max_text_bytes=8192,
-    max_image_bytes=32 * 2**20,
-    max_image_pixel_count=25_000_000,
-)
 
 
 class FakeServer:
@@ -57,16 +46,22 @@ class FakeServer:
     An item is found by the words that it shares with the query: those of its text, or of an image
     those of its id, its attributes and its bytes if they are UTF-8. It acts on target_modality,
     all_modalities_included, the counts, rerank_disabled, min_probability, filters, cursors,
-    content_included and consistency tokens, and ignores fusion, diversity, adaptive_depth,
-    explained and truncation.
+    content_included, consistency tokens and hybrid, whose words count those that a text or the
+    attribute caption has, always fused by reciprocal rank. It ignores fusion, diversity,
+    adaptive_depth, explained and truncation. ContentService embeds words by their hashes.
     """
 
     def __init__(self) -> None:
         """Serves at once; `address` is for a client."""
-        self._servicer = _FakeServicer()
+        self._calls = FakeCalls()
+        index = FakeIndex()
+        servicer = _FakeServicer(index, self._calls)
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-        services.add_SearchServiceServicer_to_server(self._servicer, self._server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(self._servicer, self._server)
+        services.add_SearchServiceServicer_to_server(servicer, self._server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(servicer, self._server)
+        content_service_pb2_grpc.add_ContentServiceServicer_to_server(
+            FakeContents(index, self._calls), self._server
+        )
         port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
         self.address = f"127.0.0.1:{port}"
@@ -76,7 +71,7 @@ class FakeServer:
 
         A client repeats calls that failed as unavailable; see `RetryPolicy`.
         """
-        self._servicer.failures.extend([error] * times)
+        self._calls.failures.extend([error] * times)
 
     def close(self) -> None:
         """Stops serving; calls in flight are cancelled."""
@@ -97,16 +92,16 @@ class FakeServer:
 class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
     """Answers from a FakeIndex."""
 
-    def __init__(self) -> None:
-        self.failures: deque[TandemError] = deque()
-        self._index = FakeIndex()
+    def __init__(self, index: FakeIndex, calls: FakeCalls) -> None:
+        self._index = index
+        self._calls = calls
         self._write_count = 0
         self._cursors: dict[bytes, tuple[pb.SearchItemsResponse, str, int]] = {}
 
     def SearchItems(
         self, request: pb.SearchItemsRequest, context: grpc.ServicerContext
     ) -> pb.SearchItemsResponse:
-        return self._answered(context, lambda: self._search(request))
+        return self._calls.answered(context, lambda: self._search(request))
 
     def StreamSearchItems(
         self, request: pb.StreamSearchItemsRequest, context: grpc.ServicerContext
@@ -114,27 +109,27 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
         first = pb.SearchItemsRequest()
         first.CopyFrom(request.search)
         first.rerank_disabled = True
-        answer = self._answered(context, lambda: self._search(first))
+        answer = self._calls.answered(context, lambda: self._search(first))
         answer.ClearField("next_cursor")
         yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_RETRIEVED, answer=answer)
-        answer = self._answered(context, lambda: self._search(request.search))
+        answer = self._calls.answered(context, lambda: self._search(request.search))
         yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_FINAL, answer=answer)
 
     def BatchSearchItems(
         self, request: pb.BatchSearchItemsRequest, context: grpc.ServicerContext
     ) -> pb.BatchSearchItemsResponse:
-        return self._answered(context, lambda: self._batch(request))
+        return self._calls.answered(context, lambda: self._batch(request))
 
     def IngestItems(
         self, request_iterator: Iterator[pb.IngestItemsRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.IngestItemsResponse]:
         for request in request_iterator:
-            yield self._answered(context, partial(self._ingest, request))
+            yield self._calls.answered(context, partial(self._ingest, request))
 
     def RemoveItems(
         self, request: pb.RemoveItemsRequest, context: grpc.ServicerContext
     ) -> pb.RemoveItemsResponse:
-        return self._answered(
+        return self._calls.answered(
             context,
             lambda: pb.RemoveItemsResponse(
                 removed_count=self._index.remove(request.index_id, request.item_ids),
@@ -145,7 +140,7 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
     def RemoveIndex(
         self, request: pb.RemoveIndexRequest, context: grpc.ServicerContext
     ) -> pb.RemoveIndexResponse:
-        return self._answered(
+        return self._calls.answered(
             context,
             lambda: pb.RemoveIndexResponse(
                 removed_count=self._index.remove_index(request.index_id),
@@ -157,25 +152,14 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
     def DescribeIndex(
         self, request: pb.DescribeIndexRequest, context: grpc.ServicerContext
     ) -> pb.DescribeIndexResponse:
-        return self._answered(context, lambda: self._described(request.index_id))
+        return self._calls.answered(context, lambda: self._described(request.index_id))
 
     def DescribeModel(
         self, request: Message, context: grpc.ServicerContext
     ) -> model_service_pb2.DescribeModelResponse:
-        return self._answered(
+        return self._calls.answered(
             context, lambda: model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
         )
-
-    def _answered(self, context: grpc.ServicerContext, answer: Callable[[], _Answer]) -> _Answer:
-        """Returns the answer, or ends the call with its error as Tandem's services do."""
-        try:
-            if self.failures:
-                raise self.failures.popleft()
-            return answer()
-        except TandemError as error:
-            context.set_trailing_metadata((("tandem-reason", error.reason),))
-            context.abort(grpc.StatusCode[error.status], error.message)
-            raise AssertionError("context.abort returned") from error
 
     def _search(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         for token in request.consistency_tokens:
@@ -214,6 +198,13 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
             ),
             model_version=1,
         )
+        searched = index_service_pb2.KEYWORD_STATE_SEARCHED if request.HasField("hybrid") else None
+        for each in (target,) if modality else (TEXT, IMAGE):
+            whole.retrievals.add(
+                modality=each,
+                item_count=self._index.item_count(request.index_id, each),
+                keyword_state=searched,
+            )
         if request.neighbours_enabled:
             whole.neighbours.stop = pb.NEIGHBOUR_STOP_NOT_SERVED
             whole.degradations.append(pb.DEGRADATION_NEIGHBOURS_SKIPPED)
@@ -272,7 +263,7 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
             try:
                 result.response.CopyFrom(self._search(search))
             except TandemError as error:
-                _set_error(result.error, error)
+                result.error.CopyFrom(error_message(error))
         return response
 
     def _ingest(self, request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
@@ -281,7 +272,7 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
         for item, error in zip(request.items, errors, strict=True):
             result = response.results.add(item_id=item.item_id)
             if error is not None:
-                _set_error(result.error, error)
+                result.error.CopyFrom(error_message(error))
         response.consistency_token = self._new_token()
         return response
 
@@ -297,8 +288,3 @@ def _whole_coverage(item_count: int) -> pb.Coverage:
         covered_item_count=item_count,
         item_count=item_count,
     )
-
-
-def _set_error(message: error_reason_pb2.ItemError, error: TandemError) -> None:
-    name = f"ERROR_REASON_{error.reason}"
-    message.CopyFrom(error_reason_pb2.ItemError(reason=name, message=error.message))

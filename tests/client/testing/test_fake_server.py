@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
+from operator import mul
 
+import grpc
 import pytest
+from google.protobuf.message import Message
 
 from tandem import errors
 from tandem.client import (
     NO_RETRIES,
     AsyncClient,
     Client,
+    HybridFusion,
     Item,
     Modality,
     QueryPart,
+    ScoredDocuments,
     Search,
     SearchResult,
     StoredItem,
+    TruncationPolicy,
     where,
 )
 from tandem.client.testing import FakeServer
+from tandem.v1 import content_pb2
+from tandem.v1 import content_service_pb2 as pb
+from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 from tests.support.orchestrator_svc.threaded_door import threaded_door
 
 # The services behind the real orchestrator are fakes as well, which read a number as an angle.
 ITEMS = [
-    *(Item(f"image-{n}", image=str(n).encode(), attributes={"count": n}) for n in range(12)),
+    *(
+        Item(
+            f"image-{n}",
+            image=str(n).encode(),
+            attributes={"count": n, "caption": f"a drawing of {n}"},
+        )
+        for n in range(12)
+    ),
     *(Item(f"text-{n}", text=str(n)) for n in range(3)),
 ]
 
@@ -54,6 +71,36 @@ def shape(result: SearchResult, *, is_counted: bool = True) -> object:
         result.is_final,
         result.neighbours.stop if result.neighbours else None,
     )
+
+
+def worded(result: SearchResult) -> object:
+    """Returns what an answer says of the words that it was found by."""
+    return (
+        shape(result),
+        {
+            each.item_id: (
+                each.hybrid.keyword_rank,
+                each.hybrid.keyword_score,
+                each.hybrid.similarity_rank is not None,
+            )
+            for each in result.items
+            if each.hybrid
+        },
+        {each.keyword_state for each in result.retrievals},
+    )
+
+
+def scores(scored: ScoredDocuments) -> object:
+    """Returns which scores each document has, and its error."""
+    return [
+        (
+            each.match_logit is not None,
+            each.match_probability is not None,
+            each.similarity is not None,
+            type(each.error),
+        )
+        for each in scored.scores
+    ], bool(scored.reranker)
 
 
 def pages(client: Client) -> object:
@@ -125,6 +172,35 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "both modalities": lambda c: shape(c.search("5", index_id="s", all_modalities_included=True)),
     "neighbours": lambda c: c.search("5", index_id="s", neighbours_enabled=True).degradations,
     "stream": lambda c: [shape(each) for each in c.search_stream("5", index_id="s")],
+    "words": lambda c: worded(c.search("a drawing of 7", index_id="s", hybrid=True, return_n=99)),
+    "other words": lambda c: worded(c.search("5", index_id="s", keywords="drawing 7", return_n=99)),
+    "an image's words": lambda c: worded(c.search(b"2", index_id="s", keywords="1")),
+    "words alone": lambda c: [
+        each.item_id
+        for each in c.search(
+            "5", index_id="s", keywords="7", keyword_weight=1.0, retrieve_k=1
+        ).items
+    ],
+    "fusions": lambda c: [
+        worded(c.search("7", index_id="s", hybrid_fusion=each, return_n=99))
+        for each in HybridFusion
+    ],
+    "words of both modalities": lambda c: worded(
+        c.search("1", index_id="s", hybrid=True, all_modalities_included=True, return_n=100)
+    ),
+    "without words": lambda c: worded(c.search("5", index_id="s")),
+    "no words": lambda c: c.search(b"5", index_id="s", hybrid=True),
+    "too many words": lambda c: c.search("5", index_id="s", keywords="x" * 8_193),
+    "no weight of words": lambda c: c.search("5", index_id="s", hybrid=True, keyword_weight=2.0),
+    "no depth by words": lambda c: c.search("5", index_id="s", hybrid=True, adaptive_depth=True),
+    "documents": lambda c: scores(
+        c.score_documents("5", [b"5", "5", StoredItem("image-1"), StoredItem("zz")], index_id="s")
+    ),
+    "documents of an image": lambda c: scores(c.score_documents(b"5", ["5", b"7"])),
+    "no documents": lambda c: c.score_documents("5", []),
+    "no policy": lambda c: c.score_documents(
+        "5", [b"5"], truncation_policy=TruncationPolicy.BEST_WINDOW
+    ),
     "pages": pages,
     "batch": batch,
     "ingest": ingested,
@@ -149,19 +225,126 @@ CALLS: dict[str, Callable[[Client], object]] = {
 }
 
 
+TEXT, IMAGE = content_pb2.Content(text="5"), content_pb2.Content(image=b"5")
+BEST_WINDOW = content_pb2.TRUNCATION_POLICY_BEST_WINDOW
+# Of ContentService, which the client has no method for.
+MESSAGES: dict[str, Message] = {
+    "items": pb.FetchItemsRequest(index_id="s", item_ids=["text-1", "zz", "image-3", "text-1"]),
+    "no items": pb.FetchItemsRequest(index_id="s"),
+    "too many items": pb.FetchItemsRequest(index_id="s", item_ids=map(str, range(257))),
+    "bad item": pb.FetchItemsRequest(index_id="s", item_ids=[""]),
+    "items of no index": pb.FetchItemsRequest(index_id="none", item_ids=["a"]),
+    "ids": pb.ListItemsRequest(index_id="s"),
+    "ids after one": pb.ListItemsRequest(index_id="s", page_token="image-3", page_size=1000),
+    "a page": pb.ListItemsRequest(index_id="s", page_size=4),
+    "no page": pb.ListItemsRequest(index_id="s", page_size=0),
+    "ids of no index": pb.ListItemsRequest(index_id="none"),
+    "embeddings": pb.EmbedContentsRequest(contents=[TEXT, content_pb2.Content(), IMAGE]),
+    "no embeddings": pb.EmbedContentsRequest(),
+    "too many embeddings": pb.EmbedContentsRequest(contents=[TEXT] * 65),
+    "windows": pb.EmbedContentsRequest(contents=[TEXT], truncation_policy=BEST_WINDOW),
+    "no document": pb.ScoreDocumentsRequest(query=TEXT, documents=[pb.Document()]),
+    "no query": pb.ScoreDocumentsRequest(documents=[pb.Document(content=TEXT)]),
+}
+REFUSED = ("no items", "too ", "bad ", "no page", "no embed", "no query", "windows")
+
+
+@pytest.fixture(scope="module", name="real_address")
+def _real_address() -> Iterator[str]:
+    with threaded_door({item.item_id: 0.5 for item in [*ITEMS, Item("text-9")]}) as address:
+        yield address
+
+
+@pytest.fixture(scope="module", name="fake_address")
+def _fake_address() -> Iterator[str]:
+    with FakeServer() as server:
+        yield server.address
+
+
 @pytest.fixture(scope="module", name="real")
-def _real() -> Iterator[Client]:
-    logits = {item.item_id: 0.5 for item in [*ITEMS, Item("text-9")]}
-    with threaded_door(logits) as address, Client(address, retries=NO_RETRIES) as client:
+def _real(real_address: str) -> Iterator[Client]:
+    with Client(real_address, retries=NO_RETRIES) as client:
         list(client.ingest(ITEMS, index_id="s"))
         yield client
 
 
 @pytest.fixture(scope="module", name="fake")
-def _fake() -> Iterator[Client]:
-    with FakeServer() as server, Client(server.address, retries=NO_RETRIES) as client:
+def _fake(fake_address: str) -> Iterator[Client]:
+    with Client(fake_address, retries=NO_RETRIES) as client:
         list(client.ingest(ITEMS, index_id="s"))
         yield client
+
+
+def answered(address: str, request: Message) -> object:
+    """Returns what ContentService answers besides scores, vectors and the model's name."""
+    with grpc.insecure_channel(address) as channel:
+        stub = ContentServiceStub(channel)
+        method = getattr(stub, type(request).__name__.removesuffix("Request"))
+        try:
+            answer = method(request, timeout=30)
+        except grpc.RpcError as error:
+            return error.code(), dict(error.trailing_metadata())["tandem-reason"]
+    if isinstance(answer, pb.EmbedContentsResponse):
+        return [(each.WhichOneof("outcome"), each.error.reason) for each in answer.results]
+    if isinstance(answer, pb.ScoreDocumentsResponse):
+        return [(each.HasField("match_logit"), each.error.reason) for each in answer.scores]
+    return answer
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_fake_has_the_content_service(
+    name: str, real: Client, fake: Client, real_address: str, fake_address: str
+) -> None:
+    """The same message to the real orchestrator has the same answer, but for scores."""
+    expected = answered(real_address, MESSAGES[name])
+
+    assert answered(fake_address, MESSAGES[name]) == expected
+    is_refused = name.startswith(REFUSED) or name.endswith("of no index")
+    assert isinstance(expected, tuple) == is_refused
+
+
+def test_stored_documents_are_refused_as_the_reranker_does(fake: Client) -> None:
+    """The one behind the real orchestrator here scores any item of any index."""
+    with pytest.raises(errors.IndexNotFound):
+        fake.score_documents("5", [StoredItem("image-1")], index_id="none")
+    with pytest.raises(errors.TokensInvalid, match="same modality"):
+        fake.score_documents("5", [StoredItem("text-1")], index_id="s")
+
+
+def test_embeddings_are_of_unit_length_and_words_alike() -> None:
+    """Without words too; the model's description says how many numbers they have."""
+    texts = ["a red cup", "red cup!", "blue whale", "!!"]
+    request = pb.EmbedContentsRequest(contents=[content_pb2.Content(text=each) for each in texts])
+    with FakeServer() as server, grpc.insecure_channel(server.address) as channel:
+        answer = ContentServiceStub(channel).EmbedContents(request)
+        with Client(server.address) as client:
+            dimension = client.describe_model().embedding_dimension
+
+    vectors = [struct.unpack(f"<{dimension}f", each.embedding.values) for each in answer.results]
+    products = [[sum(map(mul, a, b)) for b in vectors] for a in vectors]
+
+    assert [products[n][n] for n in range(4)] == pytest.approx([1.0] * 4, abs=1e-6)
+    # Two common words of three and two: 2 of the root of 6.
+    assert products[0][1] == pytest.approx(2 / 6**0.5, abs=1e-6)
+    assert products[0][2] == products[1][2] == 0.0
+
+
+def test_hybrid_ranks_are_those_of_both_lists() -> None:
+    """Worked by hand: 1 / (60 + rank) of each list, half of each."""
+    items = [
+        Item("a", image=b"red"),
+        Item("b", image=b"cup", attributes={"caption": ("old", "mug")}),
+        Item("c", image=b"red cup"),
+    ]
+    with FakeServer() as server, Client(server.address) as client:
+        list(client.ingest(items, index_id="pets"))
+        found = client.search(
+            "red cup", index_id="pets", keywords="mug", retrieve_k=3, rerank_disabled=True
+        ).items
+
+    # Nearest: c (both words), a, b, whose caption's words make it less alike. By words: b alone.
+    assert [each.item_id for each in found] == ["b", "c", "a"]
+    assert [each.score for each in found] == pytest.approx([1 / 126 + 1 / 122, 1 / 122, 1 / 124])
 
 
 def outcome(call: Callable[[Client], object], client: Client) -> object:
