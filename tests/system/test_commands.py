@@ -1,4 +1,4 @@
-"""The commands as a person types them, each in a process of its own."""
+"""The commands as a person types them: a search, an error and `up` in processes of their own."""
 
 import os
 import signal
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from tandem.cli.app import app
 from tandem.corpus.records import Record
 from tandem.local.stack import LocalStack
 
@@ -18,8 +20,16 @@ TANDEM = [sys.executable, "-m", "tandem.cli"]
 
 def test_search_by_text(stack: LocalStack, scenes_index: str) -> None:
     """Prints ranks, scores, ids and stage times."""
-    output = _run("search", "two dogs left of one umbrella", "--address", stack.address)
+    ran = subprocess.run(
+        [*TANDEM, "search", "two dogs left of one umbrella", "--address", stack.address],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    output = ran.stdout
 
+    assert ran.returncode == 0, ran.stderr
     assert "scenes-test-" in output
     assert "rerank" in output
     assert "probability" in output
@@ -64,18 +74,11 @@ def test_ingest_prints_rate_and_errors(stack: LocalStack, tmp_path: Path) -> Non
          "sentences": [{"raw": "nothing", "imgid": 1, "sentid": 1, "tokens": []}]}]}"""
     )
 
-    ran = subprocess.run(
-        [
-            *TANDEM,
-            *("ingest", str(tmp_path / "dataset.json"), "--index", "two"),
-            *("--address", stack.address),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["ingest", str(tmp_path / "dataset.json"), "--index", "two"]
 
-    assert ran.returncode == 1
+    ran = CliRunner().invoke(app, [*command, "--address", stack.address])
+
+    assert ran.exit_code == 1
     assert "3 items stored, 1 refused" in ran.stdout
     assert "IMAGE_UNREADABLE" in ran.stderr
 
@@ -136,14 +139,8 @@ def test_up_serves_and_leaves_nothing_behind(tiny_checkpoint: Path, tmp_path: Pa
 
 
 def _run(*arguments: str) -> str:
-    ran = subprocess.run(
-        [*TANDEM, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COLUMNS": "200"},
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
+    assert ran.exit_code == 0, (ran.output, ran.exception)
     return ran.stdout
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import shlex
 import shutil
@@ -12,7 +11,9 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tandem.cli.app import app
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS
 from tandem.evaluation.report import BE, Ranking, Report
@@ -121,8 +122,12 @@ def test_a_command_runs(
     records: list[Record],
     model_repository: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Run as shown, against the tests' own addresses and in small; `up` has its own test."""
+    """Run as shown, against the tests' own addresses and in small; `up` has its own test.
+
+    In this process, as each takes a second to start; test_commands has processes of its own.
+    """
     words = shlex.split(command)[1:]
     if words[0] == "up":
         return
@@ -144,13 +149,8 @@ def test_a_command_runs(
         (tmp_path / found).parent.mkdir()
         (tmp_path / found).write_bytes(records[0].image.read())
 
-    ran = subprocess.run(
-        [sys.executable, "-m", "tandem.cli", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COLUMNS": "200"},
-    )
+    monkeypatch.chdir(tmp_path)
 
-    assert ran.returncode == 0, ran.stderr
+    ran = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
+
+    assert ran.exit_code == 0, (ran.output, ran.exception)
