@@ -57,14 +57,14 @@ def stored(client: Client, given: list[Item]) -> None:
 @TINY_STACK
 @pytest.mark.timeout(600)
 def test_each_answers_from_the_folder_of_the_other(
-    tmp_path: Path, tiny_repository: Path, tiny_manifest: Manifest
+    tmp_path: Path, tiny_repository: Path, lone_instances: Path, tiny_manifest: Manifest
 ) -> None:
     """The engine writes, the services read and write on, the engine reads again; two shards."""
     with Engine(tmp_path, model=tiny_repository, shards=2) as engine:
         stored(engine, items(0, 9))
         own = answers(engine, tiny_manifest)
 
-    with LocalStack(tmp_path, tiny_repository, Ports.free(shard_count=2)) as stack:
+    with LocalStack(tmp_path, lone_instances, Ports.free(shard_count=2)) as stack:
         stack.start()
         with Client(stack.address, timeout_seconds=60.0) as client:
             served = answers(client, tiny_manifest)

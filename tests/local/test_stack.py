@@ -66,11 +66,11 @@ def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> N
 
 @pytest.mark.xdist_group("system")
 def test_a_service_that_cannot_work_ends_the_start_by_its_own_words(
-    tiny_repository: Path, tmp_path: Path
+    lone_instances: Path, tmp_path: Path
 ) -> None:
     """While Triton still loads; what its log has of earlier runs is not told."""
     setting = {"ORCHESTRATOR_MINIMUM_COVERAGE": "7"}
-    stack = LocalStack(tmp_path, tiny_repository, Ports.free(shard_count=1), settings=setting)
+    stack = LocalStack(tmp_path, lone_instances, Ports.free(shard_count=1), settings=setting)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "orchestrator.log").write_text("of an earlier run\n")
 
