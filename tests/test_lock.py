@@ -40,7 +40,7 @@ def locked(lock: str = "cpu.txt") -> dict[str, str]:
 
 @pytest.mark.parametrize("requirement", asked_for(), ids=str)
 def test_every_requirement_is_locked_to_a_version_it_allows(requirement: Requirement) -> None:
-    """Whoever changes pyproject.toml runs `make lock`."""
+    """A change to pyproject.toml needs `make lock`."""
     version = next(
         (found for lock in LOCKS if (found := locked(lock).get(requirement.name)) is not None), None
     )
@@ -87,7 +87,7 @@ def test_what_torch_asks_for_is_locked_for_its_image() -> None:
 
 
 def test_nothing_brings_cuda_by_the_back_door() -> None:
-    """The lock is for CPUs: torch's CUDA packages are gigabytes that nobody asked for."""
+    """The lock is for CPUs: torch's CUDA packages are gigabytes that no one requested."""
     assert not {name for name in locked() if name.startswith(("cuda", "nvidia-cu", "torch"))}
 
 

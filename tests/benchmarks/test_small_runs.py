@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
     ],
 )
 def test_it_runs_to_its_end(command: str) -> None:
-    """What a benchmark asks for can come to be refused, and nobody sees before its next run."""
+    """What a benchmark asks for can become invalid, and no one sees it before its next run."""
     name, *arguments = command.split()
 
     ran = subprocess.run(

@@ -152,7 +152,7 @@ def write(path: Path, text: str) -> None:
 
 
 def test_every_method_has_its_access() -> None:
-    """A method that was forgotten would let nobody in; one too many tells of a rename."""
+    """A forgotten method would reject every caller; an extra one is a sign of a rename."""
     assert sorted(ACCESS) == sorted(METHODS)
 
 

@@ -1,4 +1,4 @@
-"""A call whose path no text can be is refused like any other that nobody serves."""
+"""A call whose path no text can be is refused like any other that is not served."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answered_paths(port: int) -> int:
 
 
 async def test_a_path_that_is_no_text_ends_its_call_alone(tmp_path: Path) -> None:
-    """The process stays, other paths that nobody serves are refused by name, and calls answered."""
+    """The process stays, refuses other unknown paths by name, and answers calls."""
     async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
         await service.event("serving")
 

@@ -47,7 +47,7 @@ def bearer(name: str) -> tuple[tuple[str, str]]:
 
 
 def client_options(changed: dict[str, int]) -> list[tuple[str, int | str]]:
-    """Returns the client's options, but that it asks nobody whether they are serving."""
+    """Returns the client's options, without its health checks."""
     options = dict(CLIENT_OPTIONS) | changed
     del options["grpc.service_config"]
     return [*options.items()]

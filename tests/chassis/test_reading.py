@@ -112,7 +112,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 async def test_what_is_too_much_is_refused_unparsed(name: str) -> None:
-    """By name, and to whoever may call as well."""
+    """By name, and to allowed callers as well."""
     path, body, reason = BOMBS[name]
     async with address() as to, connection(to) as channel:
         assert await refusal(raw(channel, path)(iter([body]))) == reason
@@ -206,7 +206,7 @@ async def test_calls_that_wait_for_their_message_have_so_many_places() -> None:
 
 
 async def test_probes_stand_beside_those_that_say_nothing() -> None:
-    """Streams that need no token are bounded by connection, and keep nobody from liveness."""
+    """Streams that need no token are bounded by connection, and keep no caller from liveness."""
     limits = replace(DEFAULT_LIMITS, max_probe_count_by_connection=4)
     asked = health_pb2.HealthCheckRequest(service="liveness")
     async with AsyncExitStack() as stack:

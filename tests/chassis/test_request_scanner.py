@@ -45,7 +45,7 @@ def within(key: int, inside: bytes) -> bytes:
 
 
 def test_every_method_has_its_limit() -> None:
-    """A method that was forgotten takes little, and nobody sees why."""
+    """A forgotten method accepts little, and no error says why."""
     assert sorted(REQUEST_LIMITS) == sorted(ACCESS)
     for path in METHODS:
         scanner(path)  # raises where a counted field has another name

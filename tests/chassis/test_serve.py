@@ -234,7 +234,7 @@ async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: 
 
 
 async def test_a_signal_before_warmth_ends_the_process_too(tmp_path: Path) -> None:
-    """Nobody has to wait for a model that never comes."""
+    """No caller waits for a model that never comes."""
     (tmp_path / "cold").touch()
     async with started(tmp_path) as service:
         await service.event("not warm yet")
@@ -366,7 +366,7 @@ async def test_side_doors_can_be_closed(
 
 
 async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_path: Path) -> None:
-    """At once: nobody can be drained. Whoever watches the process then starts another."""
+    """At once: there is nothing to drain. A supervisor then starts another process."""
     async with started(tmp_path, drain_notice_seconds=300) as service:
         await service.event("serving")
         (tmp_path / "ended").touch()

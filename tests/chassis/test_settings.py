@@ -53,7 +53,7 @@ def test_every_type_is_read_and_defaults_fill_the_rest() -> None:
 
 
 def test_a_missing_setting_is_named_with_its_meaning() -> None:
-    """Whoever starts the service learns what to set without reading code."""
+    """The messages say what to set, without a look at the code."""
     with pytest.raises(SettingsError, match="ROOM_ADDRESS is not set: host:port to listen on"):
         load(RoomSettings, "ROOM_", {})
 
@@ -71,7 +71,7 @@ def test_a_missing_setting_is_named_with_its_meaning() -> None:
     ],
 )
 def test_a_bad_setting_stops_the_start_by_name(variable: str, value: str, message: str) -> None:
-    """Wrong types, and names nobody reads: a misspelt limit would be no limit."""
+    """Wrong types, and names that nothing reads: a misspelt limit would be no limit."""
     with pytest.raises(SettingsError) as caught:
         load(RoomSettings, "ROOM_", {"ROOM_ADDRESS": "a:1", variable: value})
 

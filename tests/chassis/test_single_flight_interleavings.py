@@ -113,7 +113,7 @@ def test_however_lookups_meet_each_gets_its_values_and_all_work_is_reported_once
                 assert isinstance(
                     outcome, ModelUnavailable | DeadlineExceeded | asyncio.CancelledError
                 )
-        # What only such lookups waited for that left as it ended is reported to nobody.
+        # What only such lookups waited for that left as it ended is not reported.
         assert reported <= scene.computed_count
         if not cancelled and all(isinstance(outcome, Lookup) for outcome in outcomes):
             assert reported == scene.computed_count

@@ -200,7 +200,7 @@ async def test_a_failed_span_tells_no_content(spans: InMemorySpanExporter) -> No
 
 
 async def test_histograms_point_to_sampled_traces(spans: InMemorySpanExporter) -> None:
-    """Of stages and of calls, where scraped as OpenMetrics; not to traces that nobody kept."""
+    """Of stages and of calls, where scraped as OpenMetrics; not to traces that were not kept."""
     async with two_services() as channel:
         await search(channel, traceparent=PARENT)
         other = "1" * 32
@@ -235,7 +235,7 @@ def test_what_is_no_traceparent(text: str | None) -> None:
 
 
 async def test_outside_of_a_request_there_is_no_trace() -> None:
-    """A canary, for example, is nobody's."""
+    """A canary, for example, has no caller."""
     with tracing().stage("canary"):
         assert current_trace() is None
 

@@ -26,7 +26,7 @@ def faults(source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(Path(cli.__path__[0]).glob("*.py")), ids=lambda p: p.stem)
 def test_no_command_calls_without_access(path: Path) -> None:
-    """Clients are given an Access, and nobody opens a channel past it."""
+    """Clients get an Access, and no channel is opened without it."""
     assert faults(path.read_text(encoding="utf-8")) == []
 
 

@@ -1,4 +1,4 @@
-"""Commands and addresses: refused where they are none, told apart where nobody is there."""
+"""Commands and addresses: refused if malformed, and distinguished if nothing answers."""
 
 import asyncio
 from collections.abc import Sequence

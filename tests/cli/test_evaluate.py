@@ -360,7 +360,7 @@ def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:
     assert status == 0, both
     assert rows(both, "BE  ") == rows(theirs, "BE  ")
     assert rows(both, "BE  ") != rows(its_own, "BE  ")
-    # A pool of everything is the cross-encoder's order, whoever retrieved.
+    # A pool of everything is the cross-encoder's order, for every retriever.
     assert rows(both, "BE + CE 20") == rows(its_own, "BE + CE 20")
 
 

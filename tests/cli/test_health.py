@@ -39,7 +39,7 @@ async def test_a_cold_service_is_alive_and_not_ready(
 
 
 def test_where_nothing_listens_is_not_healthy() -> None:
-    """Port 1 is nobody's."""
+    """No server listens on port 1."""
     result = CliRunner().invoke(app, ["health", "127.0.0.1:1"])
 
     assert result.exit_code == 1

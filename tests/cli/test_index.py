@@ -107,5 +107,5 @@ async def test_bad_input_is_a_line_and_a_status(address: str) -> None:
     assert parameter.exit_code == 2
     assert "nprobe=16" in parameter.output
 
-    nobody = await run("127.0.0.1:1", "describe")
-    assert nobody.exit_code == 1
+    unreachable = await run("127.0.0.1:1", "describe")
+    assert unreachable.exit_code == 1

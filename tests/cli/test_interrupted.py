@@ -10,7 +10,7 @@ from tandem.cli.train import _kept
 
 
 def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line, and nothing where nobody interrupts."""
+    """In one line, and nothing without an interrupt."""
     with told_if_interrupted(lambda: "all of it"):
         pass
     with pytest.raises(typer.Exit) as ended, told_if_interrupted(lambda: "all of it"):

@@ -44,7 +44,7 @@ def test_a_refusal_says_what_mends_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And no header, which nobody types."""
+    """And no header, which is not typed."""
 
     async def refuse(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         raise error

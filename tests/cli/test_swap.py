@@ -1,4 +1,4 @@
-"""`tandem models swap`, as typed, where nobody serves the repository."""
+"""`tandem models swap`, as typed, where no server has the repository."""
 
 import shutil
 import subprocess

@@ -246,7 +246,7 @@ async def test_nobody_listening_is_a_service_unavailable(
     connect: Callable[[str], AnyClient],
 ) -> None:
     """Told with the address that was tried."""
-    # Port 1 is nobody's.
+    # No server listens on port 1.
     with pytest.raises(errors.ServiceUnavailable, match=r"127\.0\.0\.1:1"):
         await connect("127.0.0.1:1").search("two dogs")
 
@@ -392,7 +392,7 @@ async def test_a_sender_who_waits_for_a_refused_items_outcome_gets_it() -> None:
 async def test_searches_that_are_more_than_a_message_are_refused_by_name(
     connect: Callable[[str], AnyClient],
 ) -> None:
-    """Nine pictures of 8 MiB: gRPC refuses to send them, and nobody was asked."""
+    """Nine pictures of 8 MiB: gRPC refuses to send them, and no server was called."""
     parts = [QueryPart(bytes(8 * 2**20))] * 9
     async with search_server() as (address, service):
         with pytest.raises(errors.MessageTooLarge):

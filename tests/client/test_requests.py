@@ -278,7 +278,7 @@ def test_the_largest_contents_are_sent() -> None:
 
 
 def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
-    """Or items that nobody stored would be nobody's loss."""
+    """Otherwise items that were not stored would not be missed."""
     requests = IngestRequests([("a", "text"), ("b", "text")], "scenes", 1, target="here:1")
     sent = iter(requests)
     next(sent)
@@ -351,7 +351,7 @@ def test_items_that_are_slow_in_coming_do_not_hold_up_those_before() -> None:
 
 
 def test_items_are_drawn_only_as_batches_are_sent() -> None:
-    """Whoever has a million pictures does not hold them all."""
+    """A caller with a million pictures does not hold them all."""
     drawn = []
     items = ((str(n), drawn.append(n) or "text") for n in range(10))  # type: ignore[func-returns-value]
     sent = iter(IngestRequests(items, "scenes", 3))

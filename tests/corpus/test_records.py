@@ -20,7 +20,7 @@ def test_records_of_the_same_content_are_equal() -> None:
 
 
 def test_a_record_cannot_be_changed() -> None:
-    """Whoever holds a record may keep it."""
+    """The holder of a record may keep it."""
     with pytest.raises(FrozenInstanceError):
         a_record(DrawingImage("1f415", "noto")).split = "test"  # type: ignore[misc]
 

@@ -133,7 +133,7 @@ def generator() -> ModuleType:
 
 
 def test_the_dashboards_are_what_the_program_writes() -> None:
-    """Whoever changes one changes the program."""
+    """A change to one is a change to the program."""
     program = generator()
     written = {f"{each.name}.json": program.text_of(each) for each in program.DASHBOARDS}
     assert written == {path.name: path.read_text() for path in DASHBOARDS}

@@ -103,7 +103,7 @@ async def test_a_query_is_encoded_once(stub: EncoderServiceStub) -> None:
 
 
 async def test_items_are_not_kept(stub: EncoderServiceStub) -> None:
-    """Each is stored, and then asked for again by nobody."""
+    """Each is stored, and never requested again."""
     for _ in range(2):
         response = await ask(stub, DOGS, purpose=pb.ENCODE_PURPOSE_INGEST)
         assert response.cost.token_count > 0
@@ -215,7 +215,7 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
     assert kept.model_unavailable
     assert isinstance(error_from_rpc(caught.value, "encoder"), ModelUnavailable)
     assert [before.model_unavailable, after.model_unavailable] == [False, False]
-    # Where nobody asks for anything new the canary finds out.
+    # Without new queries the canary finds out.
     assert told == [False, True, False]
 
 

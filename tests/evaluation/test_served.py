@@ -97,7 +97,7 @@ async def test_queries_are_drawn_no_earlier_than_they_can_be_asked() -> None:
 
 
 async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
-    """Not in a group: whoever evaluates an index that is not there is told just that."""
+    """Not in a group: evaluating a missing index reports just that."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.query.text == "2":

@@ -38,7 +38,7 @@ ANSWERS = {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Tracebacks of services that crash on purpose are shown to nobody."""
+    """Tracebacks of services that crash on purpose are not shown."""
     log.configure("encoder", io.StringIO())
     yield
     structlog.reset_defaults()

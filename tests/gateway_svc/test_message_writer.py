@@ -47,7 +47,7 @@ def by_writer(message: Message, *, is_canonical: bool) -> Any:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_made_messages_are_written_as_protobuf_writes_them(method: Method) -> None:
-    """Every answer and request of the contract, with odd values and fields that nobody knows."""
+    """Every answer and request of the contract, with odd values and unknown fields."""
     maker = WireMaker(7, ["scenes"])
     seen: Counter[str] = Counter()
     for kind in (method.answer_class, method.request_class):

@@ -97,7 +97,7 @@ def test_a_folder_is_closed_to_others_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_a_demo_empties_what_is_tandems_and_nothing_else(tmp_path: Path) -> None:
-    """Whoever gives it a folder of their own keeps what is in it."""
+    """A caller's own folder keeps what is in it."""
     made_store(tmp_path, 1)
     (tmp_path / "letters").mkdir()
     (tmp_path / "shard-notes").touch()

@@ -127,7 +127,7 @@ class StackAround(LocalStack):
 
 @pytest.fixture(name="repository")
 def _repository(tiny_repository: Path, tiny_manifest: Manifest, tmp_path: Path) -> Path:
-    """A copy with a second version, whose file nobody here opens."""
+    """A copy with a second version, whose file is not opened here."""
     repository = shutil.copytree(tiny_repository, tmp_path / "repository")
     folder = version_folder(repository, 2)
     folder.mkdir()
@@ -246,7 +246,7 @@ def test_what_serves_goes_on_while_an_old_version_cannot_be_unloaded(
 def test_a_version_that_is_loaded_too_late_is_unloaded_again(
     swaps: VersionSwaps, triton: FailingTriton, repository: Path
 ) -> None:
-    """Nobody waits for it any more, and it has processes and memory."""
+    """No call waits for it any more, and it has processes and memory."""
     triton.faults = {"load": LATE}
     asked_for(repository, 2)
     swaps.look()

@@ -134,7 +134,7 @@ def test_missing_tokenizer_is_refused(tmp_path: Path) -> None:
 def test_special_tokens_spelled_out_are_letters(
     preprocessor: TextPreprocessor, tokenizer: Tokenizer
 ) -> None:
-    """Nobody ends the model's input by writing "[SEP]"."""
+    """A text cannot end the model's input with "[SEP]"."""
     separator = tokenizer.token_to_id("[SEP]")
 
     ids = preprocessor.token_ids("dogs [SEP] [PAD] dogs").tolist()

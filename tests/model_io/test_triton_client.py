@@ -382,19 +382,19 @@ def test_what_triton_says_is_told_apart(
 
 
 @pytest.fixture
-async def nobody() -> AsyncIterator[TritonClient]:
-    """A client of a port on which nobody listens."""
+async def unreachable() -> AsyncIterator[TritonClient]:
+    """A client of a port without a listener."""
     client = TritonClient(f"127.0.0.1:{free_ports(1)[0]}")
     yield client
     await client.close()
 
 
-async def test_without_triton_a_call_fails_at_once(nobody: TritonClient) -> None:
+async def test_without_triton_a_call_fails_at_once(unreachable: TritonClient) -> None:
     """It does not wait for its deadline: not at the first call, nor while gRPC backs off."""
     for _ in range(3):
         start_time = time.monotonic()
         with pytest.raises(ModelUnavailable) as caught:
-            await moody(nobody, rows(PLAIN), timeout_seconds=240.0)
+            await moody(unreachable, rows(PLAIN), timeout_seconds=240.0)
         assert time.monotonic() - start_time < 60  # of the 240 that it may take
         assert caught.value.metadata == {"model": MOODY}
 

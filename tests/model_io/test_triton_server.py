@@ -295,7 +295,7 @@ def assert_refuses_to_start(server: TritonServer, why: str) -> None:
 
 
 def test_a_port_in_use_is_refused(repository: Path) -> None:
-    """Otherwise the models of whoever listens there would be taken for ours."""
+    """Otherwise the models of another server would be taken for ours."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert_refuses_to_start(server_of(repository, port), f"127.0.0.1:{port} is not available")

@@ -1,4 +1,4 @@
-"""One version more in a running Triton, tried, and the old one taken away: nobody goes without."""
+"""Adds a version to a running Triton, tries it and removes the old one; no call fails."""
 
 import asyncio
 import shutil

@@ -129,7 +129,7 @@ class Payload:
 def test_a_checkpoint_is_never_unpickled(tmp_path: Path, form: str) -> None:
     """A pickle is code of its sender's: named model.safetensors it is refused, and nothing runs.
 
-    The control: whoever did unpickle the very same file would run it.
+    The control: unpickling the very same file would run it.
     """
     save_tiny_checkpoint(tmp_path)
     weights, trace = tmp_path / "model.safetensors", tmp_path / "it-ran"

@@ -1,4 +1,4 @@
-"""Sep+Coop as one checkpoint: the BE embeds, the CE reads pairs, and nobody need know."""
+"""Sep+Coop as one checkpoint: the BE embeds, the CE reads pairs, and no caller need know."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Certificates and tokens change while the services run, and nobody notices.
+"""Certificates and tokens change while the services run, and no call fails.
 
 With every change of ours each is rotated once; `make test-security` rotates each twenty times at
 100 calls a second, and waits until a caller whose authority was removed is out.
@@ -82,7 +82,7 @@ async def test_a_rotation_done_wrongly_is_noticed(secured: SecuredStack) -> None
     async with caller.calling(20) as tally:
         await asyncio.sleep(0.5)
         assert not tally.failures
-        # The orchestrator now shows what nobody trusts, and trusts nobody.
+        # The orchestrator now shows a certificate that no one trusts, and trusts no one.
         secured.files["orchestrator"].write(trustme.CA(), "127.0.0.1", "orchestrator")
         await asyncio.wait_for(tally.fault.wait(), 60)
     secured.show_certificates_of(secured.authority)

@@ -184,7 +184,7 @@ def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> Non
 
 
 def test_an_id_twice_in_one_batch_is_refused_by_name(client: Client) -> None:
-    """Neither of the two is stored, for nobody can tell which was meant; the others are."""
+    """Neither of the two is stored, for which was meant is unknown; the others are."""
     items = [("twice", "one cat"), ("once", "one cow"), ("twice", "one dog")]
 
     outcomes = list(client.ingest(items, index_id="bad-ids"))

@@ -60,7 +60,7 @@ def test_what_is_written_is_what_is_read(pictures: list[Made]) -> None:
 
 
 def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
-    """In the list's order, an empty caption among them: whoever reads on judges that."""
+    """In the list's order, an empty caption among them: the reader's caller judges that."""
     first, second = read_caption_list(pets, "train", language="de")
 
     assert (first.record_id, first.family, first.split) == ("cats/1.jpg", "cats/1.jpg", "train")
@@ -143,7 +143,7 @@ def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str
 
 
 def test_a_caption_that_is_not_utf8_spoils_its_own_record_alone(pets: Path) -> None:
-    """Named by its line; whoever reads on stops there or goes past it."""
+    """Named by its line; the reader's caller stops there or skips it."""
     (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
 
     first, second = read_caption_list(pets, "train")
@@ -223,7 +223,7 @@ def test_a_name_may_be_spelled_otherwise_on_disk(tmp_path: Path, named: str, on_
 
 
 def test_two_spellings_on_disk_are_neither(tmp_path: Path) -> None:
-    """Which of them is meant, nobody knows; an exact name is meant."""
+    """Which of them is meant is unknown; an exact name is meant."""
     for name in ("a.JPG", "a.Jpg"):
         (tmp_path / name).write_bytes(name.encode())
     path = with_lines(tmp_path, "a cat\ta.jpg", "a dog\ta.JPG")

@@ -160,7 +160,7 @@ def test_an_unknown_split_names_those_that_there_are(coco: Path) -> None:
 
 
 def test_fewer_than_one_caption_is_refused(coco: Path) -> None:
-    """Zero would make records nobody can search for."""
+    """Zero would make records that no search can find."""
     with pytest.raises(CorpusError, match="captions_per_image is 0"):
         read_karpathy(coco, coco.parent, "test", captions_per_image=0)
 

@@ -162,7 +162,7 @@ def test_a_folder_without_captions_is_refused(tmp_path: Path, folder: str, says:
 
 
 def test_an_unknown_split_names_those_with_a_picture_list(task1: Path) -> None:
-    """Captions without one are no split: nobody knows of which pictures they are."""
+    """Captions without one are no split: their pictures are unknown."""
     lines(task1 / "test_2018_flickr.en", "a bird")
 
     with pytest.raises(SplitUnknown, match=r"its splits are: test_2017_mscoco, train;"):

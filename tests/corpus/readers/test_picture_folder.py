@@ -260,7 +260,7 @@ def test_hostile_names_and_files_are_refused(pets: Path) -> None:
 
 
 def test_files_of_other_formats_are_counted(pets: Path) -> None:
-    """By their extension, with the first names; what file managers leave is nobody's."""
+    """By their extension, with the first names; what file managers leave is ignored."""
     for name in ("a.bmp", "b.BMP", "c.gif", "d.tif", "Thumbs.db", "notes", ".hidden.jpg"):
         (pets / name).write_bytes(b"")
     for name in ("._cat.jpg", ".DS_Store"):

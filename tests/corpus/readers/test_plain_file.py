@@ -62,7 +62,7 @@ def test_a_folder_is_read_once_by_its_own_name(tmp_path: Path) -> None:
 
 
 def test_what_is_no_plain_file_is_passed_over(tmp_path: Path) -> None:
-    """By why; what file managers and disks leave is nobody's."""
+    """By why; what file managers and disks leave is ignored."""
     os.mkfifo(tmp_path / "pipe.jpg")
     for name in (".hidden", "._a.jpg", ".DS_Store", ".a.parquet.crc", "a.jpg"):
         (tmp_path / name).touch()

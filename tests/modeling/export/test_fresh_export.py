@@ -79,7 +79,7 @@ def test_another_checkpoint_replaces_the_export(
 
 
 def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, repository: Path) -> None:
-    """And stays, once it is there, for whoever asks for none."""
+    """And stays, once it is there, if none is requested."""
     manifest = export_if_stale(checkpoint, repository, Precision.BF16)
 
     assert manifest.precision == Precision.BF16

@@ -34,7 +34,7 @@ def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def put_in(repository: Path, name: str, content: bytes) -> None:
-    """Replaces a model's file and tells the manifest, as whoever forges both would."""
+    """Replaces a model's file and tells the manifest, as a forger of both would."""
     (repository / name / "1" / "model.pt").write_bytes(content)
     path = repository / "manifest.json"
     fields = json.loads(path.read_text())

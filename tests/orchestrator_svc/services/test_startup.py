@@ -64,7 +64,7 @@ async def behind(
         async def channel(is_serving: bool) -> grpc.aio.Channel:
             if is_serving:
                 return await opened.enter_async_context(service(SERVING))
-            # Nobody listens on port 1.
+            # Nothing listens on port 1.
             return await opened.enter_async_context(open_channel("127.0.0.1:1"))
 
         yield (

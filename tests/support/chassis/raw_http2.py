@@ -1,4 +1,4 @@
-"""HTTP/2 as nobody's library would send it: frames by hand, over a socket."""
+"""HTTP/2 as no library would send it: frames by hand, over a socket."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.deploy.rendered import ROOT, Resource, of_kind
 from tests.support.deploy.workloads import selects, workloads
 
 _NAME = "app.kubernetes.io/name"
-# Ports that nobody should answer on, beside those that somebody does.
+# Ports on which nothing should answer, besides those on which something does.
 _OTHER_PORTS = (53, 443, 6443, 8000, 9999)
 _PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _ROW = re.compile(r"^\| (\S+) \| (\S+) \| ([\d, ]+) \| ([A-Z, ]+) \| (\S+) \|", re.MULTILINE)

@@ -13,7 +13,7 @@ from tests.support.deploy.workloads import Container, selects, workloads
 
 # Of the kinds that `restricted` allows, those that we use.
 _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
-# It calls the API server, and nobody calls it.
+# It calls the API server, and nothing calls it.
 _WITH_TOKEN = "CronJob/backup"
 _PINNED = re.compile(r".+:v?\d+(\.\d+)+[\w.-]*|.+@sha256:[0-9a-f]{64}")
 

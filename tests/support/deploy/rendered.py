@@ -31,7 +31,7 @@ def installed_command(name: str) -> str:
 @functools.cache
 def rendered_text(folder: Path) -> str:
     """Returns what `kubectl kustomize` prints; raises AssertionError with what it complains of."""
-    # No cluster of whoever runs the tests is of any interest.
+    # No cluster of the machine that runs the tests is of interest.
     environment = os.environ | {"KUBECONFIG": os.devnull}
     done = subprocess.run(
         [installed_command("kubectl"), "kustomize", folder],

@@ -22,7 +22,7 @@ class Direction:
     """Up to so much more delay, by chance; bytes keep their order."""
     bytes_per_second: float | None = None
     is_silent: bool = False
-    """Bytes vanish, and nobody is told: a black hole."""
+    """Bytes vanish without a notice: a black hole."""
 
 
 class Proxy:

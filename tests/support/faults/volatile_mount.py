@@ -35,7 +35,7 @@ _ATTRIBUTES = struct.Struct("<QQQQQQIIIIIIIIII")
 _ENTRY = struct.Struct("<QQQQII")
 _OPENED = struct.Struct("<QII")
 _S_IFDIR, _S_IFREG = 0o040000, 0o100000
-# Nobody but the kernel changes anything, so it may keep what it knows.
+# Only the kernel changes anything, so it may keep what it knows.
 _VALID_SECONDS = 3600
 _SET_MODE, _SET_SIZE = 1 << 0, 1 << 3
 _ROOM_BYTES = 1 << 40

@@ -110,7 +110,7 @@ class WireMaker:
         return data
 
     def large(self, descriptor: Descriptor) -> bytes:
-        """Returns about 1 MB of one field, or of one that nobody knows."""
+        """Returns about 1 MB of one field, or of an unknown one."""
         known = [field for field in descriptor.fields if _is_length(field)]
         if not known or self.chance.random() < 0.2:
             return _tagged(1_999, self.chance.randbytes(1_000_000))

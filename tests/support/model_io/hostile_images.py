@@ -144,7 +144,7 @@ def _structure() -> Iterator[tuple[str, bytes, str]]:
     behind = _behind_scan(b"\xff\xfe\0\2" * 2_000_000)
     yield "JPEG of 2,000,000 segments behind its scan", behind, TOO_LARGE
     yield "JPEG of 10,000 scans", _many_scans(10_000), TOO_LARGE
-    # Whoever took it for a segment would pass over 65,535 bytes of scans, which decoders do not.
+    # A decoder that took it for a segment would skip 65,535 bytes of scans, which decoders do not.
     hidden = _many_scans(10_000, before=b"\xff\x05\xff\xff")
     yield "JPEG of 10,000 scans behind what is no segment", hidden, TOO_LARGE
     frame_count = struct.pack(">II", 1_000_000, 0)

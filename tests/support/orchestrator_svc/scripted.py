@@ -69,7 +69,7 @@ class FakeReranker(Describing, RerankServiceServicer):
         self.logits: dict[str, float] = {}
         """By item id; what has none is no longer there for the reranker."""
         self.model_version = 0
-        """By which it scores where nobody says; 0 is a service that knows of none."""
+        """The version it scores by if the request names none; 0 is a service without versions."""
         self.pair_seconds = 0.0
         self.default_fusion = "FUSION_METHOD_UNSPECIFIED"
         """Of the model's authors."""

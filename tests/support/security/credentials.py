@@ -57,7 +57,7 @@ def credentials_of(files: Files) -> grpc.ChannelCredentials:
 
 
 def bad_certificates(stack: SecuredStack, folder: Path, token: str) -> Iterator[Shown]:
-    """Yields what gets nobody in where certificates are asked for, whatever token comes with it."""
+    """Yields what is rejected where certificates are required, with any token."""
     other = trustme.CA()
     stranger, expired = Files(folder / "stranger"), Files(folder / "expired")
     stranger.write(other, "orchestrator", trusted=(stack.authority,))

@@ -20,7 +20,7 @@ from tests.support.orchestrator_svc.downstream import door_address, stack
 
 
 class Forgotten(list[tuple[str, object]]):
-    """Calls that nobody will ask after: kept, they would be taken for memory that is lost."""
+    """Calls whose results are not read: kept, they would look like a memory leak."""
 
     def append(self, _call: tuple[str, object]) -> None:
         """Keeps nothing."""

@@ -119,7 +119,7 @@ class Attack:
         return frame(SETTINGS, self._dice.choice((0, 0, 1)), 0, pairs + self._odd_end())
 
     def window(self) -> bytes:
-        """Too much of it, nothing, or for nobody."""
+        """Too much of it, nothing, or for no stream."""
         step = self._dice.choice((0, 1, 2**31 - 1, 2**32 - 1)).to_bytes(4, "big")
         return frame(WINDOW, 0, self._dice.choice((0, self._any_stream())), step + self._odd_end())
 
