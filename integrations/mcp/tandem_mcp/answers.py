@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mcp_types import CallToolResult, ContentBlock, TextContent
 from pydantic import BaseModel, Field
 
-from tandem.client import FoundItem, ImageContent, SearchResult
+from tandem.client import DirectionRecall, FoundItem, ImageContent, SearchResult
 from tandem.client import TextContent as StoredText
 from tandem_mcp.pictures import picture_content
 
@@ -49,6 +49,15 @@ class SideDescription(BaseModel):
     )
 
 
+class RecallEntry(BaseModel):
+    """The share of the truly nearest items that recent searches of one direction found."""
+
+    query: str = Field(description="what was searched by: text or image")
+    target: str = Field(description="what was searched for: text or image")
+    recall: float = Field(description="0 to 1")
+    search_count: int = Field(description="searches that were repeated exactly to measure it")
+
+
 class IndexAnswer(BaseModel):
     """What an index has, and the model that searches it."""
 
@@ -60,6 +69,9 @@ class IndexAnswer(BaseModel):
     has_cross_encoder_probabilities: bool
     other_indexes: list[str]
     degradations: list[str]
+    live_recalls: list[RecallEntry] = Field(
+        description="by direction; empty if no recent search was measured"
+    )
 
 
 def search_answer(index: str, result: SearchResult, longest_side: int) -> CallToolResult:
@@ -90,11 +102,26 @@ def index_answer(answer: IndexAnswer) -> CallToolResult:
         *_side_lines("texts", answer.texts),
         f"Model: {answer.model}.",
     ]
+    lines += [
+        f"Recent searches for {each.target}s by {each.query} found {each.recall:.1%} of the "
+        f"nearest ({each.search_count:,} measured)."
+        for each in answer.live_recalls
+    ]
     if answer.other_indexes:
         lines.append(f"Other indexes: {', '.join(answer.other_indexes)}.")
     if answer.degradations:
         lines.append(_degraded(answer.degradations))
     return _result(answer, [TextContent(type="text", text="\n".join(lines))])
+
+
+def recall_entry(recall: DirectionRecall) -> RecallEntry:
+    """Returns the recall of one direction."""
+    return RecallEntry(
+        query=recall.query_modality.value,
+        target=recall.target_modality.value,
+        recall=recall.recall,
+        search_count=recall.search_count,
+    )
 
 
 def side_description(result: SearchResult) -> SideDescription:

@@ -21,6 +21,7 @@ from tandem_mcp.answers import (
     IndexAnswer,
     SearchAnswer,
     index_answer,
+    recall_entry,
     search_answer,
     side_description,
 )
@@ -168,11 +169,12 @@ class _Tools:
     async def describe_index(
         self, context: _CallContext, index: Annotated[str, INDEX] = ""
     ) -> Annotated[CallToolResult, IndexAnswer]:
-        """Say how many images and texts an index has, their attributes, and its model."""
+        """Say what an index has: images, texts, their attributes, its model, live recall."""
         with _told_to_the_model():
             index_id = self._index(index)
             async with _client(context) as client:
                 model = await client.describe_model()
+                described = await client.describe_index(index_id=index_id)
                 images = await _examples(client, index_id, Modality.IMAGE)
                 texts = await _examples(client, index_id, Modality.TEXT)
         return index_answer(
@@ -185,7 +187,10 @@ class _Tools:
                 has_cross_encoder_probabilities=model.probability_calibration is not None,
                 other_indexes=[each for each in self._served.index_ids if each != index_id],
                 # In bi-encoder order on purpose, so only missing shards count.
-                degradations=sorted({*images.degradations, *texts.degradations}),
+                degradations=sorted(
+                    {*images.degradations, *texts.degradations, *described.degradations}
+                ),
+                live_recalls=[recall_entry(each) for each in described.live_recalls],
             )
         )
 
