@@ -31,6 +31,7 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
 from tandem.chassis.http_door import STILL_SECONDS, Heartbeat
 from tandem.chassis.interceptors import interceptors
+from tandem.chassis.interceptors.chain import InterceptorChain
 from tandem.chassis.log import get_logger
 from tandem.chassis.long_lived import set_long_lived_aside
 from tandem.chassis.own_port import OwnPort, PortState
@@ -136,7 +137,8 @@ async def make_server(
 
     It is not bound or started yet.
     """
-    server = GrpcServer(interceptors(name, limits, guard), options)
+    chain = InterceptorChain(interceptors(name, limits, guard))
+    server = GrpcServer([chain], options)
     health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name

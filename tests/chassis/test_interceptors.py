@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import grpc
@@ -17,7 +18,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tandem.chassis import log
 from tandem.chassis.admission import DEFAULT_LIMITS
 from tandem.chassis.channels import call, deadline_seconds
+from tandem.chassis.headers import current_headers
 from tandem.chassis.interceptors import interceptors
+from tandem.chassis.interceptors.chain import InterceptorChain
+from tandem.chassis.interceptors.handlers import HandlerInterceptor
 from tandem.chassis.interceptors.outcome import code_name
 from tandem.chassis.metrics import REGISTRY
 from tandem.errors import IndexNotFound
@@ -89,6 +93,43 @@ def test_the_order_of_interceptors() -> None:
         "MessageAuthInterceptor",
         "AdmissionInterceptor",
     ]
+
+
+class CountingInterceptor(HandlerInterceptor):
+    """Wraps nothing, and notes what it was asked to wrap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: list[str] = []
+
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns the handler as it is."""
+        self.paths.append(path)
+        return handler
+
+
+async def test_a_handler_is_wrapped_once_for_all_calls() -> None:
+    """By each interceptor; and the headers are those of the call."""
+    handler = grpc.unary_unary_rpc_method_handler(nothing_found)
+    outer, innermost = CountingInterceptor(), CountingInterceptor()
+    chain = InterceptorChain([outer, innermost])
+
+    async def continuation(details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return handler if details.method == "/search" else None
+
+    for number in range(3):
+        details = SimpleNamespace(
+            method="/search", invocation_metadata=(("x-request-id", str(number)),)
+        )
+        found = await chain.intercept_service(continuation, cast(grpc.HandlerCallDetails, details))
+        assert found is handler
+        assert current_headers() == {"x-request-id": str(number)}
+    unknown = SimpleNamespace(method="/unknown", invocation_metadata=None)
+
+    assert (
+        await chain.intercept_service(continuation, cast(grpc.HandlerCallDetails, unknown)) is None
+    )
+    assert outer.paths == innermost.paths == ["/search"]
 
 
 @pytest.mark.parametrize("request_bytes", MALFORMED)

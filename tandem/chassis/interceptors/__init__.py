@@ -5,8 +5,6 @@ Health and reflection calls skip them: probes are not traffic, and must answer u
 
 from __future__ import annotations
 
-import grpc
-
 from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
@@ -14,6 +12,7 @@ from tandem.chassis.interceptors.admission import AdmissionInterceptor
 from tandem.chassis.interceptors.answers import AnswersInterceptor
 from tandem.chassis.interceptors.auth import AuthInterceptor, MessageAuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
+from tandem.chassis.interceptors.handlers import HandlerInterceptor
 from tandem.chassis.interceptors.headers import HeadersInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
 from tandem.chassis.interceptors.reading import ReadingInterceptor
@@ -24,8 +23,8 @@ from tandem.chassis.interceptors.trace import TraceInterceptor
 
 def interceptors(
     service: str, limits: AdmissionLimits, guard: Guard | None = None
-) -> tuple[grpc.aio.ServerInterceptor, ...]:
-    """Returns the interceptors of a service, outermost first."""
+) -> tuple[HandlerInterceptor, ...]:
+    """Returns the interceptors of a service, outermost first, for an `InterceptorChain`."""
     guard = guard or Guard()
     return (
         ReleaseInterceptor(),

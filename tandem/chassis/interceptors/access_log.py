@@ -45,7 +45,7 @@ class AccessLogInterceptor(AroundInterceptor):
                 "duration_seconds": round(time.perf_counter() - start_time, 6),
                 "peer": peer,
             }
-            if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
+            if code != "OK" and (reason := dict(context.trailing_metadata() or ()).get(REASON_KEY)):
                 fields["reason"] = reason
             write = log.warning if code in _SERVER_FAULTS else log.info
             # Logging takes as long as a short search, so the caller does not wait for it. The

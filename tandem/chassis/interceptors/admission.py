@@ -15,7 +15,6 @@ from tandem.chassis.admission import AdmissionLimits, Pace, Room
 from tandem.chassis.interceptors.handlers import (
     KEPT_HANDLER_COUNT,
     UNOBSERVED,
-    Continuation,
     HandlerInterceptor,
     behavior,
     method_of,
@@ -57,13 +56,9 @@ class AdmissionInterceptor(HandlerInterceptor):
             lambda: self._calls.byte_count + self._messages.byte_count
         )
 
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler | None:
+    def chosen(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns a handler that refuses before reading the request if there is no place."""
-        handler = await continuation(handler_call_details)
-        path: str = handler_call_details.method
-        if handler is None or path.startswith(UNOBSERVED):
+        if path.startswith(UNOBSERVED):
             return handler
         if not handler.request_streaming and self._calls.lacks_places():
             return self._refusing(handler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any
@@ -17,26 +17,23 @@ UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 KEPT_HANDLER_COUNT = 256
 
 
-class HandlerInterceptor(grpc.aio.ServerInterceptor):
-    """Replaces each method's handler by `wrap` of it.
+class HandlerInterceptor(ABC):
+    """Replaces each method's handler by `wrap` of it; a link of the chain (`chain.py`).
 
     Our methods are `async def`, or async generators for streamed answers.
     """
 
     def __init__(self) -> None:
-        # gRPC looks the handler up for each call; it is wrapped once.
+        # The handler is looked up for each call; it is wrapped once.
         self._kept = lru_cache(KEPT_HANDLER_COUNT)(self._choose)
-
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler | None:
-        """Returns the wrapped handler, or None (UNIMPLEMENTED) for an unknown method."""
-        handler = await continuation(handler_call_details)
-        return None if handler is None else self.wrapped(handler_call_details.method, handler)
 
     def wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the handler for the method at `path`."""
         return self._kept(path, handler)
+
+    def chosen(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns the handler for one call, which the innermost link may choose by its state."""
+        return self.wrapped(path, handler)
 
     @abstractmethod
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:

@@ -1,4 +1,4 @@
-"""Reads a call's headers once, and refuses invalid ones."""
+"""Refuses calls with invalid headers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ from contextlib import contextmanager
 
 import grpc
 
-from tandem.chassis.headers import bind_headers, fault_of_headers
+from tandem.chassis.headers import fault_of_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
-from tandem.chassis.interceptors.handlers import Continuation
 
 
 class HeadersInterceptor(AroundInterceptor):
-    """Sets the headers before any interceptor runs around the call."""
-
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler | None:
-        """Returns a handler that refuses invalid headers."""
-        bind_headers(handler_call_details.invocation_metadata)
-        return await super().intercept_service(continuation, handler_call_details)
+    """Refuses invalid headers; the chain has set them before any interceptor runs."""
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:

@@ -1,0 +1,44 @@
+"""Runs all interceptors as one, so that gRPC asks once a call for the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import grpc
+
+from tandem.chassis.headers import bind_headers
+from tandem.chassis.interceptors.handlers import (
+    KEPT_HANDLER_COUNT,
+    Continuation,
+    HandlerInterceptor,
+)
+
+
+class InterceptorChain(grpc.aio.ServerInterceptor):
+    """Wraps each method's handler once in every interceptor.
+
+    gRPC would go through its interceptors for each call, one coroutine in the other: of twelve
+    that took a tenth of the server's part of a short call.
+    """
+
+    def __init__(self, interceptors: Sequence[HandlerInterceptor]) -> None:
+        """Takes the interceptors, outermost first; the innermost may choose by call."""
+        *self._outer, self._innermost = interceptors
+        self._kept = lru_cache(KEPT_HANDLER_COUNT)(self._wrapped)
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Sets the headers; returns the handler, or None (UNIMPLEMENTED) if there is none."""
+        bind_headers(handler_call_details.invocation_metadata)
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        path: str = handler_call_details.method
+        return self._kept(path, self._innermost.chosen(path, handler))
+
+    def _wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        for interceptor in reversed(self._outer):
+            handler = interceptor.wrapped(path, handler)
+        return handler
