@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from prometheus_client import Counter
 
-from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.metrics import REGISTRY, kept_series, stage_histogram
 from tandem.chassis.tracing import exemplar
 from tandem.contract.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 
-_STAGE_DURATION = stage_histogram("encoder")
+_STAGE_DURATION_OF = kept_series(stage_histogram("encoder"))
 TRUNCATED_TEXTS = Counter(
     "tandem_encoder_truncated_texts_total",
     "Texts that were truncated, by truncation policy.",
@@ -20,7 +20,7 @@ TRUNCATED_TEXTS = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Observes the time of "preprocess" or "inference" for one call."""
-    _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
+    _STAGE_DURATION_OF(stage).observe(seconds, exemplar())
 
 
 def count_truncated_texts(

@@ -7,11 +7,16 @@ from contextlib import contextmanager
 from prometheus_client import Counter, Gauge, Histogram
 
 from orchestrator_svc.coverage import MISSING_ERRORS, SearchCoverage
-from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, stage_histogram
+from tandem.chassis.metrics import (
+    LATENCY_BUCKETS_SECONDS,
+    REGISTRY,
+    kept_series,
+    stage_histogram,
+)
 from tandem.chassis.tracing import exemplar, tracing
 from tandem.contract.content import Modality
 
-_STAGE_DURATION = stage_histogram("orchestrator")
+_STAGE_DURATION_OF = kept_series(stage_histogram("orchestrator"))
 PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
     "Searches with missing shards, once for each reason a shard was missing.",
@@ -74,6 +79,7 @@ CALL_DURATION = Histogram(
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
+_CALL_DURATION_OF = kept_series(CALL_DURATION)
 for _outcome in ("answered", "refused"):
     for _error in MISSING_ERRORS:
         # A counter that first appears at its first count hides that count from rate().
@@ -101,7 +107,7 @@ def note_search(query: Modality, targets: Sequence[Modality], seconds: float) ->
 
 def note_call(dependency: str, seconds: float) -> None:
     """Records a call to a downstream service, successful or not."""
-    CALL_DURATION.labels(dependency).observe(seconds, exemplar())
+    _CALL_DURATION_OF(dependency).observe(seconds, exemplar())
 
 
 def note_rerank(stop: str, depth: int) -> None:
@@ -140,4 +146,4 @@ def timed_stage(name: str, laps: StageLaps | None = None) -> Iterator[None]:
             yield
     finally:
         elapsed = laps.end(name) if laps else time.perf_counter() - start_time
-        _STAGE_DURATION.labels(name).observe(elapsed, exemplar())
+        _STAGE_DURATION_OF(name).observe(elapsed, exemplar())

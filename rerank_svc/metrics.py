@@ -2,12 +2,12 @@
 
 from prometheus_client import Counter
 
-from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.metrics import REGISTRY, kept_series, stage_histogram
 from tandem.chassis.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
 from tandem.model_io.cost_metrics import count_inference
 
-_STAGE_DURATION = stage_histogram("rerank")
+_STAGE_DURATION_OF = kept_series(stage_histogram("rerank"))
 _PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
     "(query, candidate) pairs that the cross-encoder scored.",
@@ -17,7 +17,7 @@ _PAIRS_SCORED = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Observes the time of "read", "inference" or "graph" for one call."""
-    _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
+    _STAGE_DURATION_OF(stage).observe(seconds, exemplar())
 
 
 def count_cost(cost: InferenceCost) -> None:

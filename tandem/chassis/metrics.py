@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,6 +16,9 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from tandem import __version__
+
+# More than any metric has.
+_KEPT_SERIES_COUNT = 1024
 
 
 class _Registry(CollectorRegistry):
@@ -106,6 +110,14 @@ def stage_histogram(service: str) -> Histogram:
         buckets=LATENCY_BUCKETS_SECONDS,
         registry=REGISTRY,
     )
+
+
+def kept_series(metric: Histogram) -> Callable[..., Histogram]:
+    """Returns `metric.labels` that keeps the series it has found.
+
+    Finding one takes longer than observing it, and a search observes some thirty.
+    """
+    return functools.lru_cache(_KEPT_SERIES_COUNT)(metric.labels)
 
 
 def table() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import os
 import random
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -35,6 +36,9 @@ _EXPORT_TIMEOUT_SECONDS = 2
 # What an SDK sends with a trace that it started (tandem/client/trace_headers.py).
 _UNDECIDED = "tandem=undecided"
 _PROPAGATOR = TraceContextTextMapPropagator()
+# As our own services send it. OpenTelemetry reads the same of it in five times the time, and every
+# call has one.
+_PLAIN_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 _RETIRED = {
     "TRACE_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT (for example http://localhost:4317)",
     "TRACE_SAMPLE_SHARE": "OTEL_TRACES_SAMPLER_ARG",
@@ -185,8 +189,13 @@ def exemplar() -> dict[str, str] | None:
 
 def extract_trace(headers: Mapping[str, str]) -> TraceContext | None:
     """Returns the caller's trace context, or None if the headers have no valid one."""
-    if TRACEPARENT_KEY not in headers:
+    offered = headers.get(TRACEPARENT_KEY)
+    if offered is None:
         return None
+    plain = _PLAIN_TRACEPARENT.fullmatch(offered)
+    if plain is not None and TRACESTATE_KEY not in headers:
+        trace_id, span_id, flags = plain.groups()
+        return TraceContext(trace_id, span_id, bool(int(flags, 16) & trace.TraceFlags.SAMPLED))
     span = trace.get_current_span(_PROPAGATOR.extract(headers, Context()))
     return _context_of(span) if span.get_span_context().is_valid else None
 

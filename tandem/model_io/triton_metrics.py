@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY
+from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, kept_series
 from tandem.chassis.tracing import exemplar
 from tandem.errors import TandemError
 from tandem.model_io.priority import Priority
@@ -48,6 +48,10 @@ _FAILURES = Counter(
     ["model", "reason"],
     registry=REGISTRY,
 )
+_REQUEST_DURATION_OF = kept_series(_REQUEST_DURATION)
+_QUEUE_DURATION_OF = kept_series(_QUEUE_DURATION)
+_COMPUTE_DURATION_OF = kept_series(_COMPUTE_DURATION)
+_REQUEST_ROWS_OF = kept_series(_REQUEST_ROWS)
 
 
 def note_inference(
@@ -62,11 +66,11 @@ def note_inference(
     # A number in Triton. No label takes other values from a server.
     known = version if version.isdecimal() and len(version) < 6 else "other"
     labels = (model, known, priority.value)
-    _REQUEST_DURATION.labels(*labels).observe(seconds, exemplar())
-    _REQUEST_ROWS.labels(*labels).observe(row_count)
+    _REQUEST_DURATION_OF(*labels).observe(seconds, exemplar())
+    _REQUEST_ROWS_OF(*labels).observe(row_count)
     if compute_seconds is not None:
-        _COMPUTE_DURATION.labels(*labels).observe(compute_seconds, exemplar())
-        _QUEUE_DURATION.labels(*labels).observe(max(0.0, seconds - compute_seconds), exemplar())
+        _COMPUTE_DURATION_OF(*labels).observe(compute_seconds, exemplar())
+        _QUEUE_DURATION_OF(*labels).observe(max(0.0, seconds - compute_seconds), exemplar())
 
 
 def note_failure(model: str, error: TandemError) -> None:

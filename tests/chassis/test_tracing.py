@@ -234,6 +234,17 @@ def test_what_is_no_traceparent(text: str | None) -> None:
     )
 
 
+@pytest.mark.parametrize("flags", ["00", "01", "02", "03", "ff"])
+def test_a_plain_traceparent_is_read_as_opentelemetry_reads_it(flags: str) -> None:
+    """The blank in front, which the recommendation allows, is for OpenTelemetry to read."""
+    plain = f"00-{TRACE_ID}-b7ad6b7169203331-{flags}"
+
+    read = extract_trace({"traceparent": plain})
+
+    assert read == extract_trace({"traceparent": f" {plain}"})
+    assert read == TraceContext(TRACE_ID, "b7ad6b7169203331", flags in ("01", "03", "ff"))
+
+
 async def test_outside_of_a_request_there_is_no_trace() -> None:
     """A canary, for example, has no caller."""
     with tracing().stage("canary"):

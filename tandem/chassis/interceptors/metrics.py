@@ -10,7 +10,7 @@ import grpc
 
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.interceptors.outcome import code_name
-from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
+from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
 from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tracing import exemplar
 
@@ -25,6 +25,7 @@ class MetricsInterceptor(AroundInterceptor):
         super().__init__()
         self._service = service
         self._inflight = RPC_INFLIGHT.labels(service)
+        self._durations = kept_series(RPC_DURATION)
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
@@ -41,6 +42,6 @@ class MetricsInterceptor(AroundInterceptor):
             self._inflight.dec()
             duration_seconds = time.perf_counter() - start_time
             code = code_name(context, fault)
-            RPC_DURATION.labels(self._service, method, code).observe(duration_seconds, exemplar())
-            if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
+            self._durations(self._service, method, code).observe(duration_seconds, exemplar())
+            if code != "OK" and (reason := dict(context.trailing_metadata() or ()).get(REASON_KEY)):
                 REFUSALS.labels(self._service, method, reason).inc()
