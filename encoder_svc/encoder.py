@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ from tandem.model_io.served_texts import ServedText, ServedTexts
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
+_Encoded = tuple[dict[int, Encoding], InferenceCost]
+_Encoding = Coroutine[Any, Any, _Encoded]
 
 # As errors name them.
 _PICTURES, _REGIONS = "images", "a detector's regions"
@@ -145,13 +147,15 @@ class Encoder:
             else:
                 pictures[number] = result
         prepared_time = time.monotonic()
-        (read, text_cost), (seen, image_cost), (found, region_cost) = await asyncio.gather(
-            _encode_texts(model, texts, deadline_time, priority),
-            _encode_images(model, pictures, deadline_time, priority),
-            _encode_regions(model, regions, deadline_time, priority),
-        )
-        outcomes |= read | seen | found
-        count_inference("encoder", cost := text_cost + image_cost + region_cost)
+        cost = InferenceCost()
+        for encoded, part_cost in await _all_kinds(
+            _encode_texts(model, texts, deadline_time, priority) if texts else None,
+            _encode_images(model, pictures, deadline_time, priority) if pictures else None,
+            _encode_regions(model, regions, deadline_time, priority) if regions else None,
+        ):
+            outcomes |= encoded
+            cost += part_cost
+        count_inference("encoder", cost)
         return EncodedBatch(
             [outcomes[number] for number in range(len(contents))],
             prepared_time - start_time,
@@ -207,14 +211,20 @@ class Encoder:
         return await asyncio.gather(*calls)
 
 
+async def _all_kinds(*encodings: _Encoding | None) -> Sequence[_Encoded]:
+    """Returns what each kind's encoding returns; one alone, as of a query, needs no task."""
+    wanted = [each for each in encodings if each is not None]
+    if len(wanted) == 1:
+        return [await wanted[0]]
+    return await asyncio.gather(*wanted)
+
+
 async def _encode_texts(
     model: ServedModel,
     texts: Mapping[int, ServedText],
     deadline_time: float,
     priority: Priority,
-) -> tuple[dict[int, Encoding], InferenceCost]:
-    if not texts:
-        return {}, InferenceCost()
+) -> _Encoded:
     windows = [ids for text in texts.values() for ids in text.windows]
     pair_windows = [ids for text in texts.values() for ids in text.pair_windows]
     embeddings = await model.embed_texts(windows, _left(deadline_time), priority)
@@ -233,9 +243,7 @@ async def _encode_images(
     pictures: Mapping[int, _Picture],
     deadline_time: float,
     priority: Priority,
-) -> tuple[dict[int, Encoding], InferenceCost]:
-    if not pictures:
-        return {}, InferenceCost()
+) -> _Encoded:
     pixels = np.stack([each.pixels for each in pictures.values()])
     encoded = await model.encode_images(pixels, _left(deadline_time), priority)
     tokens, cost = encoded.values.tokens, encoded.cost
@@ -259,9 +267,7 @@ async def _encode_regions(
     regions: Mapping[int, _Regions],
     deadline_time: float,
     priority: Priority,
-) -> tuple[dict[int, Encoding], InferenceCost]:
-    if not regions:
-        return {}, InferenceCost()
+) -> _Encoded:
     vectors = [each.vectors for each in regions.values()]
     embeddings = await model.embed_regions(vectors, _left(deadline_time), priority)
     has_tokens = _wants_tokens(model.manifest, priority)

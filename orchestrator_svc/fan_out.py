@@ -13,6 +13,8 @@ async def fan_out(*calls: Coroutine[Any, Any, T]) -> list[T]:
     If one fails, the others are cancelled and its error is raised as it is: the caller needs the
     first cause, not a group of consequences.
     """
+    if len(calls) < 2:
+        return [await call for call in calls]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

@@ -347,11 +347,12 @@ async def _all_answers(
     """Returns every shard's scores or error; raises errors that the caller has to fix."""
     number_of_task = {task: number for number, task in tasks.items()}
     answers: dict[int, ShardScores | TandemError] = {}
-    pending = set(tasks.values())
+    pending, unread = set(tasks.values()), set(tasks.values())
     try:
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
+                unread.discard(task)
                 try:
                     answers[number_of_task[task]] = task.result()
                 except tuple(STOP_OF_ERROR) as error:
@@ -360,5 +361,6 @@ async def _all_answers(
         for task in pending:
             task.cancel()
         # Await the rest, so that asyncio does not warn "exception was never retrieved".
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        if unread:
+            await asyncio.gather(*unread, return_exceptions=True)
     return answers

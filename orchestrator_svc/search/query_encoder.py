@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,11 +107,12 @@ class QueryEncoder:
         encoder's errors. A stored item without tokens is read and encoded for the rerank.
         """
         _check_parts(query)
-        made, stored = await fan_out(
-            self._encode(query, deadline), self._read_stored(query, deadline)
-        )
-        assert isinstance(made, EncodedContents)
-        assert isinstance(stored, dict)
+        stored: Mapping[str, tuple[Encoding, str]] = {}
+        if any(isinstance(part.source, StoredItemSource) for part in query.parts):
+            both = await fan_out(self._encode(query, deadline), self._read_stored(query, deadline))
+            made, stored = cast(tuple[EncodedContents, dict[str, tuple[Encoding, str]]], both)
+        else:
+            made = await self._encode(query, deadline)
         parts = _read_parts(query, made, stored)
         stop, reading_cost = RerankStop.NOT_APPLICABLE, InferenceCost()
         if not query.rerank_disabled:

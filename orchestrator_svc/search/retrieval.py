@@ -100,7 +100,7 @@ class Retriever:
             asyncio.create_task(_ask_one(shard, number, retrieval, deadline)): number
             for number, shard in enumerate(self._shards)
         }
-        pending = set(number_of_task)
+        pending, unread = set(number_of_task), set(number_of_task)
         try:
             while pending:
                 left = late.left()
@@ -118,12 +118,14 @@ class Retriever:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in sorted(done, key=number_of_task.__getitem__):
+                    unread.discard(task)
                     answers.put(number_of_task[task], task.result())
         finally:
             for task in pending:
                 task.cancel()
             # Await the rest, so that asyncio does not warn "exception was never retrieved".
-            await asyncio.gather(*number_of_task, return_exceptions=True)
+            if unread:
+                await asyncio.gather(*unread, return_exceptions=True)
         return answers
 
     def _coverage(self, retrieval: Retrieval, answers: "_Answers") -> SearchCoverage:

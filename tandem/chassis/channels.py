@@ -153,9 +153,13 @@ async def _answer(call: Awaitable[Response]) -> Response:
     grpc.aio frees a call when its end is read. `cancel()` and a plain await cancel that read too,
     and then each cancelled call leaks 0.8 kB (grpc/grpc#43360, open as of 1.85).
     """
-    reading = asyncio.ensure_future(call)
+    # The task of its own in which grpc.aio reads the call; another one around it would cost more
+    # than all that `call` does besides.
+    own = getattr(call, "_invocation_task", None)
+    reading = asyncio.ensure_future(call) if own is None else own
     try:
-        return await asyncio.shield(reading)
+        read = await asyncio.shield(reading)
+        return read if own is None else await call
     except asyncio.CancelledError:
         # Core's cancel, which grpc.aio does not expose.
         core = getattr(call, "_cython_call", None)

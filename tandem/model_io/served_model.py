@@ -5,7 +5,7 @@ Shapes: n rows of a call, H W pixels, T text tokens, R image tokens, D token wid
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -351,13 +351,10 @@ class ServedModel:
                 await asyncio.sleep(wait_seconds)
             return await run(chunk)
 
-        tasks = [asyncio.ensure_future(run_in_turn(*each)) for each in enumerate(chunks)]
-        try:
-            parts = await asyncio.gather(*tasks)
-        finally:
-            # Where one failed, the others are in vain.
-            for task in tasks:
-                task.cancel()
+        if len(chunks) == 1:
+            parts = [await run(chunks[0])]
+        else:
+            parts = await _all_or_none(run_in_turn(*each) for each in enumerate(chunks))
         row_count = sum(len(chunk.rows) for chunk in chunks)
         values: dict[Role, NDArray[Any]] = {}
         for role in outputs:
@@ -366,3 +363,15 @@ class ServedModel:
             for chunk, part in zip(chunks, parts, strict=True):
                 values[role][chunk.rows] = part.values[role]
         return Inferred(values, sum((part.cost for part in parts), InferenceCost()))
+
+
+async def _all_or_none(
+    runs: Iterable[Coroutine[Any, Any, Inferred[RoleArrays]]],
+) -> list[Inferred[RoleArrays]]:
+    """Returns what all return, which run concurrently; where one fails, cancels the others."""
+    tasks = [asyncio.ensure_future(each) for each in runs]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

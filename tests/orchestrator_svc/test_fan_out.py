@@ -20,6 +20,18 @@ async def test_no_calls_have_no_results() -> None:
     assert await fan_out() == []
 
 
+async def test_one_call_alone_has_its_result_or_its_error() -> None:
+
+    async def answer(error: Exception | None) -> str:
+        if error is not None:
+            raise error
+        return "answered"
+
+    assert await fan_out(answer(None)) == ["answered"]
+    with pytest.raises(KeyError, match="its own"):
+        await fan_out(answer(KeyError("its own")))
+
+
 async def test_calls_run_side_by_side() -> None:
     """Each waits for all the others, so one after another would never end."""
     barrier = asyncio.Barrier(3)
