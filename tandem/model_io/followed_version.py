@@ -6,7 +6,7 @@ from pathlib import Path
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration
 from tandem.errors import ModelUnavailable
 from tandem.model_io.description import describe_model
-from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.manifest import Manifest, manifest_file, read_manifest
 from tandem.model_io.model_version import serving
 
 
@@ -22,6 +22,8 @@ class FollowedVersion:
         self._repository = repository
         self._manifest = manifest
         self._descriptions: dict[int, ModelDescription] = {}
+        self._read_file: tuple[int, ...] = ()
+        self._read_fingerprint = ""
         self._number = serving(repository).version
         self.describe(self._number)
 
@@ -36,7 +38,7 @@ class FollowedVersion:
         load that one, and its outputs would be taken for this model's.
         """
         with suppress(OSError, ValueError):
-            held = read_manifest(self._repository).fingerprint
+            held = self._held_fingerprint()
             if held != self._manifest.fingerprint:
                 raise ModelUnavailable(
                     model=self._manifest.functions.embed_text,
@@ -47,6 +49,18 @@ class FollowedVersion:
             number = serving(self._repository).version
             self.describe(number)
             self._number = number
+
+    def _held_fingerprint(self) -> str:
+        """Returns the fingerprint in the repository; errors as read_manifest.
+
+        Reading and checking a manifest takes half a millisecond, and a service looks every second.
+        """
+        told = manifest_file(self._repository).stat()
+        file = (told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+        if file != self._read_file:
+            self._read_fingerprint = read_manifest(self._repository).fingerprint
+            self._read_file = file
+        return self._read_fingerprint
 
     def describe(self, number: int | None = None) -> ModelDescription:
         """Returns the description of a version, by default the serving one.
