@@ -18,6 +18,7 @@ from embedded.local_server import LocalServer
 from embedded.loop_thread import LoopThread
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
+from tandem.chassis.allocator import keep_activations
 from tandem.client import Access, Client
 from tandem.corpus.records import Record
 from tandem.errors import IndexNotFound
@@ -71,6 +72,7 @@ class Engine(Client):
         be opened, and ValueError for files that are no model.
         """
         _log_warnings_alone()
+        keep_activations()
         path = Path(folder).absolute()
         self._opened = ExitStack()
         try:

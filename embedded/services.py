@@ -73,7 +73,7 @@ class InProcessServices:
             self.runner = InProcessRunner(model.repository, model.manifest)
             self._open.callback(self.runner.close)
             self._version = FollowedVersion(model.repository, model.manifest)
-            self._served = ServedModel(self.runner, model.manifest)
+            self._served = ServedModel(self.runner, model.manifest, instances=self.runner.instances)
             encoder = LocalChannel(self._encoder_server(caches))
             indexes, rerankers = [], []
             for shard, store in self._shards:

@@ -94,6 +94,9 @@ class Retriever:
     ) -> "_Answers":
         """Returns the answers of all shards, or of those that were in time if they are enough."""
         answers = _Answers()
+        if len(self._shards) == 1:  # without it there is nothing to answer with
+            answers.put(0, await _ask_one(self._shards[0], 0, retrieval, deadline))
+            return answers
         start_time = time.monotonic()
         late = Deadline.after(deadline.left() * self._time_share)
         number_of_task = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,12 +37,29 @@ _RULES = (
 )
 
 
+# Of a process that runs a model itself: handed back after each inference, its activations would be
+# faulted in again by the next, which takes a sixth of the time.
+_MODEL_RULES = (
+    _Rule(-3, "MALLOC_MMAP_THRESHOLD_", 32 << 20),  # the most that glibc takes
+    _Rule(-1, "MALLOC_TRIM_THRESHOLD_", 256 << 20),
+)
+
+
 def bound_memory() -> None:
     """Configures glibc's malloc, except what the environment sets; a no-op elsewhere."""
+    _apply(_RULES)
+
+
+def keep_activations() -> None:
+    """Makes glibc's malloc keep up to 256 MiB for the next inference; a no-op elsewhere."""
+    _apply(_MODEL_RULES)
+
+
+def _apply(rules: Iterable[_Rule]) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    for rule in _RULES:
+    for rule in rules:
         if rule.variable not in os.environ:
             mallopt(rule.parameter, rule.value)
 

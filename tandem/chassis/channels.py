@@ -151,8 +151,12 @@ async def _answer(call: Awaitable[Response]) -> Response:
     """Awaits a call; if cancelled, cancels the call at the peer but still reads its end.
 
     grpc.aio frees a call when its end is read. `cancel()` and a plain await cancel that read too,
-    and then each cancelled call leaks 0.8 kB (grpc/grpc#43360, open as of 1.85).
+    and then each cancelled call leaks 0.8 kB (grpc/grpc#43360, open as of 1.85). A call in this
+    process is a coroutine, which ends with its caller.
     """
+    if asyncio.iscoroutine(call):
+        answer: Response = await call
+        return answer
     # The task of its own in which grpc.aio reads the call; another one around it would cost more
     # than all that `call` does besides.
     own = getattr(call, "_invocation_task", None)

@@ -41,6 +41,18 @@ _BATCHES_PER_INSTANCE = 2
 Values = TypeVar("Values")
 
 
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Says how many inferences of a model run at once, and how a call's chunks are sent to them."""
+
+    count: int = INSTANCE_COUNT
+    apart_seconds: float = _APART_SECONDS
+    """Time between the first chunk of one and that of the next."""
+
+
+_TRITON_INSTANCES = Instances()
+
+
 # eq=False: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class Inferred(Generic[Values]):
@@ -67,17 +79,20 @@ class ServedModel:
         manifest: Manifest,
         version: int = FIRST_VERSION,
         window: PairWindow | None = None,
+        instances: Instances = _TRITON_INSTANCES,
     ) -> None:
         """Every inference uses this version of a joint encoder, or fails.
 
-        `window` is shared with other versions of the same model; by default it is new.
+        `window` is shared with other versions of the same model; by default it is new. `instances`
+        are the runner's.
         """
         self.manifest = manifest
         self.version = version
         self._runner = runner
         self._functions = manifest.functions
+        self._instances = instances
         self._window = window or PairWindow(
-            _BATCHES_PER_INSTANCE * INSTANCE_COUNT * pair_batch_size(manifest)
+            _BATCHES_PER_INSTANCE * instances.count * pair_batch_size(manifest)
         )
         self._outputs: Mapping[Role, tuple[type, tuple[int, ...]]] = {
             Role.EMBEDDING: (np.float32, (manifest.embedding_dim,)),
@@ -99,7 +114,7 @@ class ServedModel:
                 model=self._text_model,
                 why=f"there is no version {version}: only a joint model has versions",
             )
-        return ServedModel(self._runner, self.manifest, version, self._window)
+        return ServedModel(self._runner, self.manifest, version, self._window, self._instances)
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable if an instance was recently found dead."""
@@ -215,9 +230,12 @@ class ServedModel:
         # A GPU takes them in one batch; CPU cores share them.
         size = max_batch_size(self.manifest, name)
         if self.manifest.precision != Precision.FP16:
-            size = pair_chunk_size(len(texts), INSTANCE_COUNT, size)
+            size = pair_chunk_size(len(texts), self._instances.count, size)
         scored = await self._in_chunks(
-            self._text_chunks(name, texts, size), run, [Role.MATCH_LOGIT], _APART_SECONDS
+            self._text_chunks(name, texts, size),
+            run,
+            [Role.MATCH_LOGIT],
+            self._instances.apart_seconds,
         )
         return Inferred(scored.values[Role.MATCH_LOGIT][:, 0], scored.cost)
 
@@ -347,7 +365,7 @@ class ServedModel:
         """
 
         async def run_in_turn(number: int, chunk: Chunk) -> Inferred[RoleArrays]:
-            if wait_seconds := apart_seconds * min(number, INSTANCE_COUNT - 1):
+            if wait_seconds := apart_seconds * min(number, self._instances.count - 1):
                 await asyncio.sleep(wait_seconds)
             return await run(chunk)
 

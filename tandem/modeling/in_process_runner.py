@@ -7,7 +7,8 @@ import importlib.util
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,30 +20,38 @@ from tandem.model_io.config_pbtxt import INSTANCE_COUNT
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_runner import ModelAnswer, OutputSpec, check_output
 from tandem.model_io.priority import Priority
+from tandem.model_io.served_model import Instances
 from tandem.model_io.triton_install import core_count
+from tandem.modeling.model_threads import ModelThreads
 
 if TYPE_CHECKING:
     from tandem.modeling.loaded_parts import LoadedParts
 
 
 class InProcessRunner:
-    """Runs inferences in threads of its own, as many at once as Triton has instances."""
+    """Runs inferences in threads of its own, as many at once as Triton has instances.
+
+    With a single core there is one, since two would only wait for each other.
+    """
 
     def __init__(
         self, repository: Path, manifest: Manifest, thread_count: int | None = None
     ) -> None:
         """Begins to load the model in the background, since torch alone takes seconds.
 
-        Each inference computes with `thread_count` threads, by default its share of the cores.
-        Raises ModuleNotFoundError without torch.
+        All inferences together compute with `thread_count` threads, by default as many as there are
+        cores. Raises ModuleNotFoundError without torch.
         """
         if importlib.util.find_spec("torch") is None:
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         self._manifest = manifest
         self._repository = repository
-        self._thread_count = thread_count or max(1, core_count() // INSTANCE_COUNT)
+        count = thread_count or core_count()
+        # Nothing here batches requests that come at the same moment, so none waits for another.
+        self.instances = Instances(min(INSTANCE_COUNT, count), apart_seconds=0.0)
+        self._thread_count = count // self.instances.count
         self._own = threading.local()
-        self._threads = ThreadPoolExecutor(INSTANCE_COUNT, "model")
+        self._threads = ModelThreads(self.instances.count, "model")
         self._parts: Future[LoadedParts] = self._threads.submit(self._loaded)
 
     def wait_until_loaded(self) -> None:
@@ -65,12 +74,10 @@ class InProcessRunner:
         dtype, or NaN. A started inference runs to its end, even if its caller gives up.
         """
         start_time = time.perf_counter()
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._run, model, version, inputs, outputs
-        )
+        run = partial(self._run, model, version, inputs, outputs)
         try:
             async with asyncio.timeout(timeout_seconds):
-                arrays, compute_seconds = await running
+                arrays, compute_seconds = await self._threads.run(run)
         except TimeoutError as error:
             raise DeadlineExceeded(what=f"the inference of {model}") from error
         batch = len(next(iter(inputs.values())))
@@ -88,7 +95,7 @@ class InProcessRunner:
 
     def close(self) -> None:
         """Waits for inferences that have begun, and ends the threads."""
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.close()
 
     def _run(
         self,

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
     "command",
     [
         "calibration --scenes 40 --queries 8",
+        "engine --scenes 24 --queries 6",
         "filtered_recall --rows 21000 --queries 20 --dimension 64",
         "filters --rows 20000 --rounds 1",
         "hybrid --splits test --count 40",

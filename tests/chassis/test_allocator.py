@@ -118,3 +118,35 @@ def test_a_trim_is_due_once_for_each_growth() -> None:
     held = bytearray(2 * MOST_GROWN_BYTES)
     held[::4096] = b"1" * len(held[::4096])
     assert trimmer.is_due()
+
+
+AGAIN = f"""
+import ctypes, resource, sys
+from tandem.chassis.allocator import keep_activations
+
+if "kept" in sys.argv:
+    keep_activations()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+for turn in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [libc.malloc(16 * {MIB}) for _ in range(6)]
+    for block in blocks:
+        ctypes.memset(block, 1, 16 * {MIB})
+    for block in reversed(blocks):
+        libc.free(block)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_an_inference_frees_is_not_faulted_in_again(is_kept: bool) -> None:
+    """The control is glibc by itself, which unmaps and maps 96 MiB each time."""
+    environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+    command = [sys.executable, "-c", AGAIN, *(["kept"] if is_kept else [])]
+
+    fault_count = int(subprocess.check_output(command, env=environment))
+
+    assert (fault_count < 16) == is_kept, fault_count
