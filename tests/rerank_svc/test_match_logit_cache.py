@@ -41,7 +41,9 @@ def test_queries_are_told_apart() -> None:
     assert query_digest(text(2, 10, 3), "m", 1) == digests["a text"]
 
 
-@pytest.mark.parametrize("entry_count", [5_000, 20_000, 50_000])
+@pytest.mark.parametrize(
+    "entry_count", [5_000, pytest.param(20_000, marks=pytest.mark.slow), 50_000]
+)
 def test_an_entry_takes_what_the_limit_counts(entry_count: int) -> None:
     """To within a third, dictionary included, as tracemalloc counts it."""
     cache = make_cache(1 << 30)
