@@ -1,9 +1,11 @@
-"""Runs all of Tandem in one process, without ports: `tandem.Engine`.
+"""Runs all of Tandem in one process, without ports: `tandem.Engine` and `tandem.AsyncEngine`.
 
-- engine.py: what users call; model_folder.py finds or exports its model
+- engine.py, async_engine.py: what users call; open_folder.py opens what both stand on, and
+  model_folder.py finds or exports its model
 - services.py: the services' own rooms over one folder, put together as their processes do it
 - local_server.py: calls between them, as gRPC calls, without a connection
-- blocking_channel.py, loop_thread.py: the same calls from programs without an event loop
+- blocking_channel.py, loop_thread.py: the same calls from programs without an event loop;
+  awaiting_channel.py: from those with one; answer_pump.py: streams for both
 
 It stands on every service; only the command line imports it.
 """

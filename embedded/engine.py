@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import structlog
 
 from embedded.blocking_channel import BlockingChannel
 from embedded.gallery_report import gallery_index_id, gallery_of, gallery_report
-from embedded.local_server import LocalServer
-from embedded.loop_thread import LoopThread
-from embedded.model_folder import ModelFolder
-from embedded.services import InProcessServices
-from tandem.chassis.allocator import keep_activations
+from embedded.open_folder import FolderOptions, OpenFolder
 from tandem.client import Access, Client
 from tandem.corpus.records import Record
 from tandem.errors import IndexNotFound
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import POOL_K
-from tandem.local.data_folder import DataFolder
-from tandem.local.start_checks import shard_count
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
@@ -71,28 +62,14 @@ class Engine(Client):
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
         be opened, and ValueError for files that are no model.
         """
-        _log_warnings_alone()
-        keep_activations()
-        path = Path(folder).absolute()
-        self._opened = ExitStack()
-        try:
-            data = self._opened.enter_context(
-                DataFolder(path, holder="Engine", remedy="another folder")
-            )
-            model_folder = ModelFolder.find(path, None if model is None else Path(model))
-            services = InProcessServices(model_folder, _shard_folders(data, shards), caches=caches)
-            self._opened.callback(services.close)
-            thread = LoopThread("tandem-engine")
-            self._opened.callback(thread.close)
-            thread.run(services.start())
-        except BaseException:
-            self._opened.close()
-            raise
-        self._thread = thread
-        self._server = _server(services)
-        self._has_pairs = model_folder.manifest.has_pairs
-        channel = BlockingChannel(self._server, thread, self._waiting_for(services))
-        self.folder = str(path)
+        options = FolderOptions(
+            Path(folder).absolute(), None if model is None else Path(model), shards, caches
+        )
+        self._open_folder = OpenFolder.open(options)
+        self.folder = str(options.folder)
+        channel = BlockingChannel(
+            self._open_folder.server, self._open_folder.thread, self._open_folder.wait_until_ready
+        )
         super().__init__(self.folder, timeout_seconds, _InProcess(channel=channel))
 
     def evaluate(
@@ -118,12 +95,12 @@ class Engine(Client):
             for outcome in self.ingest(gallery.items(), index_id=index_id):
                 if outcome.error is not None:
                     raise outcome.error
-            return self._thread.run(
+            return self._open_folder.thread.run(
                 gallery_report(
-                    self._server,
+                    self._open_folder.server,
                     index_id,
                     gallery,
-                    rerank_k if self._has_pairs else (0,),
+                    rerank_k if self._open_folder.has_pairs else (0,),
                     query_count=query_count,
                     concurrency=concurrency,
                 )
@@ -135,37 +112,4 @@ class Engine(Client):
 
     def close(self) -> None:
         """Ends what still runs, commits, and gives the folder back; a second call does nothing."""
-        self._is_closed = True
-        self._opened.close()
-
-    def _waiting_for(self, services: InProcessServices) -> Callable[[], None]:
-        self._is_closed = False
-
-        def wait() -> None:
-            if self._is_closed:
-                raise ValueError("this Engine is closed: open its folder again")
-            services.runner.wait_until_loaded()
-
-        return wait
-
-
-def _server(services: InProcessServices) -> LocalServer:
-    server = LocalServer()
-    services.servicers.register(server)
-    return server
-
-
-def _shard_folders(data: DataFolder, shards: int | None) -> list[Path]:
-    count = shard_count(
-        shards or (None if data.shard_count() else 1), data.shard_count(), data.path
-    )
-    return [data.path / f"shard-{number}" for number in range(count)]
-
-
-def _log_warnings_alone() -> None:
-    """Sends warnings to stderr, unless the program has its own way with the rooms' events."""
-    if not structlog.is_configured():
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        )
+        self._open_folder.close()

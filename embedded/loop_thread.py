@@ -33,6 +33,10 @@ class LoopThread:
         finally:
             future.cancel()
 
+    async def awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Returns the same to another event loop, whose caller cancels it too."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
+
     def close(self) -> None:
         """Cancels what still runs, and ends the thread."""
         self.run(_cancel_others())

@@ -54,6 +54,11 @@ class InProcessRunner:
         self._threads = ModelThreads(self.instances.count, "model")
         self._parts: Future[LoadedParts] = self._threads.submit(self._loaded)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Returns whether `wait_until_loaded` would not wait."""
+        return self._parts.done()
+
     def wait_until_loaded(self) -> None:
         """Returns once every part is loaded; raises ModelUnavailable for one that is not there."""
         self._parts.result()

@@ -10,6 +10,7 @@ from tandem.client import (
     Client,
     FusionMethod,
     GivenEncoding,
+    HybridFusion,
     Modality,
     QueryPart,
     Search,
@@ -57,6 +58,21 @@ def forms(
         "varied": (text, {"relevance_weight": 0.5, "duplicate_similarity": 0.9999}),
         "likely ones": (text, {"min_probability": 0.2}),
         "a filter": (text, {"where": "colour = red or number >= 7", "content_included": True}),
+        "words too": (text, {"hybrid": True, "all_modalities_included": True}),
+        "other words, fused by score": (
+            text,
+            {
+                "keywords": "umbrella",
+                "hybrid_fusion": HybridFusion.Z_SCORE,
+                "keyword_weight": 0.7,
+                "target_modality": Modality.TEXT,
+                "explained": True,
+            },
+        ),
+        "words of filtered items": (
+            text,
+            {"hybrid": True, "where": "number >= 4", "all_modalities_included": True},
+        ),
         "as deep as needed": (text, {"adaptive_depth": True}),
         "neighbours where there is no model of them": (text, {"neighbours_enabled": True}),
     }
@@ -68,6 +84,9 @@ def forms(
     )
     asked["a stream"] = lambda client: list(client.search_stream(text, index_id=INDEX))
     asked["pages"] = _pages(text)
+    asked["documents"] = lambda client: client.score_documents(
+        text, [picture, text, stored], index_id=INDEX
+    )
     asked["the index"] = _counted
     asked["the model"] = lambda client: client.describe_model()
     return asked
