@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,9 +34,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-# What collection makes stays, so until it ends there is nothing to collect.
-gc.disable()
 
 # Of torch, before each test and its fixtures. Over random weights that differed from run to run, a
 # comparison with a tolerance failed once in hundreds of runs.
@@ -83,18 +80,26 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{text}... {len(val)}"
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Sets the 650,000 objects of all tests aside, which a full garbage collection walks.
+
+    What collection makes stays, so that there is no garbage until it ends.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Puts long tests first; workers take single tests in this order, which all must have."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path.parts)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
-
-
-def pytest_collection_finish() -> None:
-    """Sets the 650,000 objects of all tests aside, which a full garbage collection walks."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
