@@ -234,7 +234,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Returns the whole result; a part that fails is told, and the others go on."""
+    """Returns the whole result; a part that fails is reported, and the others continue."""
     device = torch.device(arguments.device)
     records = list(scene_records("test", 3, arguments.gallery))
     result: dict[str, Any] = {

@@ -16,7 +16,7 @@ For each size, over the same clustered vectors (clustered_vectors.py) and held-o
 - peers: each in an environment of its own that this program makes, tuned to the same recall.
 
 A peer that does not install or run is reported as that. `--work` keeps vectors and environments for
-the next run; servers' own data is always made anew.
+the next run; servers' own data is always rebuilt.
 """
 
 import argparse

@@ -308,7 +308,7 @@ def _retrieved(gallery: Gallery, queries: Sequence[str], client: Client) -> set[
 def _give_tokens(
     gallery: Gallery, wanted: set[int], manifest: Manifest, stub: IndexServiceStub
 ) -> None:
-    """Stores the items anew, with tokens of their own."""
+    """Stores the items again, with separate tokens."""
     items = [
         _with_tokens(_bare(number, items_ND[number - start]), number, manifest)
         for start, items_ND in gallery.blocks()

@@ -233,7 +233,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
 
 
 def _init(work: Path, training: Training, seed: int) -> Path:
-    """Returns the checkpoint to begin with; two are combined, anew each time."""
+    """Returns the checkpoint to begin with; two are combined again each time."""
     from tandem.modeling.separate_checkpoint import combine
 
     match [run_folder(work, run, seed) for run in training.begins_with]:
@@ -243,7 +243,7 @@ def _init(work: Path, training: Training, seed: int) -> Path:
             return trained
         case [bi_encoder, cross_encoder]:
             combined = run_folder(work, "_and_".join(training.begins_with), seed)
-            shutil.rmtree(combined, ignore_errors=True)  # one of them may have been trained anew
+            shutil.rmtree(combined, ignore_errors=True)  # one of them may have been retrained
             combine(bi_encoder, cross_encoder, combined)
             return combined
     raise AssertionError(f"a run begins with a model or with two, not {training.begins_with}")
@@ -280,7 +280,7 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
 
 
 def _unseen(*_: object) -> None:
-    """Takes a run's progress: of many side by side, nobody watches one."""
+    """Takes a run's progress: of many in parallel, no one watches one."""
 
 
 def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequence[int]) -> None:

@@ -147,7 +147,7 @@ def _wait(port: int) -> None:
         try:
             chromadb.HttpClient(host="127.0.0.1", port=port).heartbeat()
             return
-        except Exception:  # whatever its HTTP client raises while nobody listens
+        except Exception:  # its HTTP client's error while nothing listens
             if time.monotonic() > end_time:
                 raise
             time.sleep(0.2)

@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument(
         "--least-searches", type=int, default=0, help="goes on until so many were sent"
     )
-    # Or what is started here would outlive a run that is told to end.
+    # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = run(parser.parse_args())
     print(json.dumps(result))

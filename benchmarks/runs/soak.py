@@ -152,7 +152,7 @@ def main() -> None:
         "--minutes", type=float, default=20.0, help="after a warm-up of half as many"
     )
     parser.add_argument("--rate", type=float, default=20.0, help="searches a second")
-    # Or what is started here would outlive a run that is told to end.
+    # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = run(parser.parse_args())
     print(json.dumps(result))

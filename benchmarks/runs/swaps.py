@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--swaps", type=int, default=20)
     parser.add_argument("--broken", type=int, default=5)
     parser.add_argument("--rate", type=float, default=30.0, help="searches a second")
-    # Or what is started here would outlive a run that is told to end.
+    # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = run(parser.parse_args())
     print(json.dumps(result))

@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps the data here")
     parser.add_argument("--picture", type=Path, help="draws the dashboards into this folder")
     arguments = parser.parse_args()
-    # Or whoever ends this run early would leave all that it started.
+    # Otherwise a run that is stopped early would leave all that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)

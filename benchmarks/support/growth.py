@@ -50,7 +50,7 @@ class Growth:
     thread_growth: int
     pool_thread_growth: int = 0
     mb_by_minute: Sequence[float] = ()
-    """Over the whole run, so that what levels off is told from what does not."""
+    """Over the whole run, which distinguishes what levels off from what does not."""
 
     def faults(self) -> list[str]:
         """Returns what grows more than it may."""

@@ -38,7 +38,7 @@ _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": 
 
 
 def keep_memory() -> None:
-    """Starts this program anew with the allocator's settings that Triton is started with.
+    """Starts this program again with the allocator's settings that Triton is started with.
 
     Without them torch's activations are faulted in again at every call, on this side alone.
     """

@@ -195,7 +195,7 @@ def describe(
 
 
 def rebuild(address: str, modality: content_pb2.Modality) -> None:
-    """Asks for the index to be built anew."""
+    """Requests a rebuild of the index."""
     with grpc.insecure_channel(address) as channel:
         IndexAdminServiceStub(channel).RebuildIndex(
             admin_pb.RebuildIndexRequest(index_id=INDEX_ID, modality=modality),

@@ -29,9 +29,9 @@ def described(error: TandemError) -> str:
 
 def tell(error: TandemError) -> None:
     """Prints the error on one line of stderr; in simpler words if nothing listens."""
-    nobody = (
+    unreached = (
         nobody_there(error.metadata.get("service", ""))
         if isinstance(error, ServiceUnavailable)
         else None
     )
-    errors.refusal(error.reason, nobody or described(error))
+    errors.refusal(error.reason, unreached or described(error))

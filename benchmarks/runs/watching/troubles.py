@@ -139,7 +139,7 @@ def damage_stores(
     """Flips bits in a snapshot, in a stored value and in a page that keys are found by."""
     for shard in (snapshot_shard, value_shard, page_shard):
         shard.start(snapshot_change_count=100)
-        # Values of many pages lie in one place; others are written anew with their neighbours.
+        # Values of many pages lie in one place; others are rewritten with their neighbours.
         shard.upsert(unit_vectors(128, 9), text_bytes=16_000)
         _wait_for_snapshot(shard.store_path)
         shard.stop()
