@@ -31,7 +31,8 @@ def wheel_folder() -> Path:
     if not folder.is_dir():
         raise TritonUnavailable(
             "no Triton server is installed (Linux x86_64 only); install it: "
-            f"{sys.executable} -m pip install --no-deps --target {_triton_folders()[0]} {WHEEL}"
+            f"{sys.executable} -m pip install --no-deps --target {_triton_folders()[0]} {WHEEL}; "
+            "tandem up --one-process needs none"
         )
     return folder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.model_io.triton_install import wheel_folder
+from tandem.model_io.triton_install import TritonUnavailable, wheel_folder
 
 
 def test_triton_is_found_beside_packages_that_another_environment_lends(
@@ -19,3 +19,18 @@ def test_triton_is_found_beside_packages_that_another_environment_lends(
     monkeypatch.setattr(sys, "path", [str(packages)])
 
     assert wheel_folder() == server
+
+
+def test_where_there_is_none_the_error_names_both_ways_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second line of pip, since no extra can bring the wheel, or a Tandem that needs none."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [])
+
+    with pytest.raises(TritonUnavailable) as raised:
+        wheel_folder()
+
+    said = str(raised.value)
+    assert f"pip install --no-deps --target {tmp_path / 'triton'} nvidia-pytriton==" in said
+    assert said.endswith("tandem up --one-process needs none")
