@@ -1,193 +1,142 @@
 """Measures hybrid searches of keyword queries: the names of emoji.
 
-    python -m benchmarks.bench.hybrid
+    python -m benchmarks.bench.hybrid --checkpoint FOLDER
 
-The words of an item are its keywords in English, never its name. Three searches, by the bundled
-model's embeddings, by BM25, and by the three fusions: a name finds drawings, a name finds the texts
-of keywords, and a drawing together with its name finds these texts. Half of the items have no
-words, so that neither list has everything. Shards are made of the same items by a hash.
+The words of an item are its first ten keywords in English, never its name. A name finds drawings, a
+drawing together with its name finds the texts of keywords, and a name finds these texts. In a first
+run half of the concepts have words, so that neither list has everything, in a second all have.
+
+One part of the queries chooses fusion and weight by MRR@10, the other one is reported: for the
+split `test` the concepts of `val` choose, for `test_style` one half of its own concepts, by a
+digest. "By" is how much MRR@10 of the choice is above each list alone, in points, with the 95 %
+interval of a bootstrap and the p-value of a permutation test. Then come other constants than the 60
+of reciprocal rank fusion. With `--shards` it measures instead
+what several shards with statistics of their own find by words.
 """
 
 from __future__ import annotations
 
 import argparse
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from index_svc.keywords.item_text import ItemText
-from index_svc.keywords.keyword_index import KeywordIndex
-from orchestrator_svc.hit import Hit, KeywordHit, merge_keyword_hits
-from orchestrator_svc.query import HybridRule
-from orchestrator_svc.ranking.hybrid_fusion import fused_hits
-from tandem.contract.content import Modality
-from tandem.contract.hybrid import HybridFusion
-from tandem.corpus.emoji import Split, emoji_records
-from tandem.corpus.records import Record
+from benchmarks.support.fusion_choice import (
+    DEFAULT_CHOICE,
+    KEYWORD_WEIGHTS,
+    FoundLists,
+    FusionChoice,
+    PairedDifference,
+    Ranks,
+    best_choice,
+    paired_difference,
+)
+from benchmarks.support.keyword_task import KeywordTask, Worded, keyword_tasks
+from tandem.corpus.emoji import Split
 from tandem.demo_files import demo_folder
-from tandem.evaluation.gallery import make_gallery
-from tandem.evaluation.offline import OfflineGallery
-from tandem.modeling.checkpoint import load_checkpoint
+from tandem.evaluation.metrics import mean_reciprocal_rank, recall_at
 
-RETRIEVE_K = 100
-# As many as the model reads.
-KEYWORD_COUNT = 10
 SHARD_COUNTS = (1, 2, 4, 8)
+RANK_CONSTANTS = (1, 5, 10, 20, 60, 100)
 SPLITS: tuple[Split, ...] = ("test", "test_style")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Task:
-    """Holds queries of one kind, the items that they search, and which of them are right."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Holds some queries of a task with what was found for them."""
 
-    name: str
-    words: Sequence[str]
-    queries: npt.NDArray[np.float32]
-    """[Q, d]."""
-    items: npt.NDArray[np.float32]
-    """[M, d]."""
-    texts: Sequence[str]
-    """The words of each item; empty for one without."""
-    query_families: Sequence[str]
-    item_families: Sequence[str]
+    lists: FoundLists
+    numbers: Sequence[int]
+
+    def of(self, ranks: Ranks) -> Ranks:
+        """Returns the ranks of these queries."""
+        return [ranks[number] for number in self.numbers]
+
+    def fused(self, choice: FusionChoice) -> Ranks:
+        """Returns the ranks of these queries in the fused lists."""
+        return self.of(self.lists.fused_ranks(choice))
 
 
-def english(record: Record) -> Record:
-    """Returns the record with its name and first keywords in English, in this order."""
-    captions = tuple(
-        replace(caption, text=", ".join(caption.text.split(", ")[:KEYWORD_COUNT]))
-        for caption in record.captions
-        if caption.language == "en"
+def parts(split: Split, options: argparse.Namespace) -> Iterator[tuple[Worded, Part, Part]]:
+    """Yields for each task the part that chooses and the part that is reported."""
+    tasks = keyword_tasks(split, options.checkpoint, options.count)
+    others = keyword_tasks("val", options.checkpoint, options.count) if split == "test" else tasks
+    for task, other in zip(tasks, others, strict=True):
+        for worded in Worded:
+            lists = FoundLists(task, task.nearest(), task.by_words(worded))
+            every = range(len(task.words))
+            if other is task:
+                chosen = [number for number in every if chooses(task.query_concepts[number])]
+                rest = sorted(set(every) - set(chosen))
+                yield worded, Part(lists, chosen), Part(lists, rest)
+            else:
+                apart = FoundLists(other, other.nearest(), other.by_words(worded))
+                yield worded, Part(apart, range(len(other.words))), Part(lists, every)
+
+
+def chooses(concept: str) -> bool:
+    """Returns whether a concept is of the half that chooses."""
+    return sha256(f"chooses/{concept}".encode()).digest()[0] % 2 == 0
+
+
+def figures(ranks: Ranks) -> str:
+    """Returns R@1, R@10 in percent, and MRR@10 times 100."""
+    recalls = " | ".join(f"{recall_at(ranks, k).percent:.1f}" for k in (1, 10))
+    return f"{recalls} | {100 * mean_reciprocal_rank(ranks):.1f}"
+
+
+def gain(difference: PairedDifference) -> str:
+    """Returns a difference with its interval and p-value."""
+    return (
+        f"{difference.points:+.1f} ({difference.low:+.1f} to {difference.high:+.1f}), "
+        f"p {difference.p_value:.4f}"
     )
-    return replace(record, captions=captions)
 
 
-def tasks(split: Split, count: int | None = None) -> list[Task]:
-    """Returns the three searches over the drawings of a split, or its first `count`."""
-    records = [english(record) for record in emoji_records(split)]
-    records = [record for record in records if len(record.captions) == 2][:count]
-    checkpoint = load_checkpoint(demo_folder("modeling/checkpoints/default", "the demo's model"))
-    encoded = OfflineGallery(checkpoint, make_gallery(records, ["en"], 2))
-    images_ND = encoded.embeddings(Modality.IMAGE)
-    texts_TD = encoded.embeddings(Modality.TEXT)
-    names_ND, keywords_ND = texts_TD[0::2], texts_TD[1::2]
-    names = [record.captions[0].text for record in records]
-    keywords = [record.captions[1].text for record in records]
-    families = [record.family for record in records]
-    first = [families.index(family) for family in dict.fromkeys(families)]
-
-    def of(values: Sequence[str]) -> list[str]:
-        return [values[number] for number in first]
-
-    def halved(texts: Sequence[str], ids: Sequence[str]) -> list[str]:
-        return [
-            text if zlib.crc32(name.encode()) % 2 else ""
-            for text, name in zip(texts, ids, strict=True)
-        ]
-
-    concepts = of(families)
-    return [
-        Task(
-            "name -> drawings",
-            of(names),
-            names_ND[first],
-            images_ND,
-            halved(keywords, families),
-            concepts,
-            families,
-        ),
-        Task(
-            "name -> texts",
-            of(names),
-            names_ND[first],
-            keywords_ND[first],
-            halved(of(keywords), concepts),
-            concepts,
-            concepts,
-        ),
-        Task(
-            "drawing and name -> texts",
-            of(names),
-            images_ND[first],
-            keywords_ND[first],
-            halved(of(keywords), concepts),
-            concepts,
-            concepts,
-        ),
-    ]
-
-
-def nearest(task: Task, number: int) -> list[Hit]:
-    """Returns the nearest items, by number as their id."""
-    similarities_M = task.items @ task.queries[number]
-    order = np.argsort(-similarities_M, kind="stable")[:RETRIEVE_K]
-    return [Hit(f"{place:05}", float(similarities_M[place])) for place in order.tolist()]
-
-
-def by_words(task: Task, shard_count: int) -> list[list[KeywordHit]]:
-    """Returns what the words of each query find on shards with statistics of their own."""
-    shards = [KeywordIndex() for _ in range(shard_count)]
-    for place, text in enumerate(task.texts):
-        item_id = f"{place:05}"
-        shards[zlib.crc32(item_id.encode()) % shard_count].put(
-            [ItemText(item_id, Modality.IMAGE, text)]
+def print_fusions(split: Split, options: argparse.Namespace) -> None:
+    """Prints the table of each task of a split, and which constant of the ranks would be best."""
+    for worded, choosing, reported in parts(split, options):
+        lists, of = reported.lists, reported.of
+        choice = best_choice(choosing.fused)
+        near, words = of(lists.near_ranks()), of(lists.word_ranks())
+        fused = reported.fused(choice)
+        print(f"\n### {split}: {lists.task.name}, {worded.value} of the concepts with words\n")
+        print(
+            f"{len(choosing.numbers)} queries choose, {len(reported.numbers)} are reported, "
+            f"{len(lists.task.item_concepts)} items\n"
         )
-    for shard in shards:
-        shard.refresh()
-    return [
-        merge_keyword_hits(
-            (
-                [
-                    KeywordHit(
-                        Hit(
-                            hit.item_id,
-                            float(task.items[int(hit.item_id)] @ task.queries[number]),
-                        ),
-                        hit.score,
-                    )
-                    for hit in shard.search(words, Modality.IMAGE, RETRIEVE_K, lambda _: True)
-                ]
-                for shard in shards
-            ),
-            RETRIEVE_K,
+        print("| | R@1 | R@10 | MRR@10 |\n| --- | --- | --- | --- |")
+        print(f"| embeddings | {figures(near)} |")
+        print(f"| BM25 | {figures(words)} |")
+        print(f"| by default: {DEFAULT_CHOICE} | {figures(reported.fused(DEFAULT_CHOICE))} |")
+        print(f"| chosen: {choice} | {figures(fused)} |")
+        print(f"\nThe chosen one by {gain(paired_difference(fused, near))} over embeddings, and by")
+        print(f"{gain(paired_difference(fused, words))} over BM25.")
+        constants = ", ".join(
+            f"{each}: {best_of_constant(choosing, each):.1f}" for each in RANK_CONSTANTS
         )
-        for number, words in enumerate(task.words)
-    ]
+        print(f"The best MRR@10 of those that choose, by constant of the ranks: {constants}.")
 
 
-def recalls(task: Task, found: Sequence[Sequence[str]]) -> str:
-    """Returns R@1 and R@10 in percent: whether one of the query's concept is among the first."""
-    families = [
-        [task.item_families[int(item_id)] for item_id in item_ids[:10]] for item_ids in found
-    ]
-    asked = list(zip(task.query_families, families, strict=True))
-    at_1 = np.mean([family in each[:1] for family, each in asked])
-    at_10 = np.mean([family in each for family, each in asked])
-    return f"{100 * at_1:.1f} | {100 * at_10:.1f}"
+def best_of_constant(part: Part, constant: int) -> float:
+    """Returns the MRR@10 by reciprocal rank with a constant and its best weight, times 100."""
+    return 100 * max(
+        mean_reciprocal_rank(part.of(part.lists.reciprocal_ranks(constant, weight)))
+        for weight in KEYWORD_WEIGHTS
+    )
 
 
-def rows(task: Task) -> Mapping[str, str]:
-    """Returns the recalls of each way to search."""
-    near = [nearest(task, number) for number in range(len(task.words))]
-    worded = by_words(task, 1)
-    found = {
-        "embeddings": recalls(task, [[hit.item_id for hit in hits] for hits in near]),
-        "BM25": recalls(task, [[each.hit.item_id for each in hits] for hits in worded]),
-    }
-    for fusion in HybridFusion:
-        rule = HybridRule(keywords="-", fusion=fusion)
-        fused = [fused_hits(*lists, rule, RETRIEVE_K) for lists in zip(near, worded, strict=True)]
-        found[fusion.value] = recalls(task, [[hit.item_id for hit in hits] for hits in fused])
-    for shard_count in SHARD_COUNTS[1:]:
-        apart = by_words(task, shard_count)
-        found[f"BM25, {shard_count} shards"] = recalls(
-            task, [[each.hit.item_id for each in hits] for hits in apart]
-        )
-    return found
+def print_shards(tasks: Sequence[KeywordTask], split: Split) -> None:
+    """Prints what words find on several shards."""
+    for task in tasks:
+        print(f"\n### {split}: {task.name}, by words on shards\n")
+        print("| shards | R@1 | R@10 | MRR@10 |\n| --- | --- | --- | --- |")
+        for count in SHARD_COUNTS:
+            found = [[each.hit for each in hits] for hits in task.by_words(Worded.HALF, count)]
+            print(f"| {count} | {figures(task.ranks(found))} |")
 
 
 def main() -> None:
@@ -195,16 +144,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
     parser.add_argument("--count", type=int, help="drawings of a split; by default all")
+    parser.add_argument("--checkpoint", type=Path, help="by default the demo's model")
+    parser.add_argument("--shards", action="store_true", help="measure words on shards instead")
     options = parser.parse_args()
+    options.checkpoint = options.checkpoint or demo_folder(
+        "modeling/checkpoints/default", "the demo's model"
+    )
     torch.set_num_threads(1)
-    for split, task in (
-        (each, task) for each in options.splits for task in tasks(each, options.count)
-    ):
-        print(f"\n### {split}: {task.name}\n")
-        print(f"{len(task.words)} queries, {len(task.texts)} items\n")
-        print("| | R@1 | R@10 |\n| --- | --- | --- |")
-        for name, recall in rows(task).items():
-            print(f"| {name} | {recall} |")
+    for split in options.splits:
+        if options.shards:
+            print_shards(keyword_tasks(split, options.checkpoint, options.count), split)
+        else:
+            print_fusions(split, options)
 
 
 if __name__ == "__main__":
