@@ -1,12 +1,13 @@
 """What becomes of searches past capacity: found in steps, then 2, 5 and 10 times of it.
 
-    python -m benchmarks.bench.overload [--seconds 60] [--step-seconds 20] [--sender-core N]
+    python -m benchmarks.bench.overload [--door http] [--seconds 60] [--step-seconds 20]
+        [--sender-core N]
 
 The whole system on this machine, searches from `open_loop.py` in a process of its own. Capacity is
 the most searches a second that were answered while any step was sent; steps grow by a fourth until
 less than nine tenths of a step's searches are. After each overload, half of the capacity for ten
 seconds shows whether the system is itself again. `--sender-core` pins the sender to a core, the
-services to the others.
+services to the others. With `--door http` all searches go through the gateway.
 """
 
 import argparse
@@ -146,13 +147,17 @@ def run(arguments: argparse.Namespace) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         repository = Path(folder) / "model_repository"
         manifest = export_if_stale(default_checkpoint(), repository)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(2), caches=False) as stack:
+        data_folder, is_http = Path(folder) / "data", arguments.door == "http"
+        with LocalStack(
+            data_folder, repository, Ports.free(2), caches=False, gateway=is_http
+        ) as stack:
             stack.start()
             pictures = ((record.record_id, record.image.read()) for record in records)
             with Client(stack.address, timeout_seconds=60.0) as client:
                 refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
             assert not refused, refused[0].error
-            sender = Sender(stack.address, texts, arguments.deadline, arguments.sender_core)
+            address = stack.http_url or stack.address
+            sender = Sender(address, texts, arguments.deadline, arguments.sender_core)
             sender.send(FIRST_RATE / 2, 5.0)  # warm
             capacity, steps = find_capacity(sender, arguments.step_seconds)
             memory = Memory([endpoint.pid for endpoint in stack.endpoints()])
@@ -165,6 +170,7 @@ def run(arguments: argparse.Namespace) -> Row:
                 overloads.append(_judged(row, factor, capacity, before_bytes, memory, after))
     return {
         "benchmark": "overload",
+        "door": arguments.door,
         "scenes": arguments.scenes,
         "seconds": arguments.seconds,
         "deadline_seconds": arguments.deadline,
@@ -223,6 +229,7 @@ def table(result: Row) -> str:
 def main() -> None:
     """Prints one JSON line, then a table."""
     parser = argparse.ArgumentParser(description="searches past capacity")
+    parser.add_argument("--door", choices=("grpc", "http"), default="grpc")
     parser.add_argument("--scenes", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each overload")
     parser.add_argument("--step-seconds", type=float, default=20.0, help="of each step up to C")

@@ -2,7 +2,8 @@
 
     python -m benchmarks.support.open_loop ADDRESS INDEX --rate 20 --seconds 10 --deadline 5 < texts
 
-It runs in its own process, so that its CPU time is not the services'. Prints one JSON line.
+ADDRESS is host:port for gRPC, or a URL for HTTP. It runs in its own process, so that its CPU time
+is not the services'. Prints one JSON line.
 """
 
 import argparse
@@ -14,15 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import grpc
-from google.rpc import error_details_pb2, status_pb2
-
-from tandem.chassis.channels import open_channel
-from tandem.v1 import search_service_pb2 as pb
-from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-
-# A connection carries a hundred calls at once, by gRPC's default at its server's end.
-CONNECTION_COUNT = 8
+from benchmarks.support.searches import open_searches
 
 
 @dataclass
@@ -36,7 +29,7 @@ class Seen:
     """Of those, the ones in which the cross-encoder scored something."""
     refused_seconds: list[float] = field(default_factory=list)
     undelayed_count: int = 0
-    """Refusals with no RetryInfo."""
+    """Refusals with no RetryInfo, or retry-after."""
     codes: Counter[str] = field(default_factory=Counter)
     latest_start_seconds: float = 0.0
     """By how much the sender was late, at worst."""
@@ -49,31 +42,24 @@ async def load(
 ) -> Seen:
     """Sends `rate` searches a second for `seconds`; returns when the last has ended."""
     seen = Seen()
-    channels = [open_channel(address) for _ in range(CONNECTION_COUNT)]
-    searches = [SearchServiceStub(channel).SearchItems for channel in channels]
-    await asyncio.gather(*(channel.channel_ready() for channel in channels))
+    searches = await open_searches(address, index_id)
 
     async def search(number: int, due_time: float) -> None:
-        request = pb.SearchItemsRequest(
-            index_id=index_id, query={"text": texts[number % len(texts)]}
-        )
         sent_time = time.perf_counter()
         seen.latest_start_seconds = max(seen.latest_start_seconds, sent_time - due_time)
         second = int(due_time - start_time)
-        try:
-            answer = await searches[number % len(searches)](request, timeout=deadline)
-        except grpc.aio.AioRpcError as error:
-            seen.codes[error.code().name] += 1
-            seen.failed_in_second[second] += 1
-            if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
-                seen.refused_seconds.append(time.perf_counter() - sent_time)
-                seen.undelayed_count += not _has_retry_info(error)
-        else:
-            seen.codes["OK"] += 1
+        ended = await searches.search(texts[number % len(texts)], deadline)
+        seen.codes[ended.code] += 1
+        if ended.code == "OK":
             seen.ok_in_second[second] += 1
             seen.ok_while_sending_count += time.perf_counter() - start_time <= seconds
             seen.ok_seconds.append(time.perf_counter() - sent_time)
-            seen.reranked_count += any(item.HasField("match_logit") for item in answer.items)
+            seen.reranked_count += ended.is_reranked
+        else:
+            seen.failed_in_second[second] += 1
+        if ended.code == "RESOURCE_EXHAUSTED":
+            seen.refused_seconds.append(time.perf_counter() - sent_time)
+            seen.undelayed_count += not ended.has_delay
 
     start_time = time.perf_counter()
     tasks = set()
@@ -82,15 +68,8 @@ async def load(
         await asyncio.sleep(max(0.0, due_time - time.perf_counter()))
         tasks.add(asyncio.create_task(search(number, due_time)))
     await asyncio.gather(*tasks)
-    for channel in channels:
-        await channel.close()
+    await searches.close()
     return seen
-
-
-def _has_retry_info(error: grpc.aio.AioRpcError) -> bool:
-    metadata = dict(error.trailing_metadata() or ())
-    status = status_pb2.Status.FromString(metadata.get("grpc-status-details-bin", b""))
-    return any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)
 
 
 def quantile_ms(seconds: Sequence[float], share: float) -> float | None:

@@ -22,10 +22,12 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
         "engine --scenes 24 --queries 6",
         "filtered_recall --rows 21000 --queries 20 --dimension 64",
         "filters --rows 20000 --rounds 1",
+        "gateway --scenes 12 --searches 5",
         "hybrid --splits test --count 40",
         "ingest --pictures 64 --batches 1,2 --rounds 1",
         "neighbour_stage --size 4000 --queries 2 --pools 64 --faiss-type IVF16,SQ8 --nprobe 4",
         "overload --scenes 40 --seconds 3 --step-seconds 2",
+        "overload --door http --scenes 40 --seconds 3 --step-seconds 2",
         "training --repeats 1 --intervals 1",
     ],
 )
