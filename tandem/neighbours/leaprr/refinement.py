@@ -134,8 +134,14 @@ def threshold_nodes(config: LeaprrConfig, is_text_query: bool) -> int | None:
 
 
 def _reordered_pool(similarity_QN: Scores, items_QK: Indices, scores_QK: Scores) -> Order:
-    """Returns int64 [Q, N]; the pool is the head of the same order."""
+    """Returns int64 [Q, N]: each query's listed items by score, then the rest in the base order.
+
+    The list says which items those are: it comes from single precision, so that nearly equal items
+    may be in another order there than in the matrix.
+    """
     order_QN = retrieve_order(np.asarray(similarity_QN, np.float64))
-    if not np.array_equal(order_QN[:, : items_QK.shape[1]], items_QK):
-        raise ValueError("the lists are not of these similarities")
-    return rerank_order(order_QN, scores_QK)
+    is_listed_QN = np.zeros(order_QN.shape, np.bool_)
+    np.put_along_axis(is_listed_QN, items_QK, True, axis=1)
+    rest_QN = order_QN[~np.take_along_axis(is_listed_QN, order_QN, axis=1)]
+    listed_first_QN = np.concatenate([items_QK, rest_QN.reshape(len(order_QN), -1)], axis=1)
+    return rerank_order(listed_first_QN, scores_QK)
