@@ -5,6 +5,7 @@ numba and brings 14 packages, so it is only asked where someone has installed it
 """
 
 import random
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -58,7 +59,9 @@ def of_ranx(queries: Sequence[tuple[int, ...]]) -> Figures:
     """Returns what ranx says."""
     ranx = pytest.importorskip("ranx")
     names = {"map": "map", "ndcg@10": "ndcg", "mrr": "mrr", "hit_rate@5": "hits"}
-    said = ranx.evaluate(ranx.Qrels(judged(queries)), ranx.Run(scored(queries)), list(names))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of numba, as it compiles ranx
+        said = ranx.evaluate(ranx.Qrels(judged(queries)), ranx.Run(scored(queries)), list(names))
     return {ours: float(said[theirs]) for theirs, ours in names.items()}
 
 
