@@ -6,8 +6,9 @@
 The files are of `tandem neighbours build`. Each run differs from `full` in what its name says, and
 is trained into FOLDER/RUN-SEED: a finished one is not repeated, and a stopped one continues after
 its last epoch. `--report` measures what is there: a method without labels has the setting with the
-highest rSum on dev, kept in FOLDER/label_free.json. Texts of one picture count as one query in
-tests. Times are CPU seconds of this process over all queries of the gallery.
+highest rSum on dev, kept in FOLDER/label_free.json, and an empty `--methods` leaves them out. Texts
+of one picture count as one query in tests. Times are CPU seconds of this process over all queries
+of the gallery.
 
 `--elsewhere FILE` is table 5: the networks reorder lists of another model or corpus as they are.
 """
@@ -15,8 +16,9 @@ tests. Times are CPU seconds of this process over all queries of the gallery.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -75,6 +77,8 @@ class Bench:
     profile: str
     settings: tuple[str, ...]
     epoch_count: int
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Methods without labels to measure."""
 
     def plan(self, run: str, seed: int) -> LeaprrPlan:
         """Returns the plan of a run of this seed."""
@@ -107,16 +111,17 @@ def trained(bench: Bench, run: str, seed: int) -> None:
     print(f"{folder.path.name}: epoch {training.best_epoch}, {training.seconds:.0f} s", flush=True)
 
 
-def label_free_rows(work: Path, dev: CorpusNeighbours, test: CorpusNeighbours) -> list[Row]:
-    """Returns a row of each method without labels that applies to the base."""
-    path = work / "label_free.json"
+def label_free_rows(bench: Bench, test: CorpusNeighbours) -> list[Row]:
+    """Returns a row of each chosen method without labels that applies to the base."""
+    dev, path = bench.dev, bench.work / "label_free.json"
     digests = [dev.source.corpus_sha256, test.source.corpus_sha256, test.source.model_fingerprint]
     kept: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     if kept.get("digests") != digests:
         kept = {"digests": digests, "methods": {}}
     sides = search_sides(test)
-    for method in METHODS:
-        if method in kept["methods"] or (dev.pool_size and method in EXPANSIONS):
+    chosen = [each for each in bench.methods if not (dev.pool_size and each in EXPANSIONS)]
+    for method in chosen:
+        if method in kept["methods"]:
             continue
         setting = tuned(method, dev)
         start = time.process_time()
@@ -130,8 +135,8 @@ def label_free_rows(work: Path, dev: CorpusNeighbours, test: CorpusNeighbours) -
         print(f"{method}: {setting.text}", flush=True)
     texts = test.image_of_text.tolist()
     return [
-        Row(name, each["setting"], tuple(each["ranks"]), texts)
-        for name, each in kept["methods"].items()
+        Row(name, kept["methods"][name]["setting"], tuple(kept["methods"][name]["ranks"]), texts)
+        for name in chosen
     ]
 
 
@@ -181,7 +186,7 @@ def report(bench: Bench, test: CorpusNeighbours, elsewhere: Sequence[Path]) -> I
     """Yields every table of what is trained."""
     base = base_row(test)
     full = learned_row(bench, test, FULL)
-    label_free = label_free_rows(bench.work, bench.dev, test)
+    label_free = label_free_rows(bench, test)
     yield json.dumps({"queries": [len(each[0]) for each in base.ranks], **about(test)})
     yield json.dumps({"settings": asdict(bench.config(FULL)), "epochs": bench.epoch_count})
     yield from ["", "Table 1", ""]
@@ -213,36 +218,50 @@ def about(test: CorpusNeighbours) -> dict[str, object]:
 
 
 def plot(bench: Bench, test: CorpusNeighbours, path: Path) -> None:
-    """Draws figure 2, recall against time, and figures 4 and 5, recall against K and L."""
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    of_time, of_neighbours, of_pillars = figure.subplots(1, 3)
-    _plot_time(of_time, bench, test)
+    """Draws figure 2, recall against time, and figures 4 and 5, recall against K and L.
+
+    Figure 2 is left out without methods to compare with, and the others without their runs. Raises
+    ValueError where nothing is left.
+    """
     config = bench.config(FULL)
-    if config.image_query_neighbours != config.text_query_neighbours:
-        raise ValueError("figure 4 needs as many neighbours in both directions")
-    at = {config.image_query_neighbours: FULL} | {n: f"neighbours_{n}" for n in NEIGHBOUR_COUNTS}
-    _plot_counts(of_neighbours, bench, test, at)
-    at = {config.pillar_count: FULL} | {n: f"pillars_{n}" for n in PILLAR_COUNTS}
-    _plot_counts(of_pillars, bench, test, at)
-    of_neighbours.set_xlabel("neighbours of a graph, K")
-    of_pillars.set_xlabel("pillars of each modality, L")
+    panels: list[Callable[[Axes], None]] = []
+    if bench.methods:
+        panels.append(partial(_plot_time, bench, test))
+    for prefix, counts, at, label in [
+        ("neighbours", NEIGHBOUR_COUNTS, config.image_query_neighbours, "neighbours of a graph, K"),
+        ("pillars", PILLAR_COUNTS, config.pillar_count, "pillars of each modality, L"),
+    ]:
+        runs = {at: FULL} | {count: f"{prefix}_{count}" for count in counts if count != at}
+        rows = {count: learned_row(bench, test, run) for count, run in sorted(runs.items())}
+        found = {count: row for count, row in rows.items() if row}
+        if len(found) > 1:
+            panels.append(partial(_plot_counts, base_row(test), found, label))
+    if not panels:
+        raise ValueError(f"{bench.work} has no runs to draw, and no methods are given")
+    figure = Figure(figsize=(4.6 * len(panels), 4), layout="constrained")
+    for draw, axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
+        draw(axes)
     figure.savefig(path, dpi=120)
 
 
-def _plot_time(axes: Axes, bench: Bench, test: CorpusNeighbours) -> None:
+def _plot_time(bench: Bench, test: CorpusNeighbours, axes: Axes) -> None:
     kept = json.loads((bench.work / "label_free.json").read_text())["methods"]
     count = len(test.images) + len(test.texts)
     points = [
         (row.method, 1e3 * kept[row.method]["cpu_seconds"] / count, row)
-        for row in label_free_rows(bench.work, bench.dev, test)
+        for row in label_free_rows(bench, test)
     ]
     if full := learned_row(bench, test, FULL):
         points.append(("LeaPRR", 1e3 * refine_seconds(bench, test) / count, full))
-    for name, milliseconds, row in points:
+    for number, (name, milliseconds, row) in enumerate(points):
         height = fmean(row.recall_sums())
         axes.scatter(milliseconds, height, s=16, color="C3" if name == "LeaPRR" else "C0")
         axes.annotate(
-            name, (milliseconds, height), fontsize=6, xytext=(3, 2), textcoords="offset points"
+            name,
+            (milliseconds, height),
+            fontsize=6,
+            xytext=(4, 8 * (number % 4) - 10),  # neighbouring labels at different heights
+            textcoords="offset points",
         )
     axes.axhline(fmean(base_row(test).recall_sums()), linestyle="--", color="grey", label=test.base)
     axes.set(xscale="log", xlabel="CPU of a query, ms", ylabel="rSum")
@@ -258,19 +277,15 @@ def refine_seconds(bench: Bench, test: CorpusNeighbours) -> float:
     return time.process_time() - start
 
 
-def _plot_counts(axes: Axes, bench: Bench, test: CorpusNeighbours, at: Mapping[int, str]) -> None:
-    rows = {count: learned_row(bench, test, run) for count, run in sorted(at.items())}
-    found = {count: row for count, row in rows.items() if row}
-    base = base_row(test)
+def _plot_counts(base: Row, found: Mapping[int, Row], label: str, axes: Axes) -> None:
     for side, name in enumerate(DIRECTIONS):
         values = {count: row.recalls()[3 * side] for count, row in found.items()}
-        [line] = axes.plot(
-            list(values), [fmean(each) for each in values.values()], "o-", label=name
-        )
+        means = [fmean(each) for each in values.values()]
+        [line] = axes.plot(list(values), means, "o-", label=name)
         for count, each in values.items():
             axes.vlines(count, min(each), max(each), color=line.get_color())
         axes.axhline(base.recalls()[3 * side][0], linestyle="--", color=line.get_color())
-    axes.set(xscale="log", ylabel="R@1, %; dashed: the base")
+    axes.set(xscale="log", xlabel=label, ylabel="R@1, %; dashed: the base")
     axes.set_xticks(sorted(found), [str(each) for each in sorted(found)])
     axes.minorticks_off()
     axes.legend(fontsize=7)
@@ -287,6 +302,9 @@ def main() -> None:
     parser.add_argument("--profile", choices=("code", "paper"), default="code")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--set", dest="settings", action="append", default=[], help="of all runs")
+    parser.add_argument(
+        "--methods", nargs="*", choices=tuple(METHODS), default=list(METHODS), metavar="METHOD"
+    )
     parser.add_argument("--elsewhere", type=Path, nargs="*", default=[])
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--plot", type=Path, help="with --report: draw the figures")
@@ -302,7 +320,15 @@ def main() -> None:
             path, NeighbourManifest.of(lists), NeighbourManifest.of(train), str(arguments.train)
         )
     settings = tuple(arguments.settings)
-    bench = Bench(arguments.work, train, dev, arguments.profile, settings, arguments.epochs)
+    bench = Bench(
+        arguments.work,
+        train,
+        dev,
+        arguments.profile,
+        settings,
+        arguments.epochs,
+        tuple(arguments.methods),
+    )
     bench.work.mkdir(parents=True, exist_ok=True)
     if not arguments.report:
         for seed in arguments.seeds.split(","):

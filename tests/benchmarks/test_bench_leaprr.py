@@ -52,7 +52,8 @@ def test_finished_runs_stay_and_are_measured(
 
     _bench(monkeypatch, files, "--seeds", "1,2", "--runs", "full,neighbours_2")
     drawn = tmp_path / "figures.png"
-    _bench(monkeypatch, files, "--report", "--elsewhere", str(elsewhere), "--plot", str(drawn))
+    shown = ["--report", "--methods", "aqe", "krnn", "--elsewhere", str(elsewhere)]
+    _bench(monkeypatch, files, *shown, "--plot", str(drawn))
 
     assert networks.stat().st_mtime_ns == written
     printed = capsys.readouterr().out
@@ -87,6 +88,22 @@ def test_a_run_that_was_stopped_continues(
     assert [each[0] for each in printed[1:]] == ["1", "2", "3", "2", "3"]  # not 1 again
     continued = whole.read()[0].text_queries.parameters()
     assert all((one == other).all() for one, other in zip(expected, continued, strict=True))
+
+
+def test_without_methods_and_runs_there_is_nothing_to_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty --methods measures the networks alone, whose single run is no curve."""
+    files = _files(tmp_path)
+    _bench(monkeypatch, files)
+    _bench(monkeypatch, files, "--report", "--methods")
+    printed = capsys.readouterr().out
+
+    with pytest.raises(ValueError, match="no runs to draw"):
+        _bench(monkeypatch, files, "--report", "--methods", "--plot", str(tmp_path / "plot.png"))
+
+    assert "| LeaPRR |" in printed
+    assert "krnn" not in printed
 
 
 def test_networks_of_other_settings_are_not_measured_as_these(
