@@ -50,7 +50,7 @@ export class Form {
       }
     });
     this.keywords.addEventListener("input", () => {
-      // Whoever names words wants them searched for.
+      // A person who names words wants them searched for.
       if (this.keywords.value.trim() !== "" && Number(this.fusion.value) === HybridFusion.UNSPECIFIED) {
         this.fusion.value = String(HybridFusion.RECIPROCAL_RANK);
       }

@@ -30,6 +30,8 @@ INDEXED_COUNT = max(24, SCENE_COUNT)
 # Of the scenes, where every drawing must be the hottest for its own words.
 LEAST_SHARE = 0.95
 SIDE = 7
+# Of scenes that the map was not chosen on: decision 73.
+SCENE_SEED = 3
 
 # It starts Triton, and scores about a hundred pictures a drawing.
 pytestmark = pytest.mark.timeout(7200 if IS_FULL else 600)
@@ -72,6 +74,7 @@ async def test_it_shows_the_right_drawing(stack: LocalStack, open_page: OpenPage
             await shoot(page, "heat")
         await page.keyboard.press("Escape")
         right.append(hottest == list(range(len(scene.groups))))
+        print(f"{number}: {text}: {'right' if right[-1] else hottest}", flush=True)
 
     print(f"{sum(right)} of {len(right)} scenes")
     assert sum(right) >= LEAST_SHARE * len(right)
@@ -123,7 +126,7 @@ def scenes() -> list[Scene]:
     found: list[Scene] = []
     number = 0
     while len(found) < INDEXED_COUNT:
-        scene = scene_family("test", 1, number)[number % 4]
+        scene = scene_family("test", SCENE_SEED, number)[number % 4]
         if len(scene.groups) > 1:
             found.append(scene)
         number += 1
