@@ -7,6 +7,7 @@ import logging
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -34,13 +35,11 @@ class FolderOptions:
 class OpenFolder:
     """Holds a folder's services, and the event loop in whose thread they run."""
 
-    def __init__(
-        self, thread: LoopThread, services: InProcessServices, has_pairs: bool, opened: ExitStack
-    ) -> None:
+    def __init__(self, thread: LoopThread, services: InProcessServices, opened: ExitStack) -> None:
         self.thread = thread
         self.server = LocalServer()
         services.servicers.register(self.server)
-        self.has_pairs = has_pairs
+        self.has_pairs = services.has_pairs
         self._runner = services.runner
         self._opened = opened
         self._is_closed = False
@@ -57,14 +56,16 @@ class OpenFolder:
         path = options.folder
         with ExitStack() as opened:
             data = opened.enter_context(DataFolder(path, holder="Engine", remedy="another folder"))
-            model = ModelFolder.find(path, options.model)
-            folders = _shard_folders(data, options.shards)
-            services = InProcessServices(model, folders, caches=options.caches)
+            services = InProcessServices(
+                partial(ModelFolder.find, path, options.model),
+                _shard_folders(data, options.shards),
+                caches=options.caches,
+            )
             opened.callback(services.close)
             thread = LoopThread("tandem-engine")
             opened.callback(thread.close)
             thread.run(services.start())
-            return cls(thread, services, model.manifest.has_pairs, opened.pop_all())
+            return cls(thread, services, opened.pop_all())
 
     def wait_until_ready(self) -> None:
         """Returns once the model is loaded; raises ValueError if the engine is closed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -53,7 +53,7 @@ class InProcessServices:
 
     def __init__(
         self,
-        model: ModelFolder,
+        find_model: Callable[[], ModelFolder],
         shard_folders: Sequence[Path],
         *,
         caches: bool = True,
@@ -61,14 +61,15 @@ class InProcessServices:
     ) -> None:
         """Opens the stores, and begins to load the model in the background.
 
-        Calls are answered after `start`. Raises StoreRefused for a store that may not be opened,
-        and ModuleNotFoundError for a package that is not installed.
+        Finds the model while the stores are checked. Calls are answered after `start`. Raises
+        StoreRefused for a store that may not be opened, what `find_model` raises, and
+        ModuleNotFoundError for a package that is not installed.
         """
-        self._model = model
         self._open = ExitStack()
         self._rerankers: list[Reranker] = []
         try:
-            self._shards = self._opened_shards(shard_folders)
+            self._model, self._shards = self._found_and_opened(find_model, shard_folders)
+            model = self._model
             # After the stores, whose checks torch's start would hold up.
             self.runner = InProcessRunner(model.repository, model.manifest)
             self._open.callback(self.runner.close)
@@ -85,6 +86,11 @@ class InProcessServices:
             self._open.close()
             raise
 
+    @property
+    def has_pairs(self) -> bool:
+        """Returns whether the model has a cross-encoder."""
+        return self._model.manifest.has_pairs
+
     async def start(self) -> None:
         """Opens what opens in the event loop."""
         for reranker in self._rerankers:
@@ -94,13 +100,19 @@ class InProcessServices:
         """Commits what was submitted, and closes the stores; no call may be in progress."""
         self._open.close()
 
-    def _opened_shards(self, folders: Sequence[Path]) -> list[tuple[Shard, ItemStore]]:
+    def _found_and_opened(
+        self, find_model: Callable[[], ModelFolder], folders: Sequence[Path]
+    ) -> tuple[ModelFolder, list[tuple[Shard, ItemStore]]]:
         settings = [_index_settings(number, folders) for number in range(len(folders))]
         with ThreadPoolExecutor(len(folders), "open") as threads:
-            list(threads.map(_check_sound, settings))
+            checks = [threads.submit(_check_sound, each) for each in settings]
+            # In this thread, as an export may take seconds and is interrupted with it.
+            model = find_model()
+            for check in checks:
+                check.result()
             shards = [self._shard(each) for each in settings]
             list(threads.map(lambda opened: opened[0].load(), shards))
-        return shards
+        return model, shards
 
     def _shard(self, settings: IndexSettings) -> tuple[Shard, ItemStore]:
         path = Path(settings.store_path)

@@ -33,7 +33,10 @@ def serve_from_one_process(
     """
     settings = _settings(len(shard_folders), variables)
     services = InProcessServices(
-        ModelFolder(repository, manifest), shard_folders, caches=caches, orchestrator=settings
+        lambda: ModelFolder(repository, manifest),
+        shard_folders,
+        caches=caches,
+        orchestrator=settings,
     )
     asyncio.run(_serve(settings, services, when_ready))
 

@@ -10,6 +10,7 @@ fields of `Findings` at the end.
 """
 
 import errno
+import importlib
 import json
 import os
 import resource
@@ -28,7 +29,6 @@ from tandem.item_store.change_log import Change, cursor_change, read_change
 from tandem.item_store.checksum import ChecksumMismatch, unseal
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.files import StoreFiles
-from tandem.item_store.item_record import RecordView, item_key
 from tandem.item_store.refused import StoreDamaged, StoreRefused
 from tandem.item_store.writer_lock import WriterLock
 
@@ -190,6 +190,9 @@ def _check_item(
     index_ids: set[str],
     findings: Findings,
 ) -> None:
+    # Here, because records need numpy, whose import takes a third of a check of keys alone.
+    from tandem.item_store.item_record import RecordView
+
     index_id, _, item_id = key.decode(errors="replace").partition("\0")
     try:
         record = RecordView(item_id, key, value)
@@ -208,6 +211,8 @@ def _check_changes(
     files: StoreFiles, txn: lmdb.Transaction, findings: Findings, show: Callable[[int], None]
 ) -> None:
     """Compares the items with the log, newest change first."""
+    from tandem.item_store.item_record import item_key
+
     absent: set[bytes] = set()
     with txn.cursor(files.log) as cursor:
         found = cursor.last()
@@ -231,6 +236,8 @@ def _check_changes(
 
 
 def _check_newer(key: bytes, value: bytes | memoryview, change: Change, findings: Findings) -> None:
+    from tandem.item_store.item_record import RecordView
+
     try:
         sequence = RecordView(change.item_id, key, value).sequence
     except ItemCorrupt:  # reported by _check_item
@@ -265,6 +272,9 @@ def _shown(key: bytes) -> str:
 
 
 def _main(path: str, depth: str, memory_bytes: str) -> None:
+    if depth == CheckDepth.VALUES:
+        # Before the limit, or a lack of memory for numpy would look like damage.
+        importlib.import_module("tandem.item_store.item_record")
     # The map counts as address space, though not as memory, and a reader may remap it at twice the
     # size while a process writes.
     limit = int(memory_bytes) + 3 * (Path(path) / DATA_NAME).stat().st_size
