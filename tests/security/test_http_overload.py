@@ -81,7 +81,7 @@ async def test_ten_times_the_capacity_leaves_the_goodput() -> None:
     print(f"{told}, {most:.1f} answers/s at most, of which {goodput:.2f} at the last")
     assert all(set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} for codes in told.values()), told
     assert all(codes["OK"] for codes in told.values()), told
-    assert told[FACTORS[-1]]["RESOURCE_EXHAUSTED"], told
     assert not any(row.seen.undelayed_count for row in rows.values()), told
     if is_full():
+        assert told[FACTORS[-1]]["RESOURCE_EXHAUSTED"], told
         assert goodput >= LEAST_GOODPUT, told
