@@ -52,6 +52,7 @@ class TlsProxy:
         self._host, self._port = host, port
         self._target = target
         self._listening: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # Accepted sockets without a transport yet.
         self._shaking_hands: set[socket.socket] = set()
@@ -72,10 +73,14 @@ class TlsProxy:
             (self._host, self._port), family=family, backlog=_MAX_CONNECTION_COUNT
         )
         self._listening.setblocking(False)
-        self._keep(self._accept_all(self._listening))
+        self._accept_when_ready(self._listening)
 
     async def close(self) -> None:
         """Stops listening and ends every connection."""
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+        if self._pause is not None:
+            self._pause.cancel()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,21 +98,27 @@ class TlsProxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept_all(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                log.warning("connection not accepted", cause=error.strerror)
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            # One task is this loop.
-            if len(self._tasks) > _MAX_CONNECTION_COUNT:
-                accepted.close()
-                continue
-            self._shaking_hands.add(accepted)
-            self._keep(self._serve(accepted))
+    def _accept_when_ready(self, listening: socket.socket) -> None:
+        # A task that awaits sock_accept would lose a connection that comes as it is cancelled.
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            accepted, _ = listening.accept()
+        except BlockingIOError:  # the caller has gone again
+            return
+        except OSError as error:
+            log.warning("connection not accepted", cause=error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            self._pause = loop.call_later(_PAUSE_SECONDS, self._accept_when_ready, listening)
+            return
+        accepted.setblocking(False)
+        if len(self._tasks) >= _MAX_CONNECTION_COUNT:
+            accepted.close()
+            return
+        self._shaking_hands.add(accepted)
+        self._keep(self._serve(accepted))
 
     async def _serve(self, accepted: socket.socket) -> None:
         try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -219,6 +220,23 @@ async def test_silent_connections_keep_nobody_out(proxy_files: Files, caller_fil
         finally:
             for each in silent:
                 each.close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_connection_that_comes_as_it_closes_is_closed_too(
+    proxy_files: Files, turns: int
+) -> None:
+    """In whatever turn of the event loop; what is lost open is a warning, and so an error here."""
+    async with proxy_before(1, proxy_files.identity()) as proxy:
+        await asyncio.sleep(0.01)  # it waits for connections
+        caller = socket.create_connection(("127.0.0.1", proxy.port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    with caller, suppress(ConnectionResetError):
+        caller.settimeout(60.0)
+        assert caller.recv(1) == b""
+    gc.collect()
 
 
 async def test_a_server_that_is_away_is_unavailable(
