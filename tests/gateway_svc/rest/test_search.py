@@ -166,15 +166,17 @@ async def test_a_streamed_search_that_fails_ends_with_its_problem() -> None:
 
 @pytest.mark.parametrize("ends", ["closed", "reset"])
 async def test_events_that_are_cut_in_the_middle_end_the_search(ends: str) -> None:
-    """A caller who leaves after the first event lets no second phase run on."""
+    """A caller who leaves in the second phase, after the first event, lets it not run on."""
 
     async def second_phase_never(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         phases.append(request)
         if len(phases) > 1:
+            second_began.set()
             await asyncio.Event().wait()
         return await found_one(request)
 
     phases: list[pb.SearchItemsRequest] = []
+    second_began = asyncio.Event()
     body = b'{"query": "a dog", "stream": true}'
     head = "POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     async with gateway(second_phase_never) as served:
@@ -183,6 +185,7 @@ async def test_events_that_are_cut_in_the_middle_end_the_search(ends: str) -> No
         )
         async with asyncio.timeout(60.0):
             read = await reader.readuntil(b"event: retrieved")
+            await second_began.wait()
             if ends == "closed":
                 writer.close()
             else:
