@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -23,7 +24,7 @@ from tandem.contract.content import (
 )
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.regions import RegionContent
-from tandem.errors import DeadlineExceeded, ImageInputUnsupported, TandemError
+from tandem.errors import ImageInputUnsupported, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.heif_reader import HeifReader
@@ -46,6 +47,8 @@ _Encoding = Coroutine[Any, Any, _Encoded]
 _PICTURES, _REGIONS = "images", "a detector's regions"
 # Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
+# The work that DeadlineExceeded names.
+_WORK = "the encoding of the contents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Encoder:
         an error stays one. Raises only errors of the whole call: of the model, or the deadline.
         """
         start_time = time.monotonic()
-        deadline_time = start_time + timeout_seconds
+        deadline = Deadline.after(timeout_seconds)
         model = self._model.at(self.serving_version if model_version is None else model_version)
         texts: dict[int, ServedText] = {}
         pictures: dict[int, _Picture] = {}
@@ -129,7 +132,7 @@ class Encoder:
             self._prepare,
             truncation_policy=truncation_policy,
             priority=priority,
-            deadline_time=deadline_time,
+            deadline=deadline,
         )
         if _is_short_text(contents):
             prepared: Sequence[ServedText | _Picture | _Regions | TandemError] = [
@@ -149,9 +152,9 @@ class Encoder:
         prepared_time = time.monotonic()
         cost = InferenceCost()
         for encoded, part_cost in await _all_kinds(
-            _encode_texts(model, texts, deadline_time, priority) if texts else None,
-            _encode_images(model, pictures, deadline_time, priority) if pictures else None,
-            _encode_regions(model, regions, deadline_time, priority) if regions else None,
+            _encode_texts(model, texts, deadline, priority) if texts else None,
+            _encode_images(model, pictures, deadline, priority) if pictures else None,
+            _encode_regions(model, regions, deadline, priority) if regions else None,
         ):
             outcomes |= encoded
             cost += part_cost
@@ -173,10 +176,10 @@ class Encoder:
         content: Content | TandemError,
         truncation_policy: TruncationPolicy,
         priority: Priority,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> ServedText | _Picture | _Regions | TandemError:
         # Past the deadline nothing waits for the result, so do not start.
-        _left(deadline_time)
+        deadline.left_for(_WORK)
         try:
             if isinstance(content, TandemError):
                 return content
@@ -222,12 +225,12 @@ async def _all_kinds(*encodings: _Encoding | None) -> Sequence[_Encoded]:
 async def _encode_texts(
     model: ServedModel,
     texts: Mapping[int, ServedText],
-    deadline_time: float,
+    deadline: Deadline,
     priority: Priority,
 ) -> _Encoded:
     windows = [ids for text in texts.values() for ids in text.windows]
     pair_windows = [ids for text in texts.values() for ids in text.pair_windows]
-    embeddings = await model.embed_texts(windows, _left(deadline_time), priority)
+    embeddings = await model.embed_texts(windows, deadline.left_for(_WORK), priority)
     encodings = (
         Encoding(embedding, TextTokens(ids))
         for embedding, ids in zip(embeddings.values, pair_windows, strict=True)
@@ -241,18 +244,18 @@ async def _encode_texts(
 async def _encode_images(
     model: ServedModel,
     pictures: Mapping[int, _Picture],
-    deadline_time: float,
+    deadline: Deadline,
     priority: Priority,
 ) -> _Encoded:
     pixels = np.stack([each.pixels for each in pictures.values()])
-    encoded = await model.encode_images(pixels, _left(deadline_time), priority)
+    encoded = await model.encode_images(pixels, deadline.left_for(_WORK), priority)
     tokens, cost = encoded.values.tokens, encoded.cost
     if not _wants_tokens(model.manifest, priority):
         tokens = np.zeros((len(pixels), 0, 0), dtype=np.float16)
     elif tokens is None:
         made = await model.image_tokens(
             np.stack([each.pair_pixels for each in pictures.values()]),
-            _left(deadline_time),
+            deadline.left_for(_WORK),
             priority,
         )
         tokens, cost = made.values, cost + made.cost
@@ -265,11 +268,11 @@ async def _encode_images(
 async def _encode_regions(
     model: ServedModel,
     regions: Mapping[int, _Regions],
-    deadline_time: float,
+    deadline: Deadline,
     priority: Priority,
 ) -> _Encoded:
     vectors = [each.vectors for each in regions.values()]
-    embeddings = await model.embed_regions(vectors, _left(deadline_time), priority)
+    embeddings = await model.embed_regions(vectors, deadline.left_for(_WORK), priority)
     has_tokens = _wants_tokens(model.manifest, priority)
     none = np.zeros((0, 0), dtype=np.float16)
     return {
@@ -296,11 +299,3 @@ def _is_short_text(contents: Sequence[Content | TandemError]) -> bool:
             return len(text) <= _SHORT_TEXT_LENGTH
         case _:
             return False
-
-
-def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
-    seconds = deadline_time - time.monotonic()
-    if seconds <= 0:
-        raise DeadlineExceeded(what="the encoding of the contents")
-    return seconds

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from encoder_svc.encoder import EncodedBatch, Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost
@@ -46,6 +47,7 @@ class QueryEncodings:
         cached, the others get its error; if none is cached, that error is raised.
         """
         start_time = time.monotonic()
+        deadline = Deadline.after(timeout_seconds)
         model_version = self._encoder.serving_version
         good = {
             number: content
@@ -64,9 +66,7 @@ class QueryEncodings:
         made = EncodedBatch([], 0.0, 0.0)
         if lacking := {key: each for key, each in wanted.items() if key not in outcomes}:
             try:
-                made = await self._made(
-                    lacking, truncation_policy, model_version, start_time + timeout_seconds
-                )
+                made = await self._made(lacking, truncation_policy, model_version, deadline)
                 outcomes.update(zip(lacking, made.outcomes, strict=True))
             except (ModelUnavailable, ModelOutputInvalid) as error:
                 if not kept_count:
@@ -90,7 +90,7 @@ class QueryEncodings:
         contents: Mapping[QueryKey, Content],
         truncation_policy: TruncationPolicy,
         model_version: int,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> EncodedBatch:
         """Returns the outcomes in order, each computed by this call or another."""
 
@@ -100,7 +100,7 @@ class QueryEncodings:
             try:
                 encoded = await self._encoder.encode(
                     [contents[key] for key in keys],
-                    deadline_time - time.monotonic(),
+                    deadline.left(),
                     truncation_policy,
                     Priority.QUERY,
                     model_version,
@@ -115,9 +115,7 @@ class QueryEncodings:
             ]
             return Computation(outcomes, encoded)
 
-        lookup = await self._cache.get(
-            list(contents), encode, max(0.0, deadline_time - time.monotonic())
-        )
+        lookup = await self._cache.get(list(contents), encode, max(0.0, deadline.left()))
         cost = sum((report.cost for report in lookup.reports), InferenceCost())
         return EncodedBatch(
             lookup.values,

@@ -4,7 +4,6 @@ Shapes: n pictures, H W pixels, R image tokens, D token width.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
@@ -15,10 +14,11 @@ from numpy.typing import NDArray
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.metrics import count_cost
 from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import ImageContent
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
+from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.item_store.item_store import StoredContent
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import decode_image
@@ -29,6 +29,8 @@ from tandem.model_io.served_model import ImageTokenArray, ServedModel
 _NAME = "image_tokens"
 # Without the array's values and the ids.
 _ENTRY_BYTES = 500
+# The work that DeadlineExceeded names.
+_WORK = "the reading of the pictures"
 
 
 class PictureKey(NamedTuple):
@@ -64,7 +66,7 @@ class PictureTokens:
         model: ServedModel,
         keys: Sequence[PictureKey],
         fingerprint: str,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> tuple[dict[PictureKey, ImageTokenArray], InferenceCost]:
         """Returns the tokens [R, D] of the pictures, and the cost of those that were computed.
 
@@ -81,14 +83,14 @@ class PictureTokens:
             if not pixels:
                 return Computation([None] * len(lacking), InferenceCost())
             made = await model.image_tokens(
-                np.stack(list(pixels.values())), _left(deadline_time), Priority.RERANK
+                np.stack(list(pixels.values())), deadline.left_for(_WORK), Priority.RERANK
             )
             count_cost(made.cost)
             # Copies, because a row would keep the whole batch.
             rows = {key: row.copy() for key, row in zip(pixels, made.values, strict=True)}
             return Computation([rows.get(key) for key in lacking], made.cost)
 
-        lookup = await self._cache.get(keys, compute, _left(deadline_time))
+        lookup = await self._cache.get(keys, compute, deadline.left_for(_WORK))
         found = {
             key: tokens
             for key, tokens in zip(keys, lookup.values, strict=True)
@@ -144,11 +146,3 @@ def _decoded(
 
 def _entry_bytes(key: PictureKey, tokens: ImageTokenArray | None) -> int:
     return _ENTRY_BYTES + len(key.item_id) + (0 if tokens is None else tokens.nbytes)
-
-
-def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
-    seconds = deadline_time - time.monotonic()
-    if seconds <= 0:
-        raise DeadlineExceeded(what="the reading of the pictures")
-    return seconds

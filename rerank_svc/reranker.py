@@ -10,6 +10,7 @@ from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, checked_pair
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, ImageTokens, Tokens
 from tandem.contract.fusion_method import FusionMethod
@@ -17,7 +18,6 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (
     CrossEncoderMissing,
-    DeadlineExceeded,
     ModelMismatch,
     TandemError,
     TokensInvalid,
@@ -77,6 +77,8 @@ class _Asked:
     item_ids: Sequence[str]
 
 
+# The work that DeadlineExceeded names.
+_WORK = "the reading of the candidates"
 _FUSIONS = {
     "none": FusionMethod.CROSS_ENCODER,
     "add": FusionMethod.LOGIT_ADD,
@@ -143,6 +145,7 @@ class Reranker:
         store and model.
         """
         start_time = time.monotonic()
+        deadline = Deadline.after(timeout_seconds)
         if not self._model.manifest.has_pairs:
             raise CrossEncoderMissing(what="a rerank")
         model = self._model.at(model_version or self._serving_version())
@@ -157,11 +160,11 @@ class Reranker:
         kept = await self._kept(index_id, fingerprint, asked.values())
         lacking = _lacking(asked, kept)
         candidates, picture_cost = await self._candidates(
-            model, index_id, fingerprint, lacking, start_time + timeout_seconds
+            model, index_id, fingerprint, lacking, deadline
         )
         pairs, errors = self._pairs(index_id, asked, lacking, candidates)
         read_time = time.monotonic()
-        computed, cost = await self._computed(model, pairs, start_time + timeout_seconds)
+        computed, cost = await self._computed(model, pairs, deadline)
         cost += picture_cost
         logits = kept | computed
         return ScoredBatch(
@@ -238,7 +241,7 @@ class Reranker:
         index_id: str,
         fingerprint: str,
         lacking: Mapping[int, Sequence[str]],
-        deadline_time: float,
+        deadline: Deadline,
     ) -> tuple[Mapping[str, StoredTokens], InferenceCost]:
         """Returns the existing items' tokens by id: stored ones, or those of their pictures."""
         item_ids = list(dict.fromkeys(item_id for each in lacking.values() for item_id in each))
@@ -252,7 +255,7 @@ class Reranker:
             for item_id, each in stored.items()
             if each.tokens.is_empty
         }
-        made, cost = await self._pictures.tokens(model, list(keys), fingerprint, deadline_time)
+        made, cost = await self._pictures.tokens(model, list(keys), fingerprint, deadline)
         texts = {item_id: each for item_id, each in stored.items() if not each.tokens.is_empty}
         return texts | {
             keys[key]: StoredTokens(ImageTokens(tokens), key.item_version)
@@ -285,7 +288,7 @@ class Reranker:
         return pairs, errors
 
     async def _computed(
-        self, model: ServedModel, pairs: Mapping[PairKey, Pair], deadline_time: float
+        self, model: ServedModel, pairs: Mapping[PairKey, Pair], deadline: Deadline
     ) -> tuple[dict[_PairName, float], InferenceCost]:
         """Returns the pairs' logits; computes those that no other call is computing."""
         if not pairs:
@@ -295,12 +298,12 @@ class Reranker:
             inferred = await model.match_logits(
                 [pairs[key].text.ids for key in keys],
                 [pairs[key].image.values for key in keys],
-                _left(deadline_time),
+                deadline.left_for(_WORK),
             )
             count_cost(inferred.cost)
             return Computation([float(logit) for logit in inferred.values], inferred.cost)
 
-        lookup = await self._cache.get(list(pairs), compute, _left(deadline_time))
+        lookup = await self._cache.get(list(pairs), compute, deadline.left_for(_WORK))
         cost = sum(lookup.reports, InferenceCost())
         return _by_name(dict(zip(pairs, lookup.values, strict=True))), replace(
             cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count
@@ -327,11 +330,3 @@ def _scores(
 
 def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:
     return {(key.query_digest, key.item_id): logit for key, logit in logits.items()}
-
-
-def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
-    seconds = deadline_time - time.monotonic()
-    if seconds <= 0:
-        raise DeadlineExceeded(what="the reading of the candidates")
-    return seconds

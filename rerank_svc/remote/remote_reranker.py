@@ -19,6 +19,7 @@ from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.shapes import Document
 from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch, Scores
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import (
     Content,
@@ -31,7 +32,6 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.regions import RegionContent
 from tandem.errors import (
-    DeadlineExceeded,
     QueryContentMissing,
     TandemError,
 )
@@ -39,6 +39,8 @@ from tandem.model_io.model_version import FIRST_VERSION
 
 # Of an item that is gone, or that the API cannot be sent.
 _NO_LOGIT = math.nan
+# The work that DeadlineExceeded names.
+_WORK = "the remote rerank"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +59,7 @@ class _RemoteCall:
 
     index_id: str
     fingerprint: str
-    deadline_time: float
+    deadline: Deadline
     queries: Mapping[bytes, _RemoteQuery]
     read_seconds: list[float] = field(default_factory=list)
 
@@ -112,11 +114,12 @@ class RemoteReranker:
         `Reranker.score`, and of the API, as `RemoteHttpClient.post`.
         """
         start_time = time.monotonic()
+        deadline = Deadline.after(timeout_seconds)
         asked, errors = await self._asked(queries)
         call = _RemoteCall(
             index_id,
             fingerprint,
-            start_time + timeout_seconds,
+            deadline,
             {each.digest: each for each in asked.values()},
         )
         logits, cost = await self._logits(call)
@@ -203,7 +206,7 @@ class RemoteReranker:
         async def compute(missing: Sequence[PairKey]) -> Computation[float, InferenceCost]:
             return await self._computed(call, missing)
 
-        lookup = await self._cache.get(keys, compute, _left(call))
+        lookup = await self._cache.get(keys, compute, call.deadline.left_for(_WORK))
         cost = replace(
             sum(lookup.reports, InferenceCost()),
             cache_hit_count=lookup.hit_count,
@@ -241,12 +244,14 @@ class RemoteReranker:
                 [PictureKey(key.index_id, key.item_id, key.item_version) for key in batch],
                 call.fingerprint,
                 query.modality.other,
-                call.deadline_time,
+                call.deadline,
             )
             call.read_seconds.append(time.monotonic() - start_time)
             logits: dict[str, float] = {}
             if found:
-                scored = await self._scorer.score(query.document, list(found.values()), _left(call))
+                scored = await self._scorer.score(
+                    query.document, list(found.values()), call.deadline.left_for(_WORK)
+                )
                 logits = dict(zip(found, scored, strict=True))
         return [logits.get(item_id, _NO_LOGIT) for item_id in item_ids]
 
@@ -268,11 +273,3 @@ def _batches(keys: Sequence[PairKey], size: int) -> Iterator[list[PairKey]]:
     for of_query in by_query.values():
         for start in range(0, len(of_query), size):
             yield of_query[start : start + size]
-
-
-def _left(call: _RemoteCall) -> float:
-    """Returns the call's seconds that are left; raises DeadlineExceeded if there are none."""
-    seconds = call.deadline_time - time.monotonic()
-    if seconds <= 0:
-        raise DeadlineExceeded(what="the remote rerank")
-    return seconds

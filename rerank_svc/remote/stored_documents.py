@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
@@ -13,15 +12,18 @@ from rerank_svc.picture_tokens import PictureKey
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.shapes import Document
 from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.regions import RegionContent
-from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
+from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_reader import HeifReader
 
 _NAME = "remote_documents"
 # Without the texts and the ids.
 _ENTRY_BYTES = 400
+# The work that DeadlineExceeded names.
+_WORK = "the reading of the candidates"
 
 
 class StoredDocuments:
@@ -59,7 +61,7 @@ class StoredDocuments:
         keys: Sequence[PictureKey],
         fingerprint: str,
         modality: Modality,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> dict[str, Document]:
         """Returns the documents of this modality by item id, without those that cannot be read.
 
@@ -69,10 +71,10 @@ class StoredDocuments:
         async def compute(missing: Sequence[PictureKey]) -> Computation[Document | None, None]:
             # One by one, because a stored picture may have tens of MB, and its document has little.
             return Computation(
-                [await self._of_item(key, fingerprint, deadline_time) for key in missing], None
+                [await self._of_item(key, fingerprint, deadline) for key in missing], None
             )
 
-        lookup = await self._cache.get(keys, compute, _left(deadline_time))
+        lookup = await self._cache.get(keys, compute, deadline.left_for(_WORK))
         return {
             key.item_id: document
             for key, document in zip(keys, lookup.values, strict=True)
@@ -80,9 +82,9 @@ class StoredDocuments:
         }
 
     async def _of_item(
-        self, key: PictureKey, fingerprint: str, deadline_time: float
+        self, key: PictureKey, fingerprint: str, deadline: Deadline
     ) -> Document | None:
-        _left(deadline_time)
+        deadline.left_for(_WORK)
         found = await self._reader.contents(key.index_id, fingerprint, [key.item_id])
         # An item that was written since has another version, by which no later call asks for this.
         content: Content | None = found[key.item_id].content if found else None
@@ -100,11 +102,3 @@ def _entry_bytes(key: PictureKey, document: Document | None) -> int:
     if document is not None:
         size_bytes += sys.getsizeof(document.text) + sys.getsizeof(document.picture_uri)
     return size_bytes
-
-
-def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
-    seconds = deadline_time - time.monotonic()
-    if seconds <= 0:
-        raise DeadlineExceeded(what="the reading of the candidates")
-    return seconds
