@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tandem.cli.any_checkpoint import (
+    check_embeds,
+    fingerprint_of,
+    in_precision,
+    load_any_checkpoint,
+    texts_of,
+    trained_on,
+)
 from tandem.cli.progress import LongWork, query_progress
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
+from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import (
@@ -18,13 +27,18 @@ from tandem.model_io.readable_records import (
     SkippedRecords,
     readable_records,
 )
-from tandem.model_io.text import TextPreprocessor
-from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
-from tandem.modeling.export.lowered import lowered
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
 from tandem.neighbours.gallery_neighbours import corpus_digest, gallery_neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPart:
+    """Names what is read of a corpus."""
+
+    corpus: str
+    split: str
+    seed: int
 
 
 class NeighbourBuild:
@@ -40,9 +54,16 @@ class NeighbourBuild:
         on_error: OnError,
         skipped: SkippedRecords,
     ) -> None:
-        """Loads the checkpoints; raises ValueError for a folder that is not one."""
-        self._loaded = load_checkpoint(folder or default_checkpoint())
-        self._finder = load_checkpoint(retriever) if retriever else None
+        """Loads the checkpoints; raises ValueError for a folder that is not one.
+
+        Also raises it where nothing embeds, and for pools of a model without a cross-encoder.
+        """
+        folder = folder or default_checkpoint()
+        self._loaded = load_any_checkpoint(folder)
+        self._finder = load_any_checkpoint(retriever) if retriever else None
+        check_embeds(retriever or folder, self._finder or self._loaded)
+        if pool_size and not self._loaded.model.config.has_cross_encoder:
+            raise ValueError(f"{folder} has no cross-encoder to score pools: leave out --rerank-k")
         self._precision = precision
         self._k, self._pool_size = k, pool_size
         self._on_error, self._skipped = on_error, skipped
@@ -52,9 +73,8 @@ class NeighbourBuild:
 
         Raises ValueError where none is left, and for records without a shared language.
         """
-        model = self._loaded.model.config
-        texts = TextPreprocessor(self._loaded.tokenizer, model.max_text_tokens)
-        check = ModelCheck(model.image_rules.size, texts, fit=model.image_rules.fit)
+        rules = self._loaded.model.config.image_rules
+        check = ModelCheck(rules.size, texts_of(self._loaded), fit=rules.fit)
         spoken = [
             each
             for each in records
@@ -77,24 +97,37 @@ class NeighbourBuild:
             raise ValueError(f"no record is left; {'; '.join(self._skipped.lines())}")
         return gallery.only(readable)
 
-    def neighbours(self, gallery: Gallery, corpus: str, split: str, seed: int) -> CorpusNeighbours:
+    def trained_names(
+        self, gallery: Gallery, part: CorpusPart, *, allows_trained: bool
+    ) -> Sequence[str]:
+        """Returns the gallery's pictures that a checkpoint is known to have been trained on.
+
+        Raises ValueError if there are any, unless `allows_trained`: a model's similarities of its
+        own training pictures are better than those of any others, which the lists are used on.
+        """
+        loaded = [self._loaded, *([self._finder] if self._finder else [])]
+        otherwise = "build lists of others: another --split, or of scenes another --seed"
+        asked, asks_of = gallery_digest([gallery]), (part.corpus, part.split, part.seed)
+        return trained_on(loaded, asked, asks_of, otherwise, allows_trained=allows_trained) or ()
+
+    def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
         """Returns the neighbours of each item; raises ValueError for fewer than k items."""
         check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
-        checkpoint = self._finder or self._loaded
         source = NeighbourSource(
-            export_manifest(checkpoint.files, self._precision, {}).fingerprint,
-            corpus,
-            split,
-            seed,
+            fingerprint_of(self._finder or self._loaded, self._precision),
+            part.corpus,
+            part.split,
+            part.seed,
             corpus_digest(gallery),
         )
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         with LongWork(often_short=True) as work:
             work.show("encode the corpus", 0)
-            encoded = OfflineGallery(_lowered(self._loaded, self._precision), gallery)
+            scoring = in_precision(self._loaded, self._precision)
+            encoded = OfflineGallery(scoring, gallery, embeds=self._finder is None)
             finder = None
             if self._finder:
-                finder = OfflineGallery(_lowered(self._finder, self._precision), gallery)
+                finder = OfflineGallery(in_precision(self._finder, self._precision), gallery)
         compute = partial(
             gallery_neighbours,
             encoded,
@@ -108,7 +141,3 @@ class NeighbourBuild:
             return compute()
         with query_progress(totals) as show:
             return compute(on_query=show)
-
-
-def _lowered(checkpoint: Checkpoint, precision: Precision) -> Checkpoint:
-    return replace(checkpoint, model=lowered(checkpoint.model, precision))

@@ -47,13 +47,20 @@ def build(
     on_error: Annotated[
         OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
     ] = OnError.STOP,
+    allow_trained: Annotated[
+        bool,
+        typer.Option(
+            "--allow-trained", help="also build lists of pictures that the model was trained on"
+        ),
+    ] = False,
 ) -> None:
     """Embed a split, and write the nearest of each picture and caption, in both modalities.
 
-    With --rerank-k the file also has the match logits of each query's first items.
+    With --rerank-k the file also has the match logits of each query's first items. Pictures that
+    the model was trained on are refused: its similarities of them are better than of others.
     """
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
-    from tandem.cli.neighbour_corpora import NeighbourBuild
+    from tandem.cli.neighbour_corpora import CorpusPart, NeighbourBuild
     from tandem.neighbours.neighbour_file import save_neighbours
 
     if file.is_dir():
@@ -62,10 +69,14 @@ def build(
     building = NeighbourBuild(checkpoint, retriever, precision, k, rerank_k, on_error, skipped)
     records = open_corpus(corpus, split, seed, gallery_count, skipped)
     gallery = building.gallery(records, language, captions)
-    made = save_neighbours(file, building.neighbours(gallery, corpus, split, seed))
+    part = CorpusPart(corpus, split, seed)
+    trained = building.trained_names(gallery, part, allows_trained=allow_trained)
+    made = save_neighbours(file, building.neighbours(gallery, part))
     for line in skipped.report():
         errors.print(line)
     out.print(
         f"{file}: {made.image_count:,} images and {made.text_count:,} texts with {made.k} "
         f"neighbours each, {made.base} of {made.model_fingerprint[:12]}"
     )
+    if trained:
+        errors.print(f"{len(trained):,} of the images were trained on, {trained[0]} first")

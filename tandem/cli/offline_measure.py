@@ -1,16 +1,24 @@
 """Measures checkpoints in this process. It imports torch, so import it late."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tandem.cli.any_checkpoint import (
+    AnyCheckpoint,
+    check_embeds,
+    fingerprint_of,
+    in_precision,
+    load_any_checkpoint,
+    texts_of,
+    trained_on,
+)
 from tandem.cli.console import errors
 from tandem.cli.neighbour_measure import NeighbourMeasure
 from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
-from tandem.evaluation.checkpoint_origin import origin_about, trained_names
+from tandem.evaluation.checkpoint_origin import origin_about
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
@@ -18,13 +26,7 @@ from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
-from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
-from tandem.modeling.export.lowered import lowered, lowered_part
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
-from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
-
-_Loaded = Checkpoint | ZooCheckpoint
 
 _TRAINED: Final = "asking pictures that were trained on"
 
@@ -55,7 +57,7 @@ class OfflineMeasure:
         self._fusion_pool_size = fusion_pool_size
         self._asks_of = asks_of
         self._checkpoint, origin = _load(folder, precision)
-        self._retriever: _Loaded | None = None
+        self._retriever: AnyCheckpoint | None = None
         self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint), **origin}
         self._can_rerank = self._checkpoint.model.config.has_cross_encoder
         if not self._can_rerank:
@@ -69,7 +71,7 @@ class OfflineMeasure:
             self._retriever, origin = _load(retriever_folder, precision)
             self._about["retriever"] = _told(retriever_folder, self._retriever)
             self._about |= {f"retriever {name}": value for name, value in origin.items()}
-        _check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
+        check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
 
     def reorder_by_neighbours(
         self, names: Sequence[str], dev: Path | None, pool_sizes: Sequence[int]
@@ -79,11 +81,7 @@ class OfflineMeasure:
         Raises ValueError as NeighbourMeasure.of does.
         """
         finder = self._retriever or self._checkpoint
-        fingerprint = (
-            finder.weights_sha256
-            if isinstance(finder, ZooCheckpoint)
-            else export_manifest(finder.files, self._precision, {}).fingerprint
-        )
+        fingerprint = fingerprint_of(finder, self._precision)
         sizes = pool_sizes if self._can_rerank else []
         self._neighbours = NeighbourMeasure.of(names, dev, fingerprint, sizes)
         self._about |= {f"neighbours {name}": v for name, v in self._neighbours.about.items()}
@@ -95,14 +93,14 @@ class OfflineMeasure:
         If another checkpoint retrieves, both must be able to read the captions. A record may lack
         captions, because a distractor needs none.
         """
-        texts = _texts(self._checkpoint)
+        texts = texts_of(self._checkpoint)
         check: RecordCheck
         if self._images is None:
             rules = self._checkpoint.model.config.image_rules
             check = ModelCheck(rules.size, texts, needs_caption=False, fit=rules.fit)
         else:
             check = RegionCheck(self._images, texts, needs_caption=False)
-        return partial(_check_both, _texts(self._retriever), check) if self._retriever else check
+        return partial(_check_both, texts_of(self._retriever), check) if self._retriever else check
 
     def origin(self, asked: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
         """Returns how many of the asking pictures were trained on, for the report.
@@ -110,20 +108,16 @@ class OfflineMeasure:
         Raises ValueError if any were, unless `allows_trained`: their recall would say nothing
         about other pictures.
         """
-        names: dict[str, None] = {}
-        is_recorded = True
-        for each in (self._checkpoint, *([self._retriever] if self._retriever else [])):
-            trained = trained_names(each.trained_pictures, each.training, asked, *self._asks_of)
-            is_recorded = is_recorded and trained is not None
-            names |= dict.fromkeys(trained or ())
-        if names and not allows_trained:
-            raise ValueError(
-                f"{len(names):,} of {len(asked.pictures):,} pictures were trained on, "
-                f"{next(iter(names))} first; evaluate on another split, or give --allow-trained"
-            )
-        count = f"{len(names):,} of {len(asked.pictures):,}"
-        has_files = bool(asked.pictures)
-        return {_TRAINED: count if is_recorded and has_files else "not recorded"}
+        names = trained_on(
+            [self._checkpoint, *([self._retriever] if self._retriever else [])],
+            asked,
+            self._asks_of,
+            "evaluate on another split",
+            allows_trained=allows_trained,
+        )
+        if names is None or not asked.pictures:
+            return {_TRAINED: "not recorded"}
+        return {_TRAINED: f"{len(names):,} of {len(asked.pictures):,}"}
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
@@ -147,37 +141,19 @@ class OfflineMeasure:
             )
 
 
-def _texts(checkpoint: _Loaded) -> TextPreprocessor:
-    return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
-
-
 def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: Record) -> None:
     check_captions(record, retriever_texts, needs_caption=False)
     check(record)
 
 
-def _load(folder: Path, precision: Precision) -> tuple[_Loaded, dict[str, str]]:
+def _load(folder: Path, precision: Precision) -> tuple[AnyCheckpoint, dict[str, str]]:
     """Returns the checkpoint in that precision, and the description of it before."""
-    if is_zoo_checkpoint(folder):
-        zoo = load_zoo_checkpoint(folder)
-        origin = origin_about(zoo.model, zoo.model.config, zoo.training)
-        zoo.model.network = lowered_part(zoo.model.network, precision)
-        return zoo, origin
-    loaded = load_checkpoint(folder)
+    loaded = load_any_checkpoint(folder)
     origin = origin_about(loaded.model, loaded.model.config, loaded.training)
-    return replace(loaded, model=lowered(loaded.model, precision)), origin
+    return in_precision(loaded, precision), origin
 
 
-def _check_embeds(folder: Path, checkpoint: _Loaded) -> None:
-    """Raises ValueError for a model that scores pairs alone, which finds nothing by itself."""
-    if isinstance(checkpoint, ZooCheckpoint) and not checkpoint.model.network.embeds:
-        raise ValueError(
-            f"{folder} scores pairs and embeds nothing: name a checkpoint that retrieves for it, "
-            "--retriever FOLDER"
-        )
-
-
-def _told(folder: Path, checkpoint: _Loaded) -> str:
+def _told(folder: Path, checkpoint: AnyCheckpoint) -> str:
     recipe = checkpoint.training.get("recipe", {})
     made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
     return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"

@@ -1,10 +1,12 @@
 """`tandem neighbours build`: from a checkpoint and a corpus to a file of lists."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
@@ -13,11 +15,15 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
-from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
+from tandem.training.recipes import tiny
+from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 ENGLISH = ("--language", "en", "--count", "8")
 
@@ -91,3 +97,73 @@ def test_what_cannot_be_built_is_named(checkpoint: Path, tmp_path: Path) -> None
     status, printed = run(str(tmp_path), *common)
     assert (status, "is a folder" in printed) == (1, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """By their bytes, of the retriever too; --allow-trained builds the lists and counts them."""
+    pets, trained = tmp_path / "pets", tmp_path / "trained"
+    pets.mkdir()
+    for letter, colour in zip("abcd", ("red", "green", "blue", "white"), strict=True):
+        Image.new("RGB", (40, 40), colour).save(pets / f"{letter}.png")
+        (pets / f"{letter}.txt").write_text(f"two dogs {letter}")
+    untouched = load_checkpoint(checkpoint)
+    seen = TrainedPictures.of([sha256((pets / "c.png").read_bytes()).digest()])
+    save_checkpoint(trained, untouched.model, untouched.tokenizer, {}, trained_pictures=seen)
+    common = ("--corpus", f"folder:{pets}", "--split", "all", "--k", "2", "--checkpoint")
+
+    refused, says = run(str(tmp_path / "a"), *common, str(trained))
+    of_retriever, also_says = run(
+        str(tmp_path / "b"), *common, str(checkpoint), "--retriever", str(trained)
+    )
+    of_another, output = run(str(tmp_path / "c"), *common, str(checkpoint))
+    allowed, told = run(str(tmp_path / "d"), *common, str(trained), "--allow-trained")
+
+    assert (refused, of_retriever, of_another, allowed) == (1, 1, 0, 0), output + told
+    for text in (says, also_says):
+        assert "1 of 4 pictures were trained on, c first; build lists of others" in text
+        assert "--allow-trained" in text
+    assert "1 of the images were trained on, c first" in told
+    assert [(tmp_path / name).is_file() for name in "abcd"] == [False, False, True, True]
+
+
+def test_scenes_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """They have no files: the training split of the recipe's seed is known by its numbers."""
+    untouched = load_checkpoint(checkpoint)
+    made_by = {"recipe": tiny(7).to_dict()}
+    save_checkpoint(tmp_path / "trained", untouched.model, untouched.tokenizer, made_by)
+    common = (str(tmp_path / "file"), "--checkpoint", str(tmp_path / "trained"), *ENGLISH)
+    skipping = ("--k", "2", "--on-error", "skip")
+
+    of_its_seed, says = run(*common, *skipping, "--seed", "7")
+    of_another, output = run(*common, *skipping, "--seed", "1")
+
+    assert (of_its_seed, of_another) == (1, 0), output
+    assert "were trained on" in says
+    assert "of scenes another --seed" in says
+
+
+def test_a_network_of_the_zoo_is_a_base_too(tmp_path: Path) -> None:
+    """What embeds gives the lists; what only scores pairs needs a retriever."""
+    save_tiny_zoo(tmp_path / "be", "vse_infinity", max_text_tokens=256)
+    save_tiny_zoo(tmp_path / "ce", "scan_i2t", max_text_tokens=256)
+    common = (str(tmp_path / "file"), *ENGLISH, "--k", "4", "--checkpoint")
+
+    built, printed = run(*common, str(tmp_path / "be"))
+    near = load_neighbours(tmp_path / "file") if built == 0 else None
+    behind, also_printed = run(
+        *common, str(tmp_path / "ce"), "--retriever", str(tmp_path / "be"), "--rerank-k", "2"
+    )
+    alone, says = run(*common, str(tmp_path / "ce"))
+
+    assert (built, behind, alone) == (0, 0, 1), printed + also_printed
+    assert near is not None
+    embedder, gallery = (
+        load_zoo_checkpoint(tmp_path / "be"),
+        make_gallery(scene_records("train", 1, 8), ["en"]),
+    )
+    by_id = gallery.tie_order(Modality.IMAGE)
+    encoded = OfflineGallery(embedder, gallery).embeddings(Modality.IMAGE)
+    assert_allclose(near.images, encoded[by_id], atol=1e-6)
+    assert near.source.model_fingerprint == embedder.weights_sha256
+    assert load_neighbours(tmp_path / "file").base == "BE + CE 2"
+    assert "scores pairs and embeds nothing" in says

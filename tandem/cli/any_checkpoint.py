@@ -1,0 +1,78 @@
+"""Loads checkpoints of either kind, of a joint model or of the zoo. It imports torch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tandem.evaluation.checkpoint_origin import trained_names
+from tandem.evaluation.gallery_digest import GalleryDigest
+from tandem.model_io.precision import Precision
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.lowered import lowered, lowered_part
+from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
+
+AnyCheckpoint = Checkpoint | ZooCheckpoint
+
+
+def load_any_checkpoint(folder: Path) -> AnyCheckpoint:
+    """Returns the checkpoint of a folder, in fp32; raises ValueError for a folder that is none."""
+    return load_zoo_checkpoint(folder) if is_zoo_checkpoint(folder) else load_checkpoint(folder)
+
+
+def in_precision(checkpoint: AnyCheckpoint, precision: Precision) -> AnyCheckpoint:
+    """Returns the checkpoint in a precision; a network of the zoo changes in place."""
+    if isinstance(checkpoint, ZooCheckpoint):
+        network = checkpoint.model.network
+        checkpoint.model.network = lowered_part(network, precision)
+        return checkpoint
+    return replace(checkpoint, model=lowered(checkpoint.model, precision))
+
+
+def fingerprint_of(checkpoint: AnyCheckpoint, precision: Precision) -> str:
+    """Returns what identifies a checkpoint's embeddings: as served, or of a network's weights."""
+    if isinstance(checkpoint, ZooCheckpoint):
+        return checkpoint.weights_sha256
+    return export_manifest(checkpoint.files, precision, {}).fingerprint
+
+
+def texts_of(checkpoint: AnyCheckpoint) -> TextPreprocessor:
+    """Returns what turns captions into the checkpoint's tokens."""
+    return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
+
+
+def check_embeds(folder: Path, checkpoint: AnyCheckpoint) -> None:
+    """Raises ValueError for a model that scores pairs alone, which finds nothing by itself."""
+    if isinstance(checkpoint, ZooCheckpoint) and not checkpoint.model.network.embeds:
+        raise ValueError(
+            f"{folder} scores pairs and embeds nothing: name a checkpoint that retrieves for it, "
+            "--retriever FOLDER"
+        )
+
+
+def trained_on(
+    checkpoints: Iterable[AnyCheckpoint],
+    asked: GalleryDigest,
+    asks_of: tuple[str, str, int],
+    otherwise: str,
+    *,
+    allows_trained: bool,
+) -> Sequence[str] | None:
+    """Returns the asking pictures that any checkpoint was trained on; None if one records nothing.
+
+    `asks_of` is the corpus, split and seed, to recognise scenes. Raises ValueError if any picture
+    was trained on, unless `allows_trained`; its message says what to do `otherwise`.
+    """
+    names: dict[str, None] = {}
+    is_recorded = True
+    for each in checkpoints:
+        trained = trained_names(each.trained_pictures, each.training, asked, *asks_of)
+        is_recorded = is_recorded and trained is not None
+        names |= dict.fromkeys(trained or ())
+    if names and not allows_trained:
+        raise ValueError(
+            f"{len(names):,} of {len(asked.pictures):,} pictures were trained on, "
+            f"{next(iter(names))} first; {otherwise}, or give --allow-trained"
+        )
+    return list(names) if is_recorded else None
