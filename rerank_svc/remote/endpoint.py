@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 # An answer and its cursor carry the name.
 _MAX_MODEL_BYTES: Final = 256
@@ -53,8 +54,7 @@ class RemoteEndpoint:
 
     def __post_init__(self) -> None:
         """Raises ValueError for an address or a model that no request can name."""
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"{self.url!r} is no address of an API: it starts with https://")
+        _check_url(self.url)
         if not self.model:
             raise ValueError("a remote cross-encoder has no model's name; its API asks for one")
         if len(self.model.encode()) > _MAX_MODEL_BYTES:
@@ -69,3 +69,21 @@ class RemoteEndpoint:
         parts = (self.model, self.shape, self.scores, str(self.picture_side))
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"{self.model}@{digest[:12]}"
+
+
+def _check_url(url: str) -> None:
+    """Raises ValueError for what no request can be sent to, or would tell in an error."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is no address of an API: it starts with https://")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no address of an API: {error}") from error
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "the address of the API has a name or a password in it; write the key into the file "
+            "of RERANK_REMOTE_KEY_FILE"
+        )
+    if not host or not url.isprintable() or " " in url:
+        raise ValueError(f"{url!r} is no address of an API: it has no host, or blanks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import ssl
 from typing import Final
 
@@ -16,18 +17,20 @@ from tandem.errors import DeadlineExceeded, ModelOutputInvalid, ModelUnavailable
 # A score takes some 50 bytes; an API that echoes its documents is cut off.
 _MAX_ANSWER_BYTES: Final = 4 << 20
 _KEEPALIVE_SECONDS: Final = 60.0
-_HINTS: Final = {
+HINTS: Final = {
     400: "its log says what it refuses",
     401: "check RERANK_REMOTE_KEY_FILE",
     403: "check RERANK_REMOTE_KEY_FILE",
     404: "check RERANK_REMOTE_URL and RERANK_REMOTE_MODEL",
-    413: "lower RERANK_REMOTE_BATCH_SIZE or RERANK_REMOTE_PICTURE_SIDE",
+    413: "lower RERANK_REMOTE_BATCH_COUNT or RERANK_REMOTE_PICTURE_PIXELS",
     422: "check RERANK_REMOTE_SHAPE",
 }
+"""What to do about a status."""
 # The API is at its limit: 429, or 503 if it says when to come back.
 _TOO_MANY: Final = 429
 _BUSY: Final = 503
 _MAX_RETRY_SECONDS: Final = 5.0
+_USUAL_RETRY_SECONDS: Final = 1.0
 
 
 class RemoteHttpClient:
@@ -73,7 +76,7 @@ class RemoteHttpClient:
             if seconds < timeout_seconds:
                 raise self._unavailable(f"no answer in {seconds:g} s") from None
             raise DeadlineExceeded(what="the remote rerank") from None
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise self._unavailable(str(error) or type(error).__name__) from error
 
     async def _post(self, content: bytes) -> object:
@@ -106,7 +109,7 @@ class RemoteHttpClient:
                 what=f"the remote cross-encoder {self._endpoint.model} answered {status}",
                 retry_delay_seconds=_retry_seconds(retry_after),
             )
-        hint = f"; {_HINTS[status]}" if status in _HINTS else ""
+        hint = f"; {HINTS[status]}" if status in HINTS else ""
         if 300 <= status < 400:
             hint = "; redirects are not followed, so set RERANK_REMOTE_URL to where it leads"
         raise self._unavailable(f"it answered {status}{hint}")
@@ -135,6 +138,9 @@ class RemoteHttpClient:
 def _retry_seconds(header: str) -> float:
     """Returns the seconds that a Retry-After header asks for, within reason."""
     try:
-        return min(max(float(header), 0.1), _MAX_RETRY_SECONDS)
+        seconds = float(header)
     except ValueError:  # A date, or nothing.
-        return 1.0
+        return _USUAL_RETRY_SECONDS
+    if math.isnan(seconds):  # Which "nan" is read as, and no limit holds.
+        return _USUAL_RETRY_SECONDS
+    return min(max(seconds, 0.1), _MAX_RETRY_SECONDS)

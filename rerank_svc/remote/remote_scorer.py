@@ -13,6 +13,8 @@ from tandem.errors import ModelOutputInvalid
 
 # A probability of exactly 0 or 1 is a rounded one: its logit would be infinite.
 _LEAST_PROBABILITY: Final = 1e-6
+# A response has single precision, where a larger number is infinite.
+_MOST_LOGIT: Final = 3e38
 
 
 class RemoteScorer:
@@ -40,7 +42,7 @@ class RemoteScorer:
             raise ModelOutputInvalid(model=endpoint.model, why=f"it answered {error}") from error
 
     def _logit(self, score: float) -> float:
-        if not math.isfinite(score):
+        if not abs(score) <= _MOST_LOGIT:
             raise AnswerInvalid(f"a score of {score}")
         if self._endpoint.scores is RemoteScores.LOGIT:
             return score

@@ -10,6 +10,8 @@ from rerank_svc.remote.endpoint import RemoteShape
 from tandem.contract.content import Modality
 
 JsonObject = dict[str, Any]
+# JSON may hold integers of thousands of digits.
+_SHOWN_DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def read_scores(shape: RemoteShape, answer: object, count: int) -> list[float]:
     for result in results:
         index, score = _indexed_score(result, score_name)
         if not 0 <= index < count or index in scores:
-            raise AnswerInvalid(f"index {index} twice or out of range, of {count} documents")
+            shown = str(index)[:_SHOWN_DIGITS]
+            raise AnswerInvalid(f"index {shown} twice or out of range, of {count} documents")
         scores[index] = score
     return [scores[index] for index in range(count)]
 
@@ -63,7 +66,10 @@ def _indexed_score(result: object, score_name: str) -> tuple[int, float]:
         raise AnswerInvalid("a result without an integer index")
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise AnswerInvalid(f"a result without a number {score_name!r}")
-    return index, float(score)
+    try:
+        return index, float(score)
+    except OverflowError as error:
+        raise AnswerInvalid(f"a score of {len(str(abs(score)))} digits") from error
 
 
 def _rerank(query: Document, documents: Sequence[Document]) -> JsonObject:

@@ -2,18 +2,21 @@
 
 import asyncio
 import math
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import trustme
 
 from rerank_svc.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
-from rerank_svc.remote.http_client import RemoteHttpClient
+from rerank_svc.remote.http_client import HINTS, RemoteHttpClient
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.shapes import Document
+from rerank_svc.settings import RerankSettings
 from tandem.errors import (
     DeadlineExceeded,
     ModelOutputInvalid,
@@ -30,10 +33,8 @@ TEXTS = [Document(text=f"text {number}") for number in range(4)]
 PICTURES = [Document(picture_uri=f"data:image/png;base64,{number}") for number in range(4)]
 
 
-def endpoint(api: RemoteApi, **fields: Any) -> RemoteEndpoint:
-    return RemoteEndpoint(
-        url=api.url, model="some-reranker", shape=RemoteShape(api.shape), **fields
-    )
+def endpoint(api: RemoteApi, **more: Any) -> RemoteEndpoint:
+    return RemoteEndpoint(url=api.url, model="some-reranker", shape=RemoteShape(api.shape), **more)
 
 
 @asynccontextmanager
@@ -107,6 +108,11 @@ async def test_logits_are_taken_as_they_are() -> None:
         (Sabotage.WORDS, ModelOutputInvalid, "without a number 'relevance_score'"),
         (Sabotage.LOGITS, ModelOutputInvalid, "-3.5, which is no probability; set RERANK_REMOTE"),
         (Sabotage.GARBAGE, ModelOutputInvalid, "it is no JSON"),
+        (Sabotage.HALF, ModelOutputInvalid, "it is no JSON"),
+        (Sabotage.LIST, ModelOutputInvalid, "without a list 'results'"),
+        (Sabotage.ZIPPED, ModelOutputInvalid, "it is no JSON"),
+        (Sabotage.DIGITS, ModelOutputInvalid, "a score of 401 digits"),
+        (Sabotage.FAR, ModelOutputInvalid, "index 100000000000 twice or out of range"),
         (Sabotage.ENDLESS, ModelOutputInvalid, "over 4,194,304 bytes"),
         (Sabotage.CUT, ModelUnavailable, "some-reranker does not answer"),
         (Sabotage.REDIRECT, ModelUnavailable, "307; redirects are not followed"),
@@ -127,12 +133,42 @@ async def test_a_wrong_answer_has_a_name(
             assert len(await scorer.score(QUERY, TEXTS, SECONDS)) == 4
 
 
-async def test_a_busy_api_says_when_to_come_back() -> None:
+async def test_a_logit_beyond_single_precision_is_refused() -> None:
+    """In which a response has it, and where it would be infinite."""
+    with remote_api(Sabotage.BEYOND) as api:
+        async with scorer_of(endpoint(api, scores=RemoteScores.LOGIT)) as scorer:
+            with pytest.raises(ModelOutputInvalid, match=r"a score of 1e\+39"):
+                await scorer.score(QUERY, TEXTS, SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("0", 0.1),
+        ("-7", 0.1),
+        ("3600", 5.0),
+        ("inf", 5.0),
+        ("nan", 1.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0),
+    ],
+)
+async def test_a_busy_api_says_when_to_come_back(header: str, seconds: float) -> None:
     with remote_api(Sabotage.BUSY) as api:
+        api.retry_after = header
         async with scorer_of(endpoint(api)) as scorer:
             with pytest.raises(Overloaded) as caught:
                 await scorer.score(QUERY, TEXTS, SECONDS)
-    assert caught.value.retry_delay_seconds == 2.0
+    assert caught.value.retry_delay_seconds == seconds
+
+
+def test_settings_that_errors_name_are_there() -> None:
+    """They tell what to check, so a name that was changed would mislead."""
+    named = {name for hint in HINTS.values() for name in re.findall(r"RERANK_[A-Z_]+", hint)}
+
+    assert "RERANK_REMOTE_BATCH_COUNT" in named
+    assert named <= {f"RERANK_{each.name.upper()}" for each in fields(RerankSettings)}
 
 
 async def test_a_dead_api_is_unavailable_at_once() -> None:
@@ -152,6 +188,10 @@ async def test_a_slow_api_ends_by_the_callers_deadline_or_its_own() -> None:
             with pytest.raises(DeadlineExceeded):
                 await scorer.score(QUERY, TEXTS, 0.2)
         async with scorer_of(endpoint(api, request_seconds=0.2)) as scorer:
+            with pytest.raises(ModelUnavailable, match=r"no answer in 0\.2 s"):
+                await scorer.score(QUERY, TEXTS, SECONDS)
+            # Neither does a byte now and then keep it waiting.
+            api.sabotage = Sabotage.DRIP
             with pytest.raises(ModelUnavailable, match=r"no answer in 0\.2 s"):
                 await scorer.score(QUERY, TEXTS, SECONDS)
 
@@ -215,6 +255,13 @@ async def test_a_certificate_of_no_known_authority_is_refused() -> None:
 def test_what_no_request_can_name_is_refused_at_the_start() -> None:
     for url, model, says in (
         ("rerank:8000", "m", "no address of an API"),
+        ("https://", "m", "no host"),
+        ("https://:443/v1/rerank", "m", "no host"),
+        ("http://rerank:port/v1/rerank", "m", "Port could not be cast"),
+        ("http://rerank:99999/v1/rerank", "m", "Port out of range"),
+        ("http://[::1/v1/rerank", "m", "Invalid IPv6"),
+        ("http://re\nrank/v1/rerank", "m", "blanks"),
+        ("https://name:secret@rerank/v1", "m", "RERANK_REMOTE_KEY_FILE"),
         ("https://a/b", "", "no model's name"),
         ("https://a/b", "m" * 257, "over 256 bytes"),
     ):

@@ -1,5 +1,6 @@
 """The API of a remote cross-encoder, right or sabotaged, on a free port of the loopback."""
 
+import gzip
 import hashlib
 import json
 import ssl
@@ -29,6 +30,13 @@ class Sabotage(StrEnum):
     GARBAGE = "no JSON"
     ENDLESS = "endless"
     CUT = "cut off"
+    HALF = "half of the JSON"
+    ZIPPED = "compressed, though asked not to"
+    DRIP = "a byte now and then"
+    DIGITS = "an integer of 400 digits as a score"
+    BEYOND = "a score beyond single precision"
+    FAR = "an index of 400 digits"
+    LIST = "a list at the top"
     REDIRECT = "redirect"
     ERROR_500 = "500"
     BUSY = "429"
@@ -42,12 +50,14 @@ class RemoteApi:
     sabotage: Sabotage = Sabotage.SORTED
     shape: str = "vllm-rerank"
     address: str = ""
+    retry_after: str = "2"
+    """Of BUSY."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     asked: threading.Event = field(default_factory=threading.Event)
     """Set at the first request."""
     hang: threading.Event = field(default_factory=threading.Event)
-    """Ends the waits of SLOW."""
+    """Ends the waits of SLOW and DRIP."""
 
     @property
     def url(self) -> str:
@@ -67,7 +77,13 @@ class RemoteApi:
             scores = [0.5] * len(scores)
         if self.sabotage is Sabotage.BATCH_DEPENDENT:
             scores = [score / len(scores) for score in scores]
-        odd = {Sabotage.NAN: float("nan"), Sabotage.WORDS: "high", Sabotage.LOGITS: -3.5}
+        odd = {
+            Sabotage.NAN: float("nan"),
+            Sabotage.WORDS: "high",
+            Sabotage.LOGITS: -3.5,
+            Sabotage.DIGITS: 10**400,
+            Sabotage.BEYOND: 1e39,
+        }
         values: list[Any] = [odd.get(self.sabotage, score) for score in scores]
         if self.sabotage is Sabotage.SWAPPED:
             values.reverse()
@@ -79,6 +95,8 @@ class RemoteApi:
             results.sort(key=lambda result: -result[name] if result[name] != "high" else 0)
         if self.sabotage is Sabotage.FEWER:
             results.pop()
+        if self.sabotage is Sabotage.FAR:
+            results[0]["index"] = 10**400
         return {"model": request["model"], "data" if name == "score" else "results": results}
 
     def _read(self, request: dict[str, Any]) -> tuple[str, list[str]]:
@@ -136,7 +154,7 @@ def remote_api(
                 case Sabotage.ERROR_500:
                     self._send(500, b"{}")
                 case Sabotage.BUSY:
-                    self._send(429, b"{}", {"Retry-After": "2"})
+                    self._send(429, b"{}", {"Retry-After": api.retry_after})
                 case Sabotage.REFUSED:
                     self._send(401, b"{}")
                 case Sabotage.REDIRECT:
@@ -145,6 +163,18 @@ def remote_api(
                     self._send(200, b"<html>")
                 case Sabotage.ENDLESS:
                     self._send(200, b" " * (5 << 20))
+                case Sabotage.HALF:
+                    whole = json.dumps(api.answer(body)).encode()
+                    self._send(200, whole[: len(whole) // 2])
+                case Sabotage.LIST:
+                    self._send(200, json.dumps([api.answer(body)]).encode())
+                case Sabotage.ZIPPED:
+                    zipped = gzip.compress(b" " * (64 << 20), compresslevel=1)
+                    self._send(200, zipped, {"Content-Encoding": "gzip"})
+                case Sabotage.DRIP:
+                    self._send(200, b"", {"Content-Length": "1000000"})
+                    while not api.hang.wait(0.01) and self._write(b" "):
+                        pass
                 case Sabotage.CUT:
                     self._send(200, b"{}", {"Content-Length": "1000"})
                     self.close_connection = True
@@ -156,10 +186,15 @@ def remote_api(
             for name, value in ({"Content-Length": str(len(body))} | (headers or {})).items():
                 self.send_header(name, value)
             self.end_headers()
+            self._write(body)
+
+        def _write(self, body: bytes) -> bool:
             try:
                 self.wfile.write(body)
+                return True
             except OSError:  # The client had enough.
                 self.close_connection = True
+                return False
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
