@@ -40,7 +40,7 @@ _NOT_SERVED: Final[Mapping[str, str]] = {
     "pictures and cannot be exported; take one of fixed resolution, as "
     "google/siglip2-base-patch16-224",
 }
-_SMALL_FILES: Final = ("*.json", "vocab.txt", "README.md")
+_SMALL_FILES: Final = ("*.json", "vocab.txt", "merges.txt", "README.md")
 # A model, or its first module and the layers after it.
 _SAFETENSORS: Final = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
 # Only if a repository has none of the others; a layer may still be pickled.

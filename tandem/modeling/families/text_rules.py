@@ -8,22 +8,27 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import FileInvalid, shown
+from tandem.model_io.json_object import FileInvalid, check_file, shown
 from tandem.model_io.preprocessing import TextRules
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.published.files import (
+    BYTE_PAIRS,
     TOKENIZER,
     PublishedCheckpointInvalid,
     check_vocabulary,
+    older_tokenizer,
 )
 from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _SPECIAL_TOKENS: Final = "special_tokens_map.json"
-# What older repositories have instead of tokenizer.json.
+# What older repositories have instead of tokenizer.json, and what is not read.
 _SLOW: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json")
+# What transformers' classes pad with where no file names a token: of CLIP, of BERT, of XLM-R and
+# RoBERTa. SigLIP, whose embedding depends on it, has to name one.
+_USUAL_PADDING: Final = ("<|endoftext|>", "[PAD]", "<pad>")
 # Some files write 1e30 for "no limit".
 _MAX_LENGTH: Final = 100_000
 
@@ -54,7 +59,7 @@ def read_text_rules(
         max_tokens=max_tokens,
         lengths=(max_tokens,) if is_fixed_length else text_length_buckets(max_tokens),
         vocabulary_size=vocabulary_size,
-        pad_id=_pad_id(folder, tokenizer, config),
+        pad_id=_pad_id(folder, tokenizer, config, reads_padding),
         reads_padding=reads_padding,
     )
 
@@ -67,6 +72,10 @@ def read_tokenizer(folder: PublishedFolder, vocabulary_size: int) -> Tokenizer:
         elif folder.has(VOCABULARY):
             folder.file(VOCABULARY)
             tokenizer = word_piece_tokenizer(folder.path)
+        elif all(folder.has(name) for name in BYTE_PAIRS):
+            for name in BYTE_PAIRS:
+                check_file(folder.file(name))
+            tokenizer = older_tokenizer(folder.path)
         else:
             raise _slow_only(folder)
         check_vocabulary(tokenizer, vocabulary_size)
@@ -110,12 +119,17 @@ def _told_length(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int | None:
     return int(told)
 
 
-def _pad_id(folder: PublishedFolder, tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
+def _pad_id(
+    folder: PublishedFolder, tokenizer: Tokenizer, config: Mapping[str, Any], reads_padding: bool
+) -> int:
     token = config.get("pad_token", folder.optional_fields(_SPECIAL_TOKENS).get("pad_token"))
     if isinstance(token, dict):  # with the settings of an added token
         token = token.get("content")
     if token is None and tokenizer.padding is not None:
         return int(tokenizer.padding["pad_id"])
+    if token is None and not reads_padding:
+        known = (each for each in _USUAL_PADDING if tokenizer.token_to_id(each) is not None)
+        token = next(known, None)
     pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
     if pad_id is None:
         raise folder.refused(f"its padding token is {shown(token)}, which its tokenizer lacks")

@@ -40,8 +40,8 @@ _DOWNLOADED = (
     VOCABULARY,
     "tokenizer_config.json",
 )
-# Tokenizers of RoBERTa and XLM-R from before tokenizer.json.
-_BYTE_PAIRS = ("vocab.json", "merges.txt")
+# Tokenizers of CLIP, RoBERTa and XLM-R from before tokenizer.json.
+BYTE_PAIRS = ("vocab.json", "merges.txt")
 _PIECES = "sentencepiece.bpe.model"
 # A model may pad its vocabulary to a round number, but not with most of its rows.
 _LEAST_SHARE = 3
@@ -166,8 +166,8 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
             tokenizer = read_tokenizer_file(path)
         elif (folder / VOCABULARY).exists():
             tokenizer = word_piece_tokenizer(folder)
-        elif all((folder / name).exists() for name in _BYTE_PAIRS) or (folder / _PIECES).exists():
-            tokenizer = _older(folder)
+        elif all((folder / name).exists() for name in BYTE_PAIRS) or (folder / _PIECES).exists():
+            tokenizer = older_tokenizer(folder)
         else:
             raise PublishedCheckpointInvalid(
                 f"{folder} has no tokenizer: neither {TOKENIZER} nor {VOCABULARY}; copy the one "
@@ -192,6 +192,26 @@ def check_vocabulary(tokenizer: Tokenizer, vocabulary_size: int) -> None:
             f"the tokenizer has {token_count:,} tokens and {CONFIG} {vocabulary_size:,}; "
             "they are not of one checkpoint"
         )
+
+
+def older_tokenizer(folder: Path) -> Tokenizer:
+    """Returns the tokenizer of a folder that has only older files, as transformers reads them.
+
+    Runs no code of the folder. Raises PublishedCheckpointInvalid for what cannot be read.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise PublishedCheckpointInvalid(
+            f"{folder} has no {TOKENIZER}, and for its older files transformers is needed: "
+            "pip install 'tandem-search[pretrained]'"
+        ) from error
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
+    except Exception as error:  # whatever its steps stumble over
+        raise PublishedCheckpointInvalid(
+            f"{folder} has no tokenizer that can be read: {error}"
+        ) from error
 
 
 @contextmanager
@@ -250,20 +270,3 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
 
 def _is_held(tensor: Tensor) -> bool:
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
-
-
-def _older(folder: Path) -> Tokenizer:
-    """Returns the tokenizer of a folder that has only RoBERTa's or XLM-R's older files."""
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise PublishedCheckpointInvalid(
-            f"{folder} has no {TOKENIZER}, and for its older files transformers is needed: "
-            "pip install 'tandem-search[pretrained]'"
-        ) from error
-    try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
-    except Exception as error:  # whatever its steps stumble over
-        raise PublishedCheckpointInvalid(
-            f"{folder} has no tokenizer that can be read: {error}"
-        ) from error

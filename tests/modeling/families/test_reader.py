@@ -13,6 +13,7 @@ from tandem.model_io.preprocessing import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import published_model_folder, read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tests.support.modeling.odd_contents import odd_texts
 from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
 
 Published = Callable[[str], Path]
@@ -140,6 +141,20 @@ def _slow_only(folder: Path) -> None:
     (folder / "tokenizer.json").rename(folder / "spiece.model")
 
 
+def _byte_pairs(folder: Path) -> None:
+    """Leaves what old repositories have: vocab.json and merges.txt."""
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    write_json(folder / "vocab.json", model["vocab"])
+    merges = "\n".join(" ".join(pair) for pair in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}\n")
+    (folder / "tokenizer.json").unlink()
+
+
+def _byte_pairs_without_merges(folder: Path) -> None:
+    _byte_pairs(folder)
+    (folder / "merges.txt").unlink()
+
+
 def _cut_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -195,6 +210,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
         (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),
+        (_byte_pairs_without_merges, "vocab.json alone.*save_pretrained"),
     ],
 )
 def test_a_folder_is_refused_with_what_can_be_done(
@@ -206,6 +222,49 @@ def test_a_folder_is_refused_with_what_can_be_done(
         read_published_model(clip)
     assert str(clip) in str(refused.value)
     assert sorted(clip.iterdir()) == before
+
+
+def test_vocabulary_and_merges_are_a_tokenizer(clip: Path) -> None:
+    """The library reads them too; the fingerprint is that of the files that were read."""
+    texts = [text for text in odd_texts() if "</s>" not in text]
+    whole = read_published_model(clip)
+    _byte_pairs(clip)
+    apart = read_published_model(clip)
+    rows = [
+        [each.ids for each in model.tokenizers["tokenizer.json"].encode_batch(texts)]
+        for model in (whole, apart)
+    ]
+    assert rows[0] == rows[1]
+    assert {"vocab.json", "merges.txt"} <= set(apart.files_sha256)
+    # Another merge is another tokenizer.
+    lines = (clip / "merges.txt").read_text().splitlines()
+    (clip / "merges.txt").write_text("\n".join(lines[:-1]))
+    other = read_published_model(clip)
+    assert other.files_sha256["merges.txt"] != apart.files_sha256["merges.txt"]
+    tokenizer = other.tokenizers["tokenizer.json"]
+    assert [each.ids for each in tokenizer.encode_batch(texts)] != rows[1]
+
+
+@pytest.mark.parametrize("name", ["clip", "metaclip_2"])
+def test_a_padding_token_that_no_file_names_is_that_of_the_class(
+    published: Published, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(published(name), folder)
+    named = _parts(folder).text.pad_id
+    change_json(folder / "tokenizer_config.json", pad_token=None)
+    assert _parts(folder).text.pad_id == named
+
+
+def test_a_siglip_has_to_name_its_padding(published: Published, tmp_path: Path) -> None:
+    """Its embedding depends on it."""
+    folder = tmp_path / "siglip"
+    shutil.copytree(published("siglip"), folder)
+    change_json(folder / "tokenizer_config.json", pad_token=None)
+    assert _parts(folder).text.pad_id == 1  # that of tokenizer.json
+    change_json(folder / "tokenizer.json", padding=None)
+    with pytest.raises(PublishedCheckpointInvalid, match="padding token is null"):
+        read_published_model(folder)
 
 
 def test_the_tokenizer_of_another_model_is_refused(clip: Path, published: Published) -> None:
