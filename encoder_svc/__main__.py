@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from gateway_svc.serving import serve
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.retrieval.faiss_index import visible_gpu_count

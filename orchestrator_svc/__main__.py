@@ -2,6 +2,7 @@
 
 import asyncio
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings

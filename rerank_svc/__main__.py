@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from rerank_svc.neighbour_scorer import NeighbourScorer
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer

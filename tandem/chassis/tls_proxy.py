@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tandem.chassis.plain_structlog  # noqa: F401
 from tandem.chassis.log import get_logger
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tls import Identity, TlsSettings

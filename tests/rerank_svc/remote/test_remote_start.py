@@ -153,11 +153,14 @@ def test_a_wrong_setting_ends_the_start_by_name(
     assert "Traceback" not in done.stderr
 
 
-def test_a_service_with_triton_needs_no_http_client() -> None:
-    """What only a remote model needs is imported for one alone."""
-    program = "import sys, rerank_svc.__main__; print(sorted({'httpx2'} & set(sys.modules)))"
+def test_a_service_with_triton_imports_neither_an_http_client_nor_rich() -> None:
+    """What only a remote model or a person's console needs takes no time at a start."""
+    program = (
+        "import sys, rerank_svc.__main__; "
+        "print(sorted({'httpx2', 'rich', 'structlog'} & set(sys.modules))); import rich.console"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, cwd=ROOT, text=True, check=True
     )
 
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "['structlog']"
