@@ -9,6 +9,8 @@ Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone 
 by language. FOLDER/dev_recall.png shows how the runs came to know what they know, and
 FOLDER/sample_efficiency.png what more pictures are worth, where the runs on fewer are there.
 
+--rounds and --set make every run cheaper alike, where the base takes too long.
+
 Scenes say no emoji's name, so what is asked of emoji is asked of Joint and Sep trained further on
 emoji, image backbone and all. A checkpoint that was trained elsewhere is taken as trained where
 FOLDER/RUN-SEED has it beside a done.txt; its recipe must be the run's.
@@ -41,7 +43,8 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import loss_curve, recipes
 from tandem.training.curve_plot import plot_dev_recalls
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import Recipe, in_rounds
+from tandem.training.recipe_settings import with_settings
 from tandem.training.recipes import RECIPES, NamedRecipe
 
 JOINT = "joint"
@@ -55,6 +58,21 @@ class Training:
     recipe: Varied
     begins_with: tuple[str, ...] = ()
     """The run whose checkpoint it begins with, of the same seed; a BE's and a CE's are combined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The recipe that every run varies: a named one, in other rounds and with other settings."""
+
+    name: str
+    rounds: int | None = None
+    settings: tuple[str, ...] = ()
+
+    def __call__(self, seed: int) -> Recipe:
+        """Returns it; raises ValueError for a setting that a recipe does not have."""
+        named = RECIPES[self.name](seed)
+        scaled = named if self.rounds is None else in_rounds(named, self.rounds)
+        return with_settings(scaled, self.settings)
 
 
 def joint(seed: int, base: NamedRecipe) -> Recipe:
@@ -191,7 +209,7 @@ QUESTIONS = {
 }
 
 
-def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) -> str:
+def train_run(base: Base, precision: Precision, work: Path, run: str, seed: int) -> str:
     """Trains one run, unless it is done; returns a line about it. It has a process of its own.
 
     Raises ValueError for a run that was done by another recipe: it would be compared as this one.
@@ -204,7 +222,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     from tandem.training.train import train
 
     folder, training = run_folder(work, run, seed), RUNS[run]
-    recipe = replace(training.recipe(seed, RECIPES[base]), precision=precision.value)
+    recipe = replace(training.recipe(seed, base), precision=precision.value)
     init = _init(work, training, seed)
     is_tuning = recipe.corpus != "scenes"
     done = folder / "done.txt"
@@ -294,7 +312,7 @@ def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequenc
         "MALLOC_TRIM_THRESHOLD_": "2000000000",
         "MALLOC_MMAP_THRESHOLD_": "2000000000",
     }
-    begin = partial(train_run, arguments.base, Precision(arguments.precision), arguments.work)
+    begin = partial(train_run, base_of(arguments), Precision(arguments.precision), arguments.work)
     waiting = [(run, seed) for seed in seeds for run in runs]
     running: dict[Future[str], tuple[str, int]] = {}
     done: set[tuple[str, int]] = set()
@@ -311,6 +329,11 @@ def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequenc
             for over in wait(running, return_when=FIRST_COMPLETED).done:
                 _note(over.result())
                 done.add(running.pop(over))
+
+
+def base_of(arguments: argparse.Namespace) -> Base:
+    """Returns the base that the command line names."""
+    return Base(arguments.base, arguments.rounds, tuple(arguments.settings))
 
 
 def run_folder(work: Path, run: str, seed: int) -> Path:
@@ -370,7 +393,7 @@ def _curves(work: Path, runs: Sequence[str], seeds: Sequence[int]) -> dict[str, 
 
 
 def _plot_sample_efficiency(
-    work: Path, base: str, runs: Sequence[str], questions: Sequence[str], seeds: Sequence[int]
+    work: Path, base: Base, runs: Sequence[str], questions: Sequence[str], seeds: Sequence[int]
 ) -> None:
     """Draws it, where the runs on fewer pictures were asked the scenes."""
     if not set(OF_FEWER) <= set(runs) or "scenes" not in questions:
@@ -378,7 +401,7 @@ def _plot_sample_efficiency(
     reports = {}
     for system in SYSTEMS:
         if system.run in OF_FEWER and not system.retriever:
-            recipe = RUNS[system.run].recipe(1, RECIPES[base])
+            recipe = RUNS[system.run].recipe(1, base)
             count = recipe.pool_family_count * FAMILY_SIZE
             reports[count] = [measured(work, "scenes", system, seed) for seed in seeds]
     plot_sample_efficiency(reports, work / "sample_efficiency.png", k=20)
@@ -397,12 +420,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Sep and Joint over several seeds")
     parser.add_argument("--work", type=Path, required=True, help="checkpoints and reports")
     parser.add_argument("--base", choices=sorted(RECIPES), default="compact")
+    parser.add_argument("--rounds", type=int, help="of every run, by default the base's")
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], help="field=value of the base"
+    )
     parser.add_argument("--runs", default=",".join(RUNS), help="of these, by commas")
     parser.add_argument("--questions", default=",".join(QUESTIONS), help="of these, by commas")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default=native_precision().value)
     arguments = parser.parse_args()
+    base_of(arguments)(1)  # a setting that no recipe has is refused before anything starts
     runs, seeds = arguments.runs.split(","), [int(seed) for seed in arguments.seeds.split(",")]
     questions = arguments.questions.split(",")
     for what, wanted, known in (("runs", runs, RUNS), ("questions", questions, QUESTIONS)):
@@ -418,7 +446,7 @@ def main() -> None:
     train_all(arguments, runs, seeds)
     plot_dev_recalls(_curves(arguments.work, runs, seeds), arguments.work / "dev_recall.png")
     measure_all(arguments, runs, questions, seeds)
-    _plot_sample_efficiency(arguments.work, arguments.base, runs, questions, seeds)
+    _plot_sample_efficiency(arguments.work, base_of(arguments), runs, questions, seeds)
     for question in questions:
         reports = {
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]

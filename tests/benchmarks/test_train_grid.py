@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.bench.train_grid import QUESTIONS
+from benchmarks.bench.train_grid import QUESTIONS, RUNS, Base
 from tandem.cli.app import app
 from tandem.model_io.precision import Precision, native_precision
 from tests.benchmarks.small_runs import by_make_test_benchmarks
@@ -24,6 +24,18 @@ def test_evaluate_takes_what_the_grid_asks(arguments: str, tmp_path: Path) -> No
 
     assert result.exit_code == 1, result.output
     assert "is no checkpoint" in str(result.exception)
+
+
+def test_every_run_varies_the_base_as_it_was_cut() -> None:
+    """In fewer rounds, its stages scaled alike, and with the settings; each run has its own."""
+    base = Base("compact", rounds=300, settings=("width=64", "head_count=2"))
+    joint, other = (RUNS[run].recipe(3, base) for run in ("joint", "cls_pooling"))
+
+    assert (joint.seed, joint.round_count, joint.softmax_round_count) == (3, 300, 100)
+    assert (joint.width, joint.head_count, joint.embedding_pooling) == (64, 2, "mean")
+    assert other.differing(joint.to_dict()) == ["embedding_pooling", "name"]
+    with pytest.raises(ValueError, match="a recipe has no field 'widht'; did you mean width"):
+        Base("compact", settings=("widht=64",))(1)
 
 
 @by_make_test_benchmarks
