@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,30 +14,17 @@ from tandem.cli.any_checkpoint import (
     texts_of,
     trained_on,
 )
+from tandem.cli.neighbour_gallery import CorpusPart, neighbour_gallery
 from tandem.cli.progress import LongWork, query_progress
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import (
-    ModelCheck,
-    OnError,
-    SkippedRecords,
-    readable_records,
-)
+from tandem.model_io.readable_records import ModelCheck, SkippedRecords
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
 from tandem.neighbours.gallery_neighbours import corpus_digest, gallery_neighbours
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusPart:
-    """Names what is read of a corpus."""
-
-    corpus: str
-    split: str
-    seed: int
 
 
 class NeighbourBuild:
@@ -51,7 +37,6 @@ class NeighbourBuild:
         precision: Precision,
         k: int,
         pool_size: int,
-        on_error: OnError,
         skipped: SkippedRecords,
     ) -> None:
         """Loads the checkpoints; raises ValueError for a folder that is not one.
@@ -66,7 +51,7 @@ class NeighbourBuild:
             raise ValueError(f"{folder} has no cross-encoder to score pools: leave out --rerank-k")
         self._precision = precision
         self._k, self._pool_size = k, pool_size
-        self._on_error, self._skipped = on_error, skipped
+        self._skipped = skipped
 
     def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
         """Returns the records whose chosen captions the model can read, as one gallery.
@@ -75,27 +60,7 @@ class NeighbourBuild:
         """
         rules = self._loaded.model.config.image_rules
         check = ModelCheck(rules.size, texts_of(self._loaded), fit=rules.fit)
-        spoken = [
-            each
-            for each in records
-            if language is None or any(said.language == language for said in each.captions)
-        ]
-        if not spoken:
-            raise ValueError(f"no record has a caption{f' in {language!r}' if language else ''}")
-        languages = [language] if language else languages_of(spoken)
-        gallery = make_gallery(spoken, languages, captions)
-        readable = {
-            number
-            for number, (record, chosen) in enumerate(gallery.chosen)
-            if any(
-                readable_records(
-                    [replace(record, captions=chosen)], check, self._on_error, self._skipped
-                )
-            )
-        }
-        if not readable:
-            raise ValueError(f"no record is left; {'; '.join(self._skipped.lines())}")
-        return gallery.only(readable)
+        return neighbour_gallery(records, language, captions, check, self._skipped)
 
     def trained_names(
         self, gallery: Gallery, part: CorpusPart, *, allows_trained: bool

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tandem.cli.addresses import checked
 from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.cli.seeds import MAX_SEED
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import OnError, SkippedRecords
@@ -43,7 +46,16 @@ def build(
     retriever: Annotated[
         Path | None, typer.Option(help="another checkpoint, whose BE embeds")
     ] = None,
-    precision: Annotated[Precision, typer.Option(help="precision of the models")] = Precision.FP32,
+    precision: Annotated[
+        Precision | None, typer.Option(help="precision of the models; by default fp32")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="host:port of an orchestrator, whose model embeds instead of a checkpoint's",
+            callback=lambda text: None if text is None else checked(text),
+        ),
+    ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
     ] = OnError.STOP,
@@ -60,18 +72,31 @@ def build(
     the model was trained on are refused: its similarities of them are better than of others.
     """
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
-    from tandem.cli.neighbour_corpora import CorpusPart, NeighbourBuild
+    from tandem.cli.neighbour_corpora import NeighbourBuild
+    from tandem.cli.served_neighbours import ServedNeighbourBuild
     from tandem.neighbours.neighbour_file import save_neighbours
 
+    if address and (checkpoint or retriever or precision or rerank_k):
+        raise typer.BadParameter(
+            "--address takes the embeddings of the model there: leave out --checkpoint, "
+            "--retriever, --precision and --rerank-k"
+        )
     if file.is_dir():
         raise ValueError(f"{file} is a folder; name a file in it, such as {file / 'neighbours'}")
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
-    building = NeighbourBuild(checkpoint, retriever, precision, k, rerank_k, on_error, skipped)
-    records = open_corpus(corpus, split, seed, gallery_count, skipped)
-    gallery = building.gallery(records, language, captions)
     part = CorpusPart(corpus, split, seed)
-    trained = building.trained_names(gallery, part, allows_trained=allow_trained)
-    made = save_neighbours(file, building.neighbours(gallery, part))
+    trained: Sequence[str] = ()
+    records = open_corpus(corpus, split, seed, gallery_count, skipped)
+    if address:
+        served = ServedNeighbourBuild(address, k, skipped)
+        near = served.neighbours(served.gallery(records, language, captions), part)
+    else:
+        chosen = precision or Precision.FP32
+        offline = NeighbourBuild(checkpoint, retriever, chosen, k, rerank_k, skipped)
+        gallery = offline.gallery(records, language, captions)
+        trained = offline.trained_names(gallery, part, allows_trained=allow_trained)
+        near = offline.neighbours(gallery, part)
+    made = save_neighbours(file, near)
     for line in skipped.report():
         errors.print(line)
     out.print(

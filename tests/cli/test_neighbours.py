@@ -1,5 +1,6 @@
 """`tandem neighbours build`: from a checkpoint and a corpus to a file of lists."""
 
+import asyncio
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
+from tandem.errors import PermissionDenied
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
@@ -22,6 +25,7 @@ from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
 from tandem.training.recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tests.support.client.search_server import search_server
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
@@ -167,3 +171,63 @@ def test_a_network_of_the_zoo_is_a_base_too(tmp_path: Path) -> None:
     assert near.source.model_fingerprint == embedder.weights_sha256
     assert load_neighbours(tmp_path / "file").base == "BE + CE 2"
     assert "scores pairs and embeds nothing" in says
+
+
+def _worded(folder: Path, said: dict[str, str]) -> str:
+    """Writes pictures whose bytes are words, which the fake server reads as such."""
+    folder.mkdir()
+    for name, words in said.items():
+        (folder / f"{name}.png").write_bytes(words.encode())
+        (folder / f"{name}.txt").write_text(words)
+    return f"folder:{folder}"
+
+
+def test_the_model_of_a_running_system_embeds(tmp_path: Path) -> None:
+    """Its fingerprint is the file's, and an item's nearest is its own partner."""
+    said = {"a": "red cup", "b": "green hat", "c": "two blue hats", "d": "cup"}
+    corpus = _worded(tmp_path / "pets", said)
+
+    with FakeServer() as server:
+        status, printed = run(
+            *(str(tmp_path / "file"), "--corpus", corpus, "--split", "all", "--k", "3"),
+            *("--address", server.address),
+        )
+
+    assert status == 0, printed
+    near = load_neighbours(tmp_path / "file")
+    assert near.source.model_fingerprint == "fake-of-tandem-client-testing"
+    assert (near.base, near.depth, len(near.images)) == ("BE", 3, 4)
+    answers = {image: text for text, image in enumerate(near.image_of_text)}
+    own = [answers[number] for number in range(4)]
+    assert near.lists["texts_of_image"][:, 0].tolist() == own
+    assert_allclose(near.images, near.texts[own])
+
+
+def test_what_a_running_system_does_not_embed_is_named(tmp_path: Path) -> None:
+    corpus = _worded(tmp_path / "pets", {"a": "red cup", "b": "hat"})
+    common = (str(tmp_path / "file"), "--corpus", corpus, "--split", "all", "--k", "2")
+
+    with FakeServer() as server:
+        mixed, says_both = run(*common, "--address", server.address, "--rerank-k", "2")
+        server.fail(PermissionDenied(caller="eve", what="embed"))
+        denied, says_why = run(*common, "--address", server.address)
+
+    assert (mixed, denied) == (2, 1)
+    assert "--rerank-k" in says_both
+    assert "may not embed" in says_why
+    assert not (tmp_path / "file").exists()
+
+
+async def test_a_content_that_is_refused_is_named(tmp_path: Path) -> None:
+    """By its record or caption, with the server's reason."""
+    corpus = _worded(tmp_path / "pets", {"a": "red cup", "b": "no"})
+
+    async with search_server() as (address, _):
+        status, printed = await asyncio.to_thread(
+            run,
+            *(str(tmp_path / "file"), "--corpus", corpus, "--split", "all", "--k", "2"),
+            *("--address", address),
+        )
+
+    assert status == 1
+    assert f"b#en-0 is refused at {address}: the text has no words" in printed

@@ -11,12 +11,18 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from typer.testing import CliRunner
 
+from tandem.cli.app import app
 from tandem.client import Client, SearchResult
 from tandem.contract.content import Modality
+from tandem.corpus.readers.picture_folder import read_picture_folder
+from tandem.evaluation.gallery import make_gallery
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import read_manifest
 from tandem.neighbours.leaprr.refinement import LeaprrModel
+from tandem.neighbours.neighbour_file import load_neighbours
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_from_proto
@@ -120,3 +126,28 @@ def test_the_model_is_described(filled: Filled) -> None:
     assert model.neighbour_model is not None
     assert model.neighbour_model.base_fingerprint == model.fingerprint
     assert model.neighbour_model.text_query_item_count == 5
+
+
+def test_lists_are_built_by_the_served_model(filled: Filled, tmp_path: Path) -> None:
+    """Their embeddings are those that the shards store, and their fingerprint is the model's."""
+    pets = tmp_path / "pets"
+    pets.mkdir()
+    for number in range(COUNT):
+        picture, text = (filled.contents[f"{each}-{number:02}"] for each in ("image", "text"))
+        assert isinstance(picture, bytes)
+        assert isinstance(text, str)
+        (pets / f"{number:02}.png").write_bytes(picture)
+        (pets / f"{number:02}.txt").write_text(text)
+    words = [str(tmp_path / "file"), "--corpus", f"folder:{pets}", "--split", "all", "--k", "4"]
+
+    result = CliRunner().invoke(
+        app, ["neighbours", "build", *words, "--address", filled.stack.address]
+    )
+
+    assert result.exit_code == 0, result.output
+    near, stored = load_neighbours(tmp_path / "file"), filled.stored()
+    records = read_picture_folder(pets, "all")
+    by_id = make_gallery(list(records), ["en"]).tie_order(Modality.IMAGE)
+    assert_allclose(near.images, stored.images[by_id], atol=1e-5)
+    with Client(filled.stack.address, timeout_seconds=30.0) as client:
+        assert near.source.model_fingerprint == client.describe_model().fingerprint
