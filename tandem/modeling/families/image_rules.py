@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.image import MAX_IMAGE_PIXELS
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.families.published_folder import PublishedFolder
@@ -106,7 +107,7 @@ def _processor(folder: PublishedFolder, processor: str, fields: Mapping[str, Any
     try:
         return kind(**fields)
     except Exception as error:  # whatever its checks raise
-        raise folder.refused(f"its image processor cannot be read: {error}") from error
+        raise folder.refused_by_library("its image processor cannot be read", error) from error
 
 
 def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: ANN401
@@ -125,6 +126,11 @@ def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: A
             raise folder.refused(
                 f"it cuts squares of {crop.height} pixels out of pictures of {size.shortest_edge}"
             )
+        if size.shortest_edge**2 > MAX_IMAGE_PIXELS:
+            raise folder.refused(
+                f"it scales pictures to {size.shortest_edge} pixels on their shorter side, more "
+                f"than the {MAX_IMAGE_PIXELS:,} pixels of a picture that is decoded"
+            )
         return Fit.CROP, int(size.shortest_edge), int(crop.height)
     if not size.height or size.height != size.width:
         raise folder.refused(f"it scales pictures to {dict(size)}, which is no square")
@@ -137,7 +143,8 @@ def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: A
 
 
 def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of a file
-    found = _FILTERS.get(int(number)) if isinstance(number, int) else None
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    found = _FILTERS.get(int(number)) if is_number else None
     if found is None:
         raise folder.refused(f"resample is {shown(number)}, not one of {list(_FILTERS)}")
     return found

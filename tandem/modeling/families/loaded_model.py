@@ -36,7 +36,8 @@ def read_config(
         # Whatever number type the weights were saved in, they are read in float32.
         return kind.from_dict({**fields, "torch_dtype": None, "dtype": "float32"})
     except Exception as error:  # whatever its checks raise
-        raise folder.refused(f"its configuration is none of {kind.__name__}: {error}") from error
+        what = f"its configuration is none of {kind.__name__}"
+        raise folder.refused_by_library(what, error) from error
 
 
 def load_model(
@@ -105,7 +106,8 @@ def _empty_model(
         with no_init_weights():
             return kind(config, **(options or {}))
     except Exception as error:  # whatever a configuration makes its layers raise
-        raise folder.refused(f"no {kind.__name__} has its configuration: {error}") from error
+        what = f"no {kind.__name__} has its configuration"
+        raise folder.refused_by_library(what, error) from error
 
 
 def _filled(model: Model, weights: Mapping[str, Tensor]) -> Model:

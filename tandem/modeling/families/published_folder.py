@@ -103,3 +103,11 @@ class PublishedFolder:
     def refused(self, why: str) -> PublishedCheckpointInvalid:
         """Returns the error that names the folder."""
         return PublishedCheckpointInvalid(f"{self.path}: {why}")
+
+    def refused_by_library(self, what: str, error: Exception) -> PublishedCheckpointInvalid:
+        """Returns the error with what a library said on one line, which may have several."""
+        said = " ".join(str(error).split())
+        if isinstance(error, LookupError | ArithmeticError) or not said:
+            # Such as "'nonsense'", a key alone.
+            said = f"{type(error).__name__} {said}".rstrip()
+        return self.refused(f"{what}: {said}")

@@ -15,6 +15,7 @@ from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.published.files import (
     BYTE_PAIRS,
+    CONFIG,
     TOKENIZER,
     PublishedCheckpointInvalid,
     check_vocabulary,
@@ -54,6 +55,11 @@ def read_text_rules(
         if side != "right":
             raise folder.refused(f"its tokenizer's {what} is on the {side}; only right is served")
     max_tokens = min(position_count, _told_length(tokenizer, config) or position_count)
+    if max_tokens <= (around := tokenizer.num_special_tokens_to_add(is_pair=False)):
+        raise folder.refused(
+            f"its texts have at most {max_tokens} tokens, of which {around} are not words; see "
+            f"model_max_length in {TOKENIZER_CONFIG} and max_position_embeddings in {CONFIG}"
+        )
     return tokenizer, TextRules(
         tokenizer=TOKENIZER,
         max_tokens=max_tokens,

@@ -210,6 +210,11 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
         (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),
+        (_with("tokenizer_config.json", model_max_length=2), "at most 2 tokens, of which 2"),
+        (_with("preprocessor_config.json", size=10**9), "1000000000 pixels on their shorter"),
+        (_with("preprocessor_config.json", resample=True), "resample is true"),
+        (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError integer"),
+        (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
         (_byte_pairs_without_merges, "vocab.json alone.*save_pretrained"),
     ],
 )
@@ -221,6 +226,7 @@ def test_a_folder_is_refused_with_what_can_be_done(
     with pytest.raises(PublishedCheckpointInvalid, match=told) as refused:
         read_published_model(clip)
     assert str(clip) in str(refused.value)
+    assert "\n" not in str(refused.value)
     assert sorted(clip.iterdir()) == before
 
 
