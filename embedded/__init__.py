@@ -6,6 +6,8 @@
 - local_server.py: calls between them, as gRPC calls, without a connection
 - blocking_channel.py, loop_thread.py: the same calls from programs without an event loop;
   awaiting_channel.py: from those with one; answer_pump.py: streams for both
+- __main__.py, hosted_rooms.py: another shape, `python -m embedded`: the orchestrator with services
+  that it calls directly; hosted_server.py: those calls, counted and with errors as over gRPC
 
 It stands on every service; only the command line imports it.
 """

@@ -1,87 +1,20 @@
 """Runs encoder_svc: `python -m encoder_svc`."""
 
 import asyncio
-import sys
-from pathlib import Path
 
-import grpc
-
-import tandem.chassis.plain_structlog  # noqa: F401
-from encoder_svc.encoder import Encoder
-from encoder_svc.query_encodings import QueryEncodings
-from encoder_svc.servicer import EncoderServicer
+from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.server import serve
+from tandem.chassis.server import serve_room
 from tandem.chassis.settings import load_or_exit
-from tandem.chassis.started_threads import started_threads
-from tandem.chassis.tls import load_identity_or_exit, triton_credentials
-from tandem.chassis.tracing import trace_headers
-from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import heif_reader
-from tandem.model_io.manifest import read_manifest
-from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.served_metrics import note_model
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
-from tandem.model_io.triton_client import TritonClient
-from tandem.v1 import encoder_service_pb2
-from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
-from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
+from tandem.chassis.tls import load_identity_or_exit
 
 
 async def main(settings: EncoderSettings) -> None:
     """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
-    repository = Path(settings.model_repository)
-    manifest = read_manifest(repository)
-    manifest.verify_tokenizers(repository)
-    version = FollowedVersion(repository, manifest)
-    texts = ServedTexts.open(repository, manifest)
-    heif = _heif_or_exit() if settings.heif_enabled else None
-    triton = TritonClient(
-        settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
-        headers=trace_headers,
-    )
-    with started_threads(settings.thread_count, "preprocess") as threads:
-        model = ServedModel(triton, manifest)
-        encoder = Encoder(model, texts, threads, version.number, heif)
-        queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
-        servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
-
-        def register(server: grpc.aio.Server) -> None:
-            add_EncoderServiceServicer_to_server(servicer, server)
-            add_ModelServiceServicer_to_server(ModelServicer(version.describe), server)
-
-        async def check() -> None:
-            version.look()
-            note_model("encoder", version.describe())
-            await queries.check()
-
-        await serve(
-            settings,
-            name="encoder",
-            register=register,
-            service_names=[
-                encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name,
-                MODEL_SERVICE_NAME,
-            ],
-            warm=check,
-            ready=check,
-            close=triton.close,
-            identity=identity,
-            guard=load_guard_or_exit(identity),
-        )
-
-
-def _heif_or_exit() -> HeifReader:
-    try:
-        return heif_reader()
-    except ValueError as error:
-        print(f"ENCODER_HEIF_ENABLED: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+    async with encoder_room(settings, identity) as room:
+        await serve_room(settings, room, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder_svc.encoder import EncodedBatch
-from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.single_flight_cache import SingleFlightCache
 from tandem.contract.content import (
     Content,
@@ -39,7 +39,7 @@ EncodingCache = SingleFlightCache[QueryKey, Encoding | TandemError, EncodedBatch
 
 def make_cache(max_bytes: int) -> EncodingCache:
     """Returns an empty cache, which is off with 0 bytes. It does not cache errors."""
-    return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME), _is_encoding)
+    return SingleFlightCache(max_bytes, _entry_bytes, CacheMetrics(_NAME), _is_encoding)
 
 
 def content_digest(content: Content) -> bytes:

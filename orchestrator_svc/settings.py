@@ -14,6 +14,9 @@ from tandem.chassis.settings import (
     setting,
 )
 
+IN_PROCESS = "in-process"
+"""The address of a service that the orchestrator's own process runs (`python -m embedded`)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OrchestratorSettings(ServiceSettings):
@@ -21,12 +24,16 @@ class OrchestratorSettings(ServiceSettings):
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7400")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7500)
-    encoder_address: str = setting("host:port of encoder_svc")
+    encoder_address: str = setting(
+        "host:port of encoder_svc; in-process, with `python -m embedded`, runs it in the "
+        "orchestrator's process"
+    )
     index_addresses: tuple[str, ...] = setting(
         "host:port of index_svc for each shard, in the shards' order"
     )
     rerank_addresses: tuple[str, ...] = setting(
-        "host:port of rerank_svc for each shard, in the shards' order"
+        "host:port of rerank_svc for each shard, in the shards' order; in-process, with `python -m "
+        "embedded`, runs it in the orchestrator's process"
     )
     shard_map_version: int = setting(
         "version of the addresses above; shards with another version refuse calls",

@@ -1,201 +1,24 @@
 """Runs rerank_svc: `python -m rerank_svc`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from concurrent.futures import Executor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import grpc
-
-import tandem.chassis.plain_structlog  # noqa: F401
-from rerank_svc.neighbour_scorer import NeighbourScorer
-from rerank_svc.reranker import Reranker
-from rerank_svc.servicer import RerankServicer
+from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
-from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.log import get_logger
-from tandem.chassis.server import serve
+from tandem.chassis.server import serve_room
 from tandem.chassis.settings import SettingsError, load_or_exit
-from tandem.chassis.started_threads import started_threads
-from tandem.chassis.tls import Identity, load_identity_or_exit, triton_credentials
-from tandem.chassis.tracing import trace_headers
-from tandem.contract.model_description import ModelDescription
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
-from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import heif_reader
-from tandem.model_io.manifest import Manifest, read_manifest
-from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.neighbour_manifest import neighbour_manifest_of
-from tandem.model_io.served_metrics import note_model, note_shard
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_neighbour_model import ServedNeighbourModel
-from tandem.model_io.triton_client import TritonClient
-from tandem.v1 import rerank_service_pb2
-from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
-from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
-
-if TYPE_CHECKING:
-    from rerank_svc.remote.remote_reranker import RemoteReranker
-
-log = get_logger()
+from tandem.model_io.served_metrics import note_shard
 
 
 async def main(settings: RerankSettings) -> None:
     """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
-    repository = Path(settings.model_repository)
-    manifest = read_manifest(repository)
-    version = FollowedVersion(repository, manifest)
     note_shard("rerank", settings.shard_number, settings.shard_count)
-    with started_threads(settings.thread_count, "read") as threads:
-        opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
-            _remote(settings, manifest, threads)
-            if settings.remote_url
-            else _in_triton(settings, identity, manifest, version, threads)
-        )
-        async with AsyncExitStack() as open_until_left:
-            reranker = await open_until_left.enter_async_context(opened)
-            neighbour_scorer = await open_until_left.enter_async_context(
-                _neighbour_scorer(settings, identity)
-            )
-            servicer = RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer)
-
-            def describe() -> ModelDescription:
-                description = version.describe()
-                if neighbour_scorer is not None:
-                    description = replace(description, neighbour_model=neighbour_scorer.describe())
-                return _with_remote(description, settings) if settings.remote_url else description
-
-            def register(server: grpc.aio.Server) -> None:
-                add_RerankServiceServicer_to_server(servicer, server)
-                add_ModelServiceServicer_to_server(ModelServicer(describe), server)
-
-            async def check() -> None:
-                version.look()
-                note_model("rerank", version.describe())
-                await reranker.check()
-
-            async def close() -> None:
-                await open_until_left.aclose()
-                # A cancelled call may still be reading in its thread, which the store must outlive.
-                await asyncio.to_thread(threads.shutdown)
-                reranker.close()
-
-            await serve(
-                settings,
-                name="rerank",
-                register=register,
-                service_names=[
-                    rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
-                    MODEL_SERVICE_NAME,
-                ],
-                warm=check,
-                ready=check,
-                close=close,
-                identity=identity,
-                guard=load_guard_or_exit(identity),
-            )
-
-
-@asynccontextmanager
-async def _in_triton(
-    settings: RerankSettings,
-    identity: Identity | None,
-    manifest: Manifest,
-    version: FollowedVersion,
-    threads: Executor,
-) -> AsyncIterator[Reranker]:
-    triton = TritonClient(
-        settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
-        headers=trace_headers,
-    )
-    try:
-        yield Reranker(
-            ServedModel(triton, manifest),
-            lambda: open_shard_items(settings),
-            threads,
-            cache_bytes=settings.score_cache_bytes,
-            token_cache_bytes=settings.token_cache_bytes,
-            calibration_of=version.calibration,
-            serving_version=version.number,
-            heif=_heif(settings),
-        )
-    finally:
-        await triton.close()
-
-
-@asynccontextmanager
-async def _neighbour_scorer(
-    settings: RerankSettings, identity: Identity | None
-) -> AsyncIterator[NeighbourScorer | None]:
-    """Yields what scores graphs, if the repository has a neighbour model and Triton is set.
-
-    It has a connection of its own, so that its faults are not taken for the cross-encoder's. An
-    invalid description stops nothing else: pairs are scored without it.
-    """
-    try:
-        neighbours = neighbour_manifest_of(Path(settings.model_repository))
-    except ValueError as error:
-        log.error("the neighbour model is not served", why=str(error))
-        neighbours = None
-    if neighbours is None or not settings.triton_address:
-        yield None
-        return
-    triton = TritonClient(
-        settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
-        headers=trace_headers,
-    )
-    try:
-        yield NeighbourScorer(ServedNeighbourModel(triton, neighbours))
-    finally:
-        await triton.close()
-
-
-@asynccontextmanager
-async def _remote(
-    settings: RerankSettings, manifest: Manifest, threads: Executor
-) -> AsyncIterator[RemoteReranker]:
-    # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
-    try:
-        from rerank_svc.remote.remote_start import remote_reranker
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"RERANK_REMOTE_URL needs {error.name}; pip install 'tandem-search[remote]'"
-        ) from error
-
-    async with remote_reranker(
-        settings, manifest.fingerprint, threads, _heif(settings)
-    ) as reranker:
-        yield reranker
-
-
-def _heif(settings: RerankSettings) -> HeifReader | None:
-    try:
-        return heif_reader() if settings.heif_enabled else None
-    except ValueError as error:
-        raise SettingsError(f"RERANK_HEIF_ENABLED: {error}") from error
-
-
-def _with_remote(description: ModelDescription, settings: RerankSettings) -> ModelDescription:
-    """Returns the bi-encoder's description with the remote cross-encoder's probabilities.
-
-    No rule for adaptive depth was measured for it.
-    """
-    return replace(
-        description,
-        probability_calibration=settings.remote_calibration,
-        adaptive_depth_rule=None,
-    )
+    async with rerank_room(settings, identity) as room:
+        await serve_room(settings, room, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

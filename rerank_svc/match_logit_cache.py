@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.single_flight_cache import SingleFlightCache
 from tandem.contract.content import TextTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
@@ -33,7 +33,7 @@ def make_cache(
     max_bytes: int, is_kept: Callable[[float], bool] = lambda _: True
 ) -> MatchLogitCache:
     """Returns an empty cache of the logits that `is_kept` accepts; it is off with 0 bytes."""
-    return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME), is_kept)
+    return SingleFlightCache(max_bytes, _entry_bytes, CacheMetrics(_NAME), is_kept)
 
 
 def query_digest(query: Tokens, fingerprint: str, model_version: int) -> bytes:

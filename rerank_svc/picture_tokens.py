@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.metrics import count_cost
-from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import ImageContent
@@ -57,7 +57,7 @@ class PictureTokens:
         self._heif = heif
         self._cache: SingleFlightCache[PictureKey, ImageTokenArray | None, InferenceCost] = (
             SingleFlightCache(
-                cache_bytes, _entry_bytes, cache_metrics(_NAME), lambda tokens: tokens is not None
+                cache_bytes, _entry_bytes, CacheMetrics(_NAME), lambda tokens: tokens is not None
             )
         )
 

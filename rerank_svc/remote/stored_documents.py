@@ -11,7 +11,7 @@ from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.picture_tokens import PictureKey
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.shapes import Document
-from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
@@ -44,7 +44,7 @@ class StoredDocuments:
         self._picture_side = picture_side
         self._heif = heif
         self._cache: SingleFlightCache[PictureKey, Document | None, None] = SingleFlightCache(
-            cache_bytes, _entry_bytes, cache_metrics(_NAME), lambda document: document is not None
+            cache_bytes, _entry_bytes, CacheMetrics(_NAME), lambda document: document is not None
         )
 
     async def of_content(self, content: TextContent | ImageContent) -> Document:

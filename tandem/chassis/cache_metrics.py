@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from prometheus_client import Counter, Gauge
 
 from tandem.chassis.metrics import REGISTRY
@@ -47,7 +45,7 @@ _ENTRIES = Gauge(
 
 
 class CacheMetrics:
-    """Counters and gauges of one cache."""
+    """Counters and gauges of one cache; caches of one name in one process are added up."""
 
     def __init__(self, cache: str) -> None:
         self._hits = _HITS.labels(cache)
@@ -56,6 +54,7 @@ class CacheMetrics:
         self._bytes = _BYTES.labels(cache)
         self._limit = _LIMIT.labels(cache)
         self._entries = _ENTRIES.labels(cache)
+        self._used_bytes = self._entry_count = self._max_bytes = 0
 
     def looked_up(self, hit_count: int, miss_count: int) -> None:
         """Counts hits and misses."""
@@ -64,16 +63,12 @@ class CacheMetrics:
 
     def changed(self, used_bytes: int, entry_count: int, evicted_count: int) -> None:
         """Sets the current size, and counts evictions."""
-        self._bytes.set(used_bytes)
-        self._entries.set(entry_count)
+        self._bytes.inc(used_bytes - self._used_bytes)
+        self._entries.inc(entry_count - self._entry_count)
         self._evictions.inc(evicted_count)
+        self._used_bytes, self._entry_count = used_bytes, entry_count
 
     def limited(self, max_bytes: int) -> None:
         """Sets the size limit."""
-        self._limit.set(max_bytes)
-
-
-@functools.cache
-def cache_metrics(cache: str) -> CacheMetrics:
-    """Returns the metrics of the named cache; the same object on every call."""
-    return CacheMetrics(cache)
+        self._limit.inc(max_bytes - self._max_bytes)
+        self._max_bytes = max_bytes

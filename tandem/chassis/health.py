@@ -36,8 +36,14 @@ CANARY_TIMEOUT_SECONDS = 5.0
 class Health:
     """The health of one service: alive, and NOT_SERVING until `watch` reports otherwise."""
 
-    def __init__(self, service: str, service_names: Sequence[str]) -> None:
-        self._service = service
+    def __init__(
+        self,
+        service: str,
+        service_names: Sequence[str],
+        note: Callable[[bool], object] | None = None,
+    ) -> None:
+        """Calls `note` with each status, by default to set `tandem_serving` of the service."""
+        self._note = note or SERVING.labels(service).set
         # "" is the whole process, which Kubernetes checks by default.
         self._names = ("", *service_names)
         self._servicer = HealthServicer()
@@ -80,7 +86,7 @@ class Health:
         self._serving = False
         self.has_left = True
         self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
-        SERVING.labels(self._service).set(0)
+        self._note(False)
 
     def end_watches(self) -> None:
         """Ends the Watch calls before the server stops."""
@@ -116,5 +122,5 @@ class Health:
         statuses = health_pb2.HealthCheckResponse
         status = statuses.SERVING if serving else statuses.NOT_SERVING
         self._serving = serving
-        SERVING.labels(self._service).set(serving)
+        self._note(serving)
         self._servicer.tell(dict.fromkeys(self._names, status))

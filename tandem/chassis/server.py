@@ -36,6 +36,7 @@ from tandem.chassis.log import get_logger
 from tandem.chassis.long_lived import set_long_lived_aside
 from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.process import host_of, open_metrics_port, prepare
+from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.tls import Identity, server_credentials, server_options
 
@@ -120,6 +121,23 @@ async def serve(  # noqa: PLR0913
         await close()
         await asyncio.to_thread(process.tracing.close)
     log.info("stopped")
+
+
+async def serve_room(
+    settings: ServiceSettings, room: ServiceRoom, *, identity: Identity | None, guard: Guard | None
+) -> None:
+    """Serves one room as `serve` does, and closes it."""
+    await serve(
+        settings,
+        name=room.name,
+        register=room.register,
+        service_names=room.service_names,
+        warm=room.warm,
+        ready=room.ready,
+        close=room.close,
+        identity=identity,
+        guard=guard,
+    )
 
 
 async def make_server(

@@ -27,6 +27,7 @@ _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR", "GATEWAY")
 _SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_")
 _TLS_PROXY = "tls-proxy"
+_IN_PROCESS = "in-process"
 # Their callers are services, which have no tokens.
 _TOKENLESS = ("encoder", "rerank")
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
@@ -52,7 +53,7 @@ class Endpoint:
 class LocalStack:
     """Starts, watches and stops the processes. Use it in a with statement."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         data_folder: Path,
         model_repository: Path,
@@ -61,6 +62,7 @@ class LocalStack:
         caches: bool = True,
         swaps: bool = False,
         gateway: bool = False,
+        merged: bool = False,
         settings: Mapping[str, str] | None = None,
         certificates: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -68,6 +70,7 @@ class LocalStack:
 
         Without `caches` every search is computed, which measurements need. With `swaps` Triton
         accepts other model versions while it serves. With `gateway` there is HTTP as well.
+        With `merged` the orchestrator's process has encoder_svc and rerank_svc too.
         `settings` are variables of services, in addition to those of the stack. `certificates` are
         the TLS_… variables of each kind of process; with "triton" among them, a TLS proxy runs in
         front of Triton.
@@ -77,6 +80,7 @@ class LocalStack:
         self._caches = caches
         self._swaps = swaps
         self._has_gateway = gateway
+        self._is_merged = merged
         self.ports = ports
         self._data_folder = data_folder
         self._model_repository = model_repository
@@ -131,10 +135,11 @@ class LocalStack:
     def service_names(self) -> list[str]:
         """Returns the services in the order of a query's path, entry last."""
         shards = range(len(self.ports.index))
+        merged = self._merged_names()
         return [
-            *self._processes_of("encoder"),
+            *(name for name in self._processes_of("encoder") if name not in merged),
             *(f"index-{number}" for number in shards),
-            *(f"rerank-{number}" for number in shards),
+            *(name for name in map("rerank-{}".format, shards) if name not in merged),
             *self._processes_of("orchestrator"),
             *(["gateway"] if self._has_gateway else []),
         ]
@@ -277,6 +282,11 @@ class LocalStack:
         """
         if name == _TLS_PROXY:
             return self._tls_proxy_command()
+        if name == "orchestrator" and self._is_merged:
+            return self._merged_command()
+        return self._command(name)
+
+    def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
         kind, _, number = name.partition("-")
         port = self._port(name)
         prefix = kind.upper()
@@ -313,6 +323,25 @@ class LocalStack:
         given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
         shown = self._certificates.get(kind, {})
         return ["-m", f"{kind}_svc"], variables | given | dict(shown)
+
+    def _merged_command(self) -> tuple[list[str], dict[str, str]]:
+        """Returns the orchestrator's command with the variables of the services that it runs."""
+        variables: dict[str, str] = {}
+        for name in (*self._merged_names(), "orchestrator"):
+            variables |= self._command(name)[1]
+        count = len(self.ports.rerank)
+        variables |= {
+            "ORCHESTRATOR_ENCODER_ADDRESS": _IN_PROCESS,
+            "ORCHESTRATOR_RERANK_ADDRESSES": ",".join([_IN_PROCESS] * count),
+            "RERANK_STORE_PATH": str(self._data_folder / "shard-{shard}"),
+        }
+        return ["-m", "embedded"], variables
+
+    def _merged_names(self) -> list[str]:
+        """Returns the services that have no process of their own."""
+        if not self._is_merged:
+            return []
+        return ["encoder", *(f"rerank-{number}" for number in range(len(self.ports.rerank)))]
 
     def _tls_proxy_command(self) -> tuple[list[str], dict[str, str]]:
         variables = {

@@ -1,0 +1,54 @@
+"""Serves searches over the channels of the downstream services."""
+
+from collections.abc import Callable
+
+import grpc
+
+from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
+from orchestrator_svc.services.startup import Dependencies
+from orchestrator_svc.settings import OrchestratorSettings
+from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.server import serve
+from tandem.chassis.tls import Identity
+
+
+async def serve_searches(
+    settings: OrchestratorSettings,
+    identity: Identity | None,
+    connect: Callable[[str, str], grpc.aio.Channel],
+) -> None:
+    """Serves until a signal stops it.
+
+    `connect` returns the channel to a service by its name, such as "rerank-1", and its address.
+    """
+    encoder_channel = connect("encoder", settings.encoder_address)
+    index_channels = [
+        connect(f"index-{number}", address)
+        for number, address in enumerate(settings.index_addresses)
+    ]
+    rerank_channels = [
+        connect(f"rerank-{number}", address)
+        for number, address in enumerate(settings.rerank_addresses)
+    ]
+    servicers = make_servicers(settings, encoder_channel, index_channels, rerank_channels)
+    dependencies = Dependencies(
+        encoder_channel,
+        index_channels,
+        rerank_channels,
+        wait_seconds=settings.start_wait_seconds,
+    )
+
+    async def close() -> None:
+        for channel in (encoder_channel, *index_channels, *rerank_channels):
+            await channel.close()
+
+    await serve(
+        settings,
+        name="orchestrator",
+        register=servicers.register,
+        service_names=SERVICE_NAMES,
+        warm=dependencies.check,
+        close=close,
+        identity=identity,
+        guard=load_guard_or_exit(identity),
+    )

@@ -1,0 +1,158 @@
+"""The orchestrator's process with encoder_svc and rerank_svc in it: the answers stay the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tandem import Engine
+from tandem.client import Client, SearchResult
+from tandem.item_store.item_store import ItemStore
+from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.manifest import Manifest
+from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
+from tests.support.local.tiny_stack import TINY_STACK
+from tests.support.model_io.pictures import encoded, noise
+
+TEXT = "two dogs left of one umbrella"
+TOLERANCE = 1e-6
+# The logits of random weights differ by hundredths, and are divided by that.
+NORMALISED_TOLERANCE = 1e-4
+GOOD = {
+    "ORCHESTRATOR_ADDRESS": "127.0.0.1:0",
+    "ORCHESTRATOR_METRICS_PORT": "0",
+    "ORCHESTRATOR_ENCODER_ADDRESS": "127.0.0.1:1",
+    "ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,127.0.0.1:2",
+    "ORCHESTRATOR_RERANK_ADDRESSES": "in-process,in-process",
+    "RERANK_TRITON_ADDRESS": "127.0.0.1:1",
+    "RERANK_STORE_PATH": "store-{shard}",
+}
+
+
+def ended(module: str, changes: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs a process that does not start."""
+    return subprocess.run(
+        [sys.executable, "-m", module],
+        env=os.environ | GOOD | changes,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "changes", "says"),
+    [
+        ("orchestrator_svc", {}, "python -m embedded runs services that are in-process"),
+        (
+            "embedded",
+            {"ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,in-process"},
+            "index_svc is not run in-process",
+        ),
+        ("embedded", {"RERANK_STORE_PATH": "store"}, "{shard} must stand for the shard's number"),
+        ("embedded", {"RERANK_THREAD_COUNT": "0"}, "RERANK_THREAD_COUNT must be at least 1"),
+    ],
+)
+def test_what_cannot_work_stops_the_start(
+    tiny_repository: Path, module: str, changes: Mapping[str, str], says: str
+) -> None:
+    """By name, and without a traceback."""
+    done = ended(module, {"RERANK_MODEL_REPOSITORY": str(tiny_repository), **changes})
+
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_room_that_cannot_start_ends_the_process_as_it_ends_its_own(
+    tmp_path: Path, tiny_repository: Path
+) -> None:
+    """The second shard's store is of another count of shards."""
+    for number, count in enumerate((2, 3)):
+        ItemStore.open(tmp_path / f"store-{number}", number, count).close()
+
+    done = ended(
+        "embedded",
+        {
+            "RERANK_MODEL_REPOSITORY": str(tiny_repository),
+            "RERANK_STORE_PATH": str(tmp_path / "store-{shard}"),
+        },
+    )
+
+    assert done.returncode == 1
+    assert "rerank_svc: " in done.stderr
+    assert "3" in done.stderr.splitlines()[-1]
+
+
+def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path: Path) -> None:
+    """Every variable of the services that have no process of their own is the orchestrator's."""
+    settings = {"ENCODER_THREAD_COUNT": "3", "RERANK_THREAD_COUNT": "4", "INDEX_THREAD_COUNT": "5"}
+    ports = Ports.free(shard_count=2)
+    apart = LocalStack(tmp_path, tmp_path, ports, caches=False, settings=settings)
+    merged = LocalStack(tmp_path, tmp_path, ports, caches=False, merged=True, settings=settings)
+
+    assert merged.service_names() == ["index-0", "index-1", "orchestrator"]
+    assert set(apart.service_names()) - set(merged.service_names()) == {
+        "encoder", "rerank-0", "rerank-1",
+    }  # fmt: skip
+    arguments, variables = merged.command("orchestrator")
+    assert arguments == ["-m", "embedded"]
+    assert variables["ORCHESTRATOR_ENCODER_ADDRESS"] == "in-process"
+    assert variables["ORCHESTRATOR_RERANK_ADDRESSES"] == "in-process,in-process"
+    assert variables["RERANK_STORE_PATH"] == str(tmp_path / "shard-{shard}")
+    assert merged.command("index-1") == apart.command("index-1")
+    assert "INDEX_THREAD_COUNT" not in variables
+    replaced = {
+        "ORCHESTRATOR_ENCODER_ADDRESS", "ORCHESTRATOR_RERANK_ADDRESSES", "RERANK_STORE_PATH",
+        "RERANK_ADDRESS", "RERANK_METRICS_PORT", "RERANK_SHARD_NUMBER",
+    }  # fmt: skip
+    for name in ("orchestrator", "encoder", "rerank-0"):
+        for key, value in apart.command(name)[1].items():
+            assert key in replaced or variables[key] == value, key
+
+
+@TINY_STACK
+@pytest.mark.timeout(600)
+def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
+    tmp_path: Path, tiny_repository: Path, lone_instances: Path, tiny_manifest: Manifest
+) -> None:
+    """An engine answers as the separate services do (test_as_the_services)."""
+    given = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(9)]
+    picture = encoded(noise(3), "PNG")
+    asked = forms(TEXT, picture, "picture-4", tiny_manifest)
+    with Engine(tmp_path, model=tiny_repository, shards=2) as engine:
+        assert all(each.error is None for each in engine.ingest(given, index_id=INDEX))
+        own = {name: said(ask(engine)) for name, ask in asked.items()}
+
+    with LocalStack(tmp_path, lone_instances, Ports.free(shard_count=2), merged=True) as stack:
+        stack.start()
+        assert {each.name for each in stack.endpoints()} == {
+            "orchestrator", "index-0", "index-1", "triton",
+        }  # fmt: skip
+        with Client(stack.address, timeout_seconds=60.0) as client:
+            for name, ask in asked.items():
+                tolerance = NORMALISED_TOLERANCE if name == NORMALISED else TOLERANCE
+                assert_same(said(ask(client)), own[name], tolerance, name)
+
+            def search(depth: int) -> SearchResult:
+                return client.search("a cup and two cats", index_id=INDEX, rerank_k=depth)
+
+            assert search(1).rerank.stop == "COMPLETE"
+            stack.stop_triton()
+            # The query's encoding is cached; seven pairs are not.
+            degraded = search(8)
+            assert degraded.rerank.stop == "UNAVAILABLE"
+            assert len(degraded.items) == 9
+            stack.start_triton()
+            end_time = time.monotonic() + 90
+            while search(8).rerank.stop != "COMPLETE":
+                assert time.monotonic() < end_time, "searches are still not reranked"
+                time.sleep(0.2)
+        stack.stop_service("orchestrator")
