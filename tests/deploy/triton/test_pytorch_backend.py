@@ -181,7 +181,7 @@ instance.initialize({
     "model_config": config, "model_repository": repository, "model_version": "1",
     "model_instance_kind": "CPU",
 })
-print(loaded, len(gc.get_objects()))
+print(loaded, len(gc.get_objects()), int(gc.isenabled()))
 """
 
 
@@ -196,6 +196,7 @@ def test_an_instance_sets_torch_aside_from_garbage(tmp_path: Path) -> None:
         [*command, str(tmp_path / UNBATCHED), json.dumps(config)], text=True
     )
 
-    loaded, walked = map(int, told.split())
+    loaded, walked, collects = map(int, told.split())
     assert loaded > 100_000  # positive control: what it walked before the start ended
     assert walked < 2_000
+    assert collects

@@ -18,10 +18,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-import triton_python_backend_utils as pb_utils
-from torch.export.passes import move_to_device_pass
-from torch.utils.dlpack import from_dlpack, to_dlpack
+# What torch's import makes stays: collections on the way take a sixth of a start's CPU and free
+# nothing. They begin again when the model is loaded.
+gc.disable()
+
+import torch  # noqa: E402
+import triton_python_backend_utils as pb_utils  # noqa: E402
+from torch.export.passes import move_to_device_pass  # noqa: E402
+from torch.utils.dlpack import from_dlpack, to_dlpack  # noqa: E402
 
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
@@ -115,12 +119,13 @@ class TritonPythonModel:
 
 
 def _set_long_lived_aside() -> None:
-    """Keeps the garbage collector from walking torch's 166,000 objects in the middle of a batch.
+    """Collects garbage from here on, without walking torch's 166,000 objects amid a batch.
 
     A full collection takes 90 ms with them, as long as three searches, and frees none of them.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.collect()  # The next full one waits for a quarter of what this one keeps: nothing.
 
 
