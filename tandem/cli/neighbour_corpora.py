@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import ModelCheck, SkippedRecords
+from tandem.model_io.readable_records import ModelCheck, RecordCheck, SkippedRecords
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
 from tandem.neighbours.gallery_neighbours import corpus_digest, gallery_neighbours
 
@@ -38,10 +40,13 @@ class NeighbourBuild:
         k: int,
         pool_size: int,
         skipped: SkippedRecords,
+        *,
+        regions: Path | None = None,
     ) -> None:
-        """Loads the checkpoints; raises ValueError for a folder that is not one.
+        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
 
-        Also raises it where nothing embeds, and for pools of a model without a cross-encoder.
+        Raises ValueError for a folder that is not a checkpoint, where nothing embeds, for pools of
+        a model without a cross-encoder, and for a model of regions without their file.
         """
         folder = folder or default_checkpoint()
         self._loaded = load_any_checkpoint(folder)
@@ -49,6 +54,13 @@ class NeighbourBuild:
         check_embeds(retriever or folder, self._finder or self._loaded)
         if pool_size and not self._loaded.model.config.has_cross_encoder:
             raise ValueError(f"{folder} has no cross-encoder to score pools: leave out --rerank-k")
+        self._regions = RegionFile(regions) if regions else None
+        for name, each in ((folder, self._loaded), (retriever, self._finder)):
+            if each and each.model.config.image_source == "regions" and not regions:
+                raise ValueError(
+                    f"{name} reads a detector's regions, not pixels: give the file that tandem "
+                    "regions writes with --regions"
+                )
         self._precision = precision
         self._k, self._pool_size = k, pool_size
         self._skipped = skipped
@@ -58,9 +70,16 @@ class NeighbourBuild:
 
         Raises ValueError where none is left, and for records without a shared language.
         """
-        rules = self._loaded.model.config.image_rules
-        check = ModelCheck(rules.size, texts_of(self._loaded), fit=rules.fit)
-        return neighbour_gallery(records, language, captions, check, self._skipped)
+        rules, texts = self._loaded.model.config.image_rules, texts_of(self._loaded)
+        check: RecordCheck = ModelCheck(rules.size, texts, fit=rules.fit)
+        if self._regions:
+            check = RegionCheck(self._regions, texts)
+        gallery = neighbour_gallery(records, language, captions, check, self._skipped)
+        return replace(gallery, content_of=self._region_bytes) if self._regions else gallery
+
+    def _region_bytes(self, record: Record) -> bytes:
+        assert self._regions is not None, "a gallery of regions alone calls it"
+        return self._regions.vectors(record.record_id).numpy().tobytes()
 
     def trained_names(
         self, gallery: Gallery, part: CorpusPart, *, allows_trained: bool
@@ -72,7 +91,8 @@ class NeighbourBuild:
         """
         loaded = [self._loaded, *([self._finder] if self._finder else [])]
         otherwise = "build lists of others: another --split, or of scenes another --seed"
-        asked, asks_of = gallery_digest([gallery]), (part.corpus, part.split, part.seed)
+        asked = gallery_digest([gallery], reads_pictures=self._regions is None)
+        asks_of = (part.corpus, part.split, part.seed)
         return trained_on(loaded, asked, asks_of, otherwise, allows_trained=allows_trained) or ()
 
     def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
@@ -89,10 +109,12 @@ class NeighbourBuild:
         with LongWork(often_short=True) as work:
             work.show("encode the corpus", 0)
             scoring = in_precision(self._loaded, self._precision)
-            encoded = OfflineGallery(scoring, gallery, embeds=self._finder is None)
+            tokens, is_alone = self._regions, self._finder is None
+            encoded = OfflineGallery(scoring, gallery, tokens, embeds=is_alone)
             finder = None
             if self._finder:
-                finder = OfflineGallery(in_precision(self._finder, self._precision), gallery)
+                finding = in_precision(self._finder, self._precision)
+                finder = OfflineGallery(finding, gallery, tokens)
         compute = partial(
             gallery_neighbours,
             encoded,

@@ -56,6 +56,10 @@ def build(
             callback=lambda text: None if text is None else checked(text),
         ),
     ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(help="file that tandem regions writes, read instead of pixels"),
+    ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
     ] = OnError.STOP,
@@ -76,10 +80,10 @@ def build(
     from tandem.cli.served_neighbours import ServedNeighbourBuild
     from tandem.neighbours.neighbour_file import save_neighbours
 
-    if address and (checkpoint or retriever or precision or rerank_k):
+    if address and (checkpoint or retriever or precision or rerank_k or regions):
         raise typer.BadParameter(
             "--address takes the embeddings of the model there: leave out --checkpoint, "
-            "--retriever, --precision and --rerank-k"
+            "--retriever, --precision, --rerank-k and --regions"
         )
     if file.is_dir():
         raise ValueError(f"{file} is a folder; name a file in it, such as {file / 'neighbours'}")
@@ -92,7 +96,9 @@ def build(
         near = served.neighbours(served.gallery(records, language, captions), part)
     else:
         chosen = precision or Precision.FP32
-        offline = NeighbourBuild(checkpoint, retriever, chosen, k, rerank_k, skipped)
+        offline = NeighbourBuild(
+            checkpoint, retriever, chosen, k, rerank_k, skipped, regions=regions
+        )
         gallery = offline.gallery(records, language, captions)
         trained = offline.trained_names(gallery, part, allows_trained=allow_trained)
         near = offline.neighbours(gallery, part)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
+from tandem.corpus.readers.karpathy import read_karpathy, write_karpathy
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import PermissionDenied
 from tandem.evaluation.gallery import make_gallery
@@ -20,13 +21,16 @@ from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
 from tandem.training.recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.client.search_server import search_server
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 ENGLISH = ("--language", "en", "--count", "8")
@@ -231,3 +235,40 @@ async def test_a_content_that_is_refused_is_named(tmp_path: Path) -> None:
 
     assert status == 1
     assert f"b#en-0 is refused at {address}: the text has no words" in printed
+
+
+def test_regions_stand_for_pictures_that_nobody_has(tmp_path: Path) -> None:
+    """A model of a detector's regions embeds them from their file, and says where it is missing."""
+    records = list(scene_records("train", 1, 8))
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    for picture in (corpus.parent / "images").iterdir():
+        picture.unlink()
+    rng = np.random.default_rng(3)
+    made = {each.record_id: rng.random((2, 2054)).astype(np.float16) for each in records}
+    write_regions(tmp_path / "regions", made, region_count=2)
+    tokenizer = tiny_tokenizer(tuple(each.text for record in records for each in record.captions))
+    shape = JointConfig(
+        vocabulary_size=tokenizer.get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        image_source="regions",
+    )
+    save_checkpoint(tmp_path / "ours", JointModel(shape), tokenizer, {})
+    common = (str(tmp_path / "file"), "--corpus", str(corpus), "--language", "en", "--k", "4")
+
+    status, printed = run(
+        *common, *("--checkpoint", str(tmp_path / "ours"), "--regions", str(tmp_path / "regions"))
+    )
+    without, says = run(*common, "--checkpoint", str(tmp_path / "ours"))
+
+    assert (status, without) == (0, 1), printed
+    assert "reads a detector's regions, not pixels" in says
+    assert "--regions" in says
+    gallery = make_gallery(read_karpathy(corpus, corpus.parent / "images", "train"), ["en"])
+    encoded = OfflineGallery(
+        load_checkpoint(tmp_path / "ours"), gallery, RegionFile(tmp_path / "regions")
+    )
+    near, by_id = load_neighbours(tmp_path / "file"), gallery.tie_order(Modality.IMAGE)
+    assert_allclose(near.images, encoded.embeddings(Modality.IMAGE)[by_id], atol=1e-6)
+    assert len(np.unique(near.images, axis=0)) == 8
