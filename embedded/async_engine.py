@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import grpc
 
 from embedded.awaiting_channel import AwaitingChannel
 from embedded.open_folder import FolderOptions, OpenFolder
+from embedded.own_names import with_own_names
 from tandem.client import Access, AsyncClient
+from tandem.client.arguments import checked_timeout_seconds
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
@@ -27,6 +30,7 @@ class _AwaitedInProcess(Access):
         return self.channel
 
 
+@with_own_names
 class AsyncEngine(AsyncClient):
     """A whole Tandem over one folder, with the calls of `AsyncClient`. Use it in an async with.
 
@@ -51,13 +55,19 @@ class AsyncEngine(AsyncClient):
 
         The arguments and errors are those of `Engine`.
         """
-        options = FolderOptions(
-            Path(folder).absolute(), None if model is None else Path(model), shards, caches
-        )
+        options = FolderOptions.checked(folder, model, shards, caches=caches)
+        checked_timeout_seconds(timeout_seconds)  # before anything is opened
         self._open_folder = OpenFolder.open(options)
         self.folder = str(options.folder)
         channel = AwaitingChannel(self._open_folder)
         super().__init__(self.folder, timeout_seconds, _AwaitedInProcess(channel=channel))
+        self._open_folder.begin_loading()
+
+    def __repr__(self) -> str:
+        return f"<AsyncEngine over {self.folder}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._open_folder.refuse_copy()
 
     async def close(self) -> None:
         """Ends what still runs, commits, and gives the folder back; a second call does nothing."""

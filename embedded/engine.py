@@ -6,17 +6,20 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 
 from embedded.blocking_channel import BlockingChannel
-from embedded.gallery_report import gallery_index_id, gallery_of, gallery_report
 from embedded.open_folder import FolderOptions, OpenFolder
+from embedded.own_names import with_own_names
 from tandem.client import Access, Client
-from tandem.corpus.records import Record
+from tandem.client.arguments import checked_timeout_seconds
 from tandem.errors import IndexNotFound
-from tandem.evaluation.report import Report
-from tandem.evaluation.served import POOL_K
+
+if TYPE_CHECKING:
+    from tandem.corpus.records import Record
+    from tandem.evaluation.report import Report
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
@@ -33,6 +36,7 @@ class _InProcess(Access):
         return self.channel
 
 
+@with_own_names
 class Engine(Client):
     """A whole Tandem over one folder, with the calls of `Client`. Close it, or use it in a with.
 
@@ -62,15 +66,15 @@ class Engine(Client):
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
         be opened, and ValueError for files that are no model.
         """
-        options = FolderOptions(
-            Path(folder).absolute(), None if model is None else Path(model), shards, caches
-        )
+        options = FolderOptions.checked(folder, model, shards, caches=caches)
+        checked_timeout_seconds(timeout_seconds)  # before anything is opened
         self._open_folder = OpenFolder.open(options)
         self.folder = str(options.folder)
         channel = BlockingChannel(
             self._open_folder.server, self._open_folder.thread, self._open_folder.wait_until_ready
         )
         super().__init__(self.folder, timeout_seconds, _InProcess(channel=channel))
+        self._open_folder.begin_loading()
 
     def evaluate(
         self,
@@ -78,7 +82,7 @@ class Engine(Client):
         *,
         language: str | None = None,
         captions: int = 1,
-        rerank_k: Sequence[int] = (POOL_K,),
+        rerank_k: Sequence[int] = (20,),
         query_count: int | None = None,
         concurrency: int = 2,
     ) -> Report:
@@ -89,6 +93,9 @@ class Engine(Client):
         leaves the bi-encoder's order. Raises the error of the first item or search that fails, and
         ValueError for records that make no gallery.
         """
+        # Imported here: no search needs it, and it is a tenth of the import of an engine.
+        from embedded.gallery_report import gallery_index_id, gallery_of, gallery_report
+
         gallery = gallery_of(records, language, captions)
         index_id = gallery_index_id()
         try:
@@ -109,6 +116,12 @@ class Engine(Client):
             with suppress(IndexNotFound):
                 while not self.remove_index(index_id=index_id).is_complete:
                     pass
+
+    def __repr__(self) -> str:
+        return f"<Engine over {self.folder}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._open_folder.refuse_copy()
 
     def close(self) -> None:
         """Ends what still runs, commits, and gives the folder back; a second call does nothing."""

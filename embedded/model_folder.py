@@ -31,8 +31,9 @@ class ModelFolder:
         if model is not None and manifest_file(model).exists():
             return cls._read(model)
         if model is not None and not model.is_dir():
+            what = "is a file" if model.exists() else "is not there"
             raise ValueError(
-                f"{model} is not there: model is the folder of a checkpoint, as tandem train "
+                f"{model} {what}: model is the folder of a checkpoint, as tandem train "
                 "writes it, or a model repository"
             )
         return cls(own, export_if_stale(model or default_checkpoint(), own))

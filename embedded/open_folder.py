@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 import structlog
 
@@ -19,7 +20,10 @@ from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
 from tandem.chassis.allocator import keep_activations
 from tandem.local.data_folder import DataFolder
-from tandem.local.start_checks import shard_count
+from tandem.local.start_refused import StartRefused
+
+# As `tandem up`, which opens the same folders.
+_MOST_SHARDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,30 @@ class FolderOptions:
     model: Path | None = None
     shards: int | None = None
     caches: bool = True
+
+    @classmethod
+    def checked(
+        cls,
+        folder: str | Path,
+        model: str | Path | None,
+        shards: int | None,
+        *,
+        caches: bool,
+    ) -> Self:
+        """Returns the options that a caller gave; raises TypeError or ValueError, naming one."""
+        if shards is not None:
+            if not isinstance(shards, int) or isinstance(shards, bool):
+                raise TypeError(f"shards is {shards!r}; give a number, or None")
+            if not 1 <= shards <= _MOST_SHARDS:
+                raise ValueError(f"shards is {shards}; give 1 to {_MOST_SHARDS}, or None")
+        if not isinstance(caches, bool):
+            raise TypeError(f"caches is {caches!r}; give True or False")
+        return cls(
+            _path("folder", folder).absolute(),
+            None if model is None else _path("model", model),
+            shards,
+            caches,
+        )
 
 
 class OpenFolder:
@@ -42,11 +70,19 @@ class OpenFolder:
         self.has_pairs = services.has_pairs
         self._runner = services.runner
         self._opened = opened
+        self._process_id = os.getpid()
         self._is_closed = False
+
+    def refuse_copy(self) -> NoReturn:
+        """Raises TypeError, for an engine that is pickled or copied."""
+        raise TypeError(
+            "an engine can be neither pickled nor copied, since one alone may have its folder: "
+            "share it between threads, or serve other processes by tandem up --one-process"
+        )
 
     @classmethod
     def open(cls, options: FolderOptions) -> Self:
-        """Opens the folder, or makes it; the model is loaded in the background.
+        """Opens the folder, or makes it; the model is loaded once `begin_loading` is called.
 
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
         be opened, and ValueError for files that are no model.
@@ -67,6 +103,10 @@ class OpenFolder:
             thread.run(services.start())
             return cls(thread, services, opened.pop_all())
 
+    def begin_loading(self) -> None:
+        """Begins to load the model in the background, which slows down all that runs beside it."""
+        self._runner.begin_loading()
+
     def wait_until_ready(self) -> None:
         """Returns once the model is loaded; raises ValueError if the engine is closed."""
         self._check_open()
@@ -81,18 +121,36 @@ class OpenFolder:
     def close(self) -> None:
         """Ends what still runs, commits, and gives the folder back; a second call does nothing."""
         self._is_closed = True
-        self._opened.close()
+        if os.getpid() == self._process_id:  # a fork has none of the threads to wait for
+            self._opened.close()
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ValueError("this Engine is closed: open its folder again")
+        if os.getpid() != self._process_id:
+            raise ValueError(
+                f"this Engine is of process {self._process_id}, from which this one was forked: "
+                "call it there, or serve several processes by tandem up --one-process"
+            )
+
+
+def _path(name: str, given: str | Path) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{name} is of type {type(given).__name__}; give a str or a Path")
+    if not os.fspath(given):
+        # Path("") is the working folder, which nobody means who passes an empty variable on.
+        raise ValueError(f"{name} is empty; give a path, such as '.' for the working folder")
+    return Path(given)
 
 
 def _shard_folders(data: DataFolder, shards: int | None) -> list[Path]:
-    count = shard_count(
-        shards or (None if data.shard_count() else 1), data.shard_count(), data.path
-    )
-    return [data.path / f"shard-{number}" for number in range(count)]
+    stored = data.shard_count()
+    if shards is not None and stored is not None and shards != stored:
+        raise StartRefused(
+            f"{data.path} has {stored} shard{'s' if stored > 1 else ''}, not {shards}: leave out "
+            "shards, or give another folder"
+        )
+    return [data.path / f"shard-{number}" for number in range(stored or shards or 1)]
 
 
 def _log_warnings_alone() -> None:

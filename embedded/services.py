@@ -59,7 +59,7 @@ class InProcessServices:
         caches: bool = True,
         orchestrator: OrchestratorSettings | None = None,
     ) -> None:
-        """Opens the stores, and begins to load the model in the background.
+        """Opens the stores; the model is loaded once `runner` is told to.
 
         Finds the model while the stores are checked. Calls are answered after `start`. Raises
         StoreRefused for a store that may not be opened, what `find_model` raises, and
@@ -70,7 +70,6 @@ class InProcessServices:
         try:
             self._model, self._shards = self._found_and_opened(find_model, shard_folders)
             model = self._model
-            # After the stores, whose checks torch's start would hold up.
             self.runner = InProcessRunner(model.repository, model.manifest)
             self._open.callback(self.runner.close)
             self._version = FollowedVersion(model.repository, model.manifest)

@@ -47,8 +47,8 @@ async def _serve(
     identity = load_identity_or_exit()
 
     async def warm() -> None:
-        await asyncio.to_thread(services.runner.wait_until_loaded)
         await services.start()
+        await asyncio.to_thread(services.runner.wait_until_loaded)
         when_ready()
 
     async def close() -> None:

@@ -37,4 +37,6 @@ class WriterLock:
 
     def release(self) -> None:
         """Lets another process write."""
+        with suppress(OSError):  # closing alone would leave it to processes forked meanwhile
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

@@ -61,6 +61,8 @@ class DataFolder:
     def release(self) -> None:
         """Releases the folder."""
         if self._descriptor is not None:
+            with suppress(OSError):  # closing alone would leave it to processes forked meanwhile
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
 

@@ -37,7 +37,7 @@ class InProcessRunner:
     def __init__(
         self, repository: Path, manifest: Manifest, thread_count: int | None = None
     ) -> None:
-        """Begins to load the model in the background, since torch alone takes seconds.
+        """Loads nothing yet: `begin_loading`, or else the first inference, does.
 
         All inferences together compute with `thread_count` threads, by default as many as there are
         cores. Raises ModuleNotFoundError without torch.
@@ -52,16 +52,28 @@ class InProcessRunner:
         self._thread_count = count // self.instances.count
         self._own = threading.local()
         self._threads = ModelThreads(self.instances.count, "model")
-        self._parts: Future[LoadedParts] = self._threads.submit(self._loaded)
+        self._parts: Future[LoadedParts] | None = None
+        self._lock = threading.Lock()
 
     @property
     def is_loaded(self) -> bool:
         """Returns whether `wait_until_loaded` would not wait."""
-        return self._parts.done()
+        return self._parts is not None and self._parts.done()
+
+    def begin_loading(self) -> Future[LoadedParts]:
+        """Begins to load the model in the background, unless it has begun.
+
+        Torch's start takes seconds, and holds the interpreter for much of them: whatever else a
+        program does meanwhile waits, so it comes last.
+        """
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._threads.submit(self._loaded)
+            return self._parts
 
     def wait_until_loaded(self) -> None:
         """Returns once every part is loaded; raises ModelUnavailable for one that is not there."""
-        self._parts.result()
+        self.begin_loading().result()
 
     async def infer(
         self,
@@ -79,7 +91,8 @@ class InProcessRunner:
         dtype, or NaN. A started inference runs to its end, even if its caller gives up.
         """
         start_time = time.perf_counter()
-        run = partial(self._run, model, version, inputs, outputs)
+        parts = self.begin_loading()
+        run = partial(self._run, parts, model, version, inputs, outputs)
         try:
             async with asyncio.timeout(timeout_seconds):
                 arrays, compute_seconds = await self._threads.run(run)
@@ -93,7 +106,7 @@ class InProcessRunner:
 
     def is_proven(self, model: str) -> bool:
         """Returns whether a canary would show nothing: what runs here cannot vanish."""
-        return self._parts.done() and self._parts.exception() is None
+        return self._parts is not None and self._parts.done() and not self._parts.exception()
 
     def check_processes(self) -> None:
         """Does nothing: there is no process that could be dead."""
@@ -104,14 +117,15 @@ class InProcessRunner:
 
     def _run(
         self,
+        parts: Future[LoadedParts],
         model: str,
         version: int | None,
         inputs: Mapping[str, NDArray[np.generic]],
         outputs: Sequence[OutputSpec],
     ) -> tuple[list[NDArray[Any]], float]:
-        parts = self._parts.result()
+        loaded = parts.result()
         self._keep_to_own_cores()
-        return parts.run(model, version, inputs, outputs)
+        return loaded.run(model, version, inputs, outputs)
 
     def _loaded(self) -> LoadedParts:
         # Imported here, because torch takes seconds, in which the stores are opened.

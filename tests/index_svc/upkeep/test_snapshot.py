@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,6 +143,28 @@ def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
 
     with pytest.raises(SnapshotInvalid, match=r"rows\.f32 is not as it was written"):
         check_snapshots([folder])
+
+
+def test_a_snapshot_without_a_faiss_index_is_checked_here(
+    part: ModalityIndex, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are plain arrays, which kill nothing; one that FAISS reads has its child."""
+    flat, _ = many(20, DIMENSION)
+    plain = write(flat, tmp_path / "flat")
+    monkeypatch.setattr(subprocess, "Popen", None)
+
+    [manifest] = check_snapshots([plain])
+    assert manifest.live_count == 20
+    with pytest.raises(TypeError):
+        check_snapshots([plain, folder])
+
+    (plain / "attributes.json").write_text("[1]")
+    reseal(plain, SnapshotManifest.read(plain))
+    with pytest.raises(SnapshotInvalid, match=r"flat.* cannot be read"):
+        check_snapshots([plain])
+    (plain / "live").write_bytes(b"")
+    with pytest.raises(SnapshotInvalid, match="live is missing, or does not have 3 bytes"):
+        check_snapshots([plain])
 
 
 @pytest.mark.parametrize(
