@@ -64,7 +64,7 @@ class Engine(Client):
         otherwise. The model is loaded in the background: the first call waits for it.
 
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
-        be opened, and ValueError for files that are no model.
+        be opened, and ValueError for files that are not a model.
         """
         options = FolderOptions.checked(folder, model, shards, caches=caches)
         checked_timeout_seconds(timeout_seconds)  # before anything is opened

@@ -23,7 +23,7 @@ class ModelFolder:
 
         `model` is a model repository, used where it is, or a checkpoint, exported into the folder.
         Without it, the folder's export is used, which at first is of the shipped model. Raises
-        ValueError for files that are no model.
+        ValueError for files that are not a model.
         """
         own = folder / _REPOSITORY_NAME
         if model is None and manifest_file(own).exists():

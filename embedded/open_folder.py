@@ -85,7 +85,7 @@ class OpenFolder:
         """Opens the folder, or makes it; the model is loaded once `begin_loading` is called.
 
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
-        be opened, and ValueError for files that are no model.
+        be opened, and ValueError for files that are not a model.
         """
         _log_warnings_alone()
         keep_activations()

@@ -88,16 +88,16 @@ def _loaded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
     try:
         return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise RequestMalformed(why=f"it is no JSON: {_short(error)}") from None
+        raise RequestMalformed(why=f"it is not JSON: {_short(error)}") from None
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa: ANN401 (JSON)
     if not isinstance(value, dict):
-        raise RequestMalformed(why="the body is no JSON object")
+        raise RequestMalformed(why="the body is not a JSON object")
     message = message_class()
     try:
         json_format.ParseDict(value, message)

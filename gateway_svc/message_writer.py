@@ -122,7 +122,7 @@ def _list_writer(write: Write) -> Write:
             pieces.append(separator)
             write(value, pieces)
             separator = b","
-        # An empty list is no field that is set.
+        # An empty list is not a field that is set.
         pieces.append(b"]")
 
     return write_list

@@ -26,7 +26,7 @@ _SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
 
 @contextmanager
 def observed(name: str, request: Request, outcome: Outcome) -> Iterator[None]:
-    """Observes one call of the endpoint `name`, which is no text of the caller's."""
+    """Observes one call of the endpoint `name`, which is not a text of the caller's."""
     headers = request.headers
     offered = {key: headers[key] for key in (TRACEPARENT_KEY, TRACESTATE_KEY) if key in headers}
     attributes = {"rpc.system": "http", "rpc.method": name}

@@ -47,7 +47,7 @@ class IndexSettings(ServiceSettings):
         within=SHARE,
     )
     faiss_memory_bytes: int = setting(
-        "limit on FAISS codes per index and modality in bytes, for auto; 0 is no limit",
+        "limit on FAISS codes per index and modality in bytes, for auto; 0 for no limit",
         default=0,
     )
     snapshot_change_count: int = setting(

@@ -164,7 +164,7 @@ def test_no_file_is_in_two_of_them(built: dict[str, Path]) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_client_has_the_stubs_of_what_callers_call(built: dict[str, Path]) -> None:
+def test_the_client_has_the_stubs_of_the_public_services(built: dict[str, Path]) -> None:
     """With all that they import; the services' own are in tandem-search."""
 
     def stubs(name: str) -> set[str]:
@@ -211,7 +211,7 @@ def test_all_have_one_version_and_name_it(built: dict[str, Path]) -> None:
     assert sorted(ours) == [f"tandem-search-{name}=={version}" for name in ("client", "demo")]
 
 
-def test_each_has_the_licences_of_what_is_in_it(built: dict[str, Path]) -> None:
+def test_each_distribution_has_the_licences_of_its_files(built: dict[str, Path]) -> None:
     """Drawings and font are of others."""
     licences = {name: metadata(path)["License-Expression"] for name, path in built.items()}
     files = metadata(built["tandem-search-demo"]).get_all("License-File")
@@ -226,7 +226,7 @@ def test_each_has_the_licences_of_what_is_in_it(built: dict[str, Path]) -> None:
     }
 
 
-def test_what_the_demo_has_is_missed_by_name(built: dict[str, Path], tmp_path: Path) -> None:
+def test_missing_demo_files_are_named(built: dict[str, Path], tmp_path: Path) -> None:
     """Services alone do not need it."""
     for name in ("tandem-search", "tandem-search-client"):
         with zipfile.ZipFile(built[name]) as archive:
@@ -369,7 +369,7 @@ def _served(up: subprocess.Popen[bytes], said: Path) -> list[str]:
 
 
 def _session(leader: int) -> list[int]:
-    """Returns the processes of a session that are no zombies."""
+    """Returns the processes of a session that are not zombies."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -104,9 +104,7 @@ def test_errors_cross_process_borders() -> None:
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
-def test_anything_rebuilds_to_some_error(
-    reason: str, message: str, metadata: dict[str, str]
-) -> None:
+def test_any_reason_rebuilds_an_error(reason: str, message: str, metadata: dict[str, str]) -> None:
     """What comes over the wire is not ours, and reading it never fails."""
     assert message in error_from_reason(reason, message, metadata).message
 

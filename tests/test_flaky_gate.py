@@ -40,7 +40,7 @@ _FOUR_FLAKY = _FLAKY.replace(
     ],
     ids=["passing", "flaky", "failing", "flaky and failing", "four flaky", "broken", "none"],
 )
-def test_only_what_fails_twice_fails(
+def test_only_tests_that_fail_twice_fail(
     tmp_path: Path, tests: str, is_passed: bool, says: str
 ) -> None:
     """A passed second run is reported by name; more than three failures are not repeated."""

@@ -62,7 +62,7 @@ def test_its_metadata_are_whole(folder: Path) -> None:
 
 
 @every_folder
-def test_it_stands_on_the_sdk_alone(folder: Path) -> None:
+def test_it_depends_only_on_the_sdk(folder: Path) -> None:
     """Anything else of Tandem would bring a server's packages, or break with a release."""
     package = package_of(folder)
     ours = {name for path in package.rglob("*.py") for name in imported(path)}
@@ -73,7 +73,7 @@ def test_it_stands_on_the_sdk_alone(folder: Path) -> None:
 
 
 @every_folder
-def test_what_it_imports_it_names(folder: Path) -> None:
+def test_its_imports_are_declared(folder: Path) -> None:
     """A framework may drop a package that it brings today."""
     package = package_of(folder)
     names = {Requirement(each).name for each in project_of(folder)["dependencies"]}

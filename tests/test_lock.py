@@ -59,7 +59,7 @@ def test_every_pin_has_a_hash(lock: str) -> None:
     assert all("--hash=sha256:" in pin for pin in pins)
 
 
-def test_the_site_is_built_beside_the_same_versions() -> None:
+def test_the_site_is_built_with_the_same_versions() -> None:
     """`make docs` installs into the same environment, where a package has one version."""
     shared = locked().keys() & locked("docs.txt").keys()
 
@@ -69,7 +69,7 @@ def test_the_site_is_built_beside_the_same_versions() -> None:
     }
 
 
-def test_what_torch_asks_for_is_locked_for_its_image() -> None:
+def test_torchs_dependencies_are_locked_for_its_image() -> None:
     """All of it and no more, by the versions of the other lock where that has them."""
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["torch"]
     asked = {
@@ -91,6 +91,6 @@ def test_nothing_brings_cuda_by_the_back_door() -> None:
     assert not {name for name in locked() if name.startswith(("cuda", "nvidia-cu", "torch"))}
 
 
-def test_what_a_missing_triton_asks_for_is_what_is_locked() -> None:
+def test_the_hint_for_a_missing_triton_names_the_locked_version() -> None:
     """The message names a version, and pip by hand knows no lock."""
     assert f"nvidia-pytriton=={locked('triton.txt')['nvidia-pytriton']}" == WHEEL

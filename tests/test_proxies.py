@@ -67,7 +67,7 @@ async def test_services_reach_one_another(address: str) -> None:
             assert answer.status == SERVING
 
 
-def test_a_client_goes_to_another_machine_by_the_proxy(address: str) -> None:
+def test_a_client_reaches_another_machine_through_the_proxy(address: str) -> None:
     """As every program of this machine does: there may be no other way."""
     with pytest.raises(grpc.RpcError) as told:
         status(Access().open_channel("search.example.org:7400", options=()))

@@ -24,7 +24,7 @@ def test_sharers_hold_it_together() -> None:
     assert not barrier.broken
 
 
-def test_nobody_is_inside_with_an_exclusive_holder() -> None:
+def test_no_one_shares_with_an_exclusive_holder() -> None:
     """Changes made in two halves are never seen half done, and are not starved."""
     lock, stop = SharedLock(), threading.Event()
     halves = [0, 0]

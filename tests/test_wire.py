@@ -41,7 +41,7 @@ from tandem.v1 import content_pb2, error_reason_pb2
         RegionContent.of([[1, 2]], [[0, 0, 5, 5]], image_width=10, image_height=5),
     ],
 )
-def test_content_comes_back(content: Content) -> None:
+def test_contents_survive_the_wire(content: Content) -> None:
     """An empty text is a text: whether it has words is the encoder's question."""
     assert wire.content_from_proto(wire.content_to_proto(content)) == content
 
@@ -64,13 +64,13 @@ def test_content_of_no_modality_is_missing() -> None:
 
 
 @pytest.mark.parametrize("modality", list(Modality))
-def test_modality_comes_back(modality: Modality) -> None:
+def test_modalities_survive_the_wire(modality: Modality) -> None:
     """Both of them."""
     assert wire.modality_from_proto(wire.modality_to_proto(modality)) is modality
 
 
 @pytest.mark.parametrize("value", [0, 3, -1])
-def test_unsaid_and_unknown_modalities_are_none(value: int) -> None:
+def test_unset_and_unknown_modalities_are_none(value: int) -> None:
     """Proto3 enums are open: a newer client may send what we do not know."""
     assert wire.modality_from_proto(value) is None
 
@@ -114,7 +114,7 @@ def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> N
         (struct.pack("<2d", 0.6, 0.8), "dimensions, the batch's first"),
     ],
 )
-def test_a_bad_embedding_is_refused_wherever_it_stands(values: bytes, why: str, place: int) -> None:
+def test_a_bad_embedding_is_refused_at_any_position(values: bytes, why: str, place: int) -> None:
     """Among good ones, with the cause; also float64, which has twice as many values."""
     good = content_pb2.Embedding(values=struct.pack("<2f", 0.6, 0.8))
     messages = [good, good]
@@ -146,7 +146,7 @@ def test_embeddings_within_a_thousandth_of_unit_length_pass() -> None:
 
 
 @given(hnp.arrays(np.int32, st.integers(1, 64), elements=st.integers(0, 2**31 - 1)))
-def test_text_tokens_come_back(ids: NDArray[np.int32]) -> None:
+def test_text_tokens_survive_the_wire(ids: NDArray[np.int32]) -> None:
     """Any count of any ids."""
     tokens = wire.tokens_from_proto(wire.tokens_to_proto(TextTokens(ids)))
 
@@ -162,7 +162,7 @@ def test_text_tokens_come_back(ids: NDArray[np.int32]) -> None:
         elements=st.floats(-65504, 65504, width=16),
     )
 )
-def test_image_tokens_come_back(values: NDArray[np.float16]) -> None:
+def test_image_tokens_survive_the_wire(values: NDArray[np.float16]) -> None:
     """Any rows of any width."""
     tokens = wire.tokens_from_proto(wire.tokens_to_proto(ImageTokens(values)))
 
@@ -206,7 +206,7 @@ def test_bad_tokens_are_refused_with_the_cause(
         wire.tokens_from_proto(message)
 
 
-def test_encodings_come_back() -> None:
+def test_encodings_survive_the_wire() -> None:
     """Embedding and tokens together."""
     embedding = np.array([0.6, 0.8], dtype=np.float32)
     sent = Encoding(embedding, TextTokens(np.array([1, 7, 2], dtype=np.int32)))

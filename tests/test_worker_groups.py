@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.mark.xdist_group("alone")
-def test_the_scheduler_is_told_of_groups(request: pytest.FixtureRequest) -> None:
+def test_the_scheduler_gets_the_groups(request: pytest.FixtureRequest) -> None:
     """By the end of a test's id, as pytest-xdist does.
 
     With pytest 9.2 it told of none, in silence: each worker started its own Tritons, on the same

@@ -57,8 +57,8 @@ def say_another_model(folder: Path) -> None:
     replace(ModelVersion.read(folder), fingerprint="0" * 64).write(folder)
 
 
-def is_no_torchscript(folder: Path) -> None:
-    """Its file has the digest that it should, and is no model."""
+def is_not_torchscript(folder: Path) -> None:
+    """Its file has the digest that it should, and is not a model."""
     (folder / "model.pt").write_bytes(b"no model")
     _digest_anew(folder)
 
@@ -91,7 +91,7 @@ BROKEN: tuple[Callable[[Path], None] | None, ...] = (
     widen,
     say_another_model,
     None,  # other embeddings: another checkpoint, not a broken folder
-    is_no_torchscript,
+    is_not_torchscript,
 )
 
 

@@ -7,7 +7,7 @@ unit length. About 100 items share a centre, however many items there are. Of 50
 IVF512,SQ8 finds 0.27 / 0.64 / 0.93 / 0.98 of the nearest 20 in 1 / 4 / 16 / 32 lists: recall is
 bought list by list, as with real embeddings, and not by the first one (well separated clusters) or
 hardly at all (no clusters). The local intrinsic dimension is printed with each result. Queries are
-drawn alike and are no items.
+drawn alike and are not items.
 
 Shapes: N items, Q queries, D values, K nearest.
 """

@@ -24,7 +24,7 @@ class Seen:
 
     ok_seconds: list[float] = field(default_factory=list)
     ok_while_sending_count: int = 0
-    """Those answered before the last was sent: what was in hand then is no lasting rate."""
+    """Those answered before the last was sent: what was in hand then is not a lasting rate."""
     reranked_count: int = 0
     """Of those, the ones in which the cross-encoder scored something."""
     refused_seconds: list[float] = field(default_factory=list)

@@ -75,13 +75,13 @@ def _image(value: Any, where: str) -> bytes:  # noqa: ANN401 (JSON)
     if isinstance(value, dict) and set(value) <= {"url", "detail"} and "url" in value:
         return _image(value["url"], f"{where}.url")
     if not isinstance(value, str):
-        raise RequestMalformed(why=f"{where} is no text of base64")
+        raise RequestMalformed(why=f"{where} is not base64 text")
     return image_bytes(value, where)
 
 
 def _text(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
     if not isinstance(value, str):
-        raise RequestMalformed(why=f"{where} is no text")
+        raise RequestMalformed(why=f"{where} is not text")
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -48,7 +48,7 @@ class EmbeddingsEndpoint(JsonEndpoint):
         """Returns the embeddings in the inputs' order; raises the first error of an input."""
         members = await self.members(call)
         if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is no field of an embedding")
+            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is not a field of an embedding")
         format_name = members.get("encoding_format") or "float"
         if format_name not in _FORMATS:
             raise RequestMalformed(why=f"encoding_format is none of {', '.join(_FORMATS)}")

@@ -45,7 +45,7 @@ class PutItems(JsonEndpoint):
         members = await self.members(call)
         items = members.pop("items", None)
         if not isinstance(items, list):
-            raise RequestMalformed(why="items is no list")
+            raise RequestMalformed(why="items is not a list")
         request = await self.message(call, members, pb.IngestItemsRequest)
         sent = await by_size(len(call.body), _with_items, request, items)
         answer = await self.upstream.answer(self.method, sent, call.context)
@@ -117,7 +117,7 @@ class ListItems(JsonEndpoint):
         )
         if (size := query.get("page_size")) is not None:
             if not (size.isascii() and size.isdecimal() and len(size) < 10):
-                raise RequestMalformed(why="page_size is no number")
+                raise RequestMalformed(why="page_size is not a number")
             request.page_size = int(size)
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
@@ -207,7 +207,7 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
         )
     item_id = value["item_id"]
     if not isinstance(item_id, str):
-        raise RequestMalformed(why=f"{where}.item_id is no text")
+        raise RequestMalformed(why=f"{where}.item_id is not text")
     return index_service_pb2.Item(
         item_id=checked_text(item_id, f"{where}.item_id"),
         content=content_of(value["content"], f"{where}.content"),
@@ -218,7 +218,7 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
 def _attributes(value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
     """Returns plain values; those that no attribute can have are refused by name later."""
     if not isinstance(value, dict):
-        raise RequestMalformed(why=f"{where}.attributes is no object")
+        raise RequestMalformed(why=f"{where}.attributes is not an object")
     return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
 
 

@@ -33,7 +33,7 @@ class JsonEndpoint(HttpEndpoint):
         check_json(call.request.headers)
         value = await read_json(call.body, self.method.limit)
         if not isinstance(value, dict):
-            raise RequestMalformed(why="the body is no JSON object")
+            raise RequestMalformed(why="the body is not a JSON object")
         return value
 
     async def message(

@@ -40,10 +40,10 @@ class RerankEndpoint(JsonEndpoint):
         """Returns the best documents first; raises the first error of a document."""
         members = await self.members(call)
         if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is no field of a rerank")
+            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is not a field of a rerank")
         documents = members.get("documents")
         if not isinstance(documents, list):
-            raise RequestMalformed(why="documents is no list")
+            raise RequestMalformed(why="documents is not a list")
         top_n = _count(members, len(documents))
         is_returned = members.get("return_documents") or False
         options: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _count(members: dict[str, Any], document_count: int) -> int:
     if count is None:
         return document_count
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise RequestMalformed(why="top_n is no number of at least 1")
+        raise RequestMalformed(why="top_n is not a number of at least 1")
     return count
 
 

@@ -11,7 +11,7 @@ import tantivy
 
 from index_svc.keywords.keyword_hit import WordHit
 
-# Longer ones are no words: digests, base64.
+# Longer ones are not words: digests, base64.
 _MAX_WORD_BYTES = 64
 _WRITER_BYTES = 15_000_000
 

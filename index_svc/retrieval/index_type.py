@@ -40,7 +40,7 @@ class IndexTuning:
     """Search parameters by FAISS's names; if empty, they are found by measuring."""
     recall_target: float = 0.98
     memory_bytes: int = 0
-    """Limit on FAISS's codes, excluding the embeddings themselves; 0 is no limit."""
+    """Limit on FAISS's codes, excluding the embeddings themselves; 0 for no limit."""
 
     def check(self, dimension: int) -> None:
         """Raises IndexTypeInvalid for values that FAISS or this program does not support."""

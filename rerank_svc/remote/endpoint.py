@@ -64,7 +64,7 @@ class RemoteEndpoint:
     def identity(self) -> str:
         """Returns the model's name with a digest of all that decides a score.
 
-        The address is no part of it: the same model may move.
+        The address is not part of it: the same model may move.
         """
         parts = (self.model, self.shape, self.scores, str(self.picture_side))
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -74,16 +74,16 @@ class RemoteEndpoint:
 def _check_url(url: str) -> None:
     """Raises ValueError for what no request can be sent to, or would tell in an error."""
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is no address of an API: it starts with https://")
+        raise ValueError(f"{url!r} is not the address of an API: it starts with https://")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{url!r} is no address of an API: {error}") from error
+        raise ValueError(f"{url!r} is not the address of an API: {error}") from error
     if parts.username is not None or parts.password is not None:
         raise ValueError(
             "the address of the API has a name or a password in it; write the key into the file "
             "of RERANK_REMOTE_KEY_FILE"
         )
     if not host or not url.isprintable() or " " in url:
-        raise ValueError(f"{url!r} is no address of an API: it has no host, or blanks")
+        raise ValueError(f"{url!r} is not the address of an API: it has no host, or blanks")

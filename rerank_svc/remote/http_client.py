@@ -65,7 +65,7 @@ class RemoteHttpClient:
         """Returns the answer's JSON value.
 
         Raises DeadlineExceeded, Overloaded where the API says so, ModelUnavailable where it does
-        not answer or refuses, and ModelOutputInvalid for what is no JSON.
+        not answer or refuses, and ModelOutputInvalid for what is not JSON.
         """
         content = json.dumps(body).encode()
         seconds = min(timeout_seconds, self._endpoint.request_seconds)
@@ -126,7 +126,7 @@ class RemoteHttpClient:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise self._invalid("it is no JSON") from error
+            raise self._invalid("it is not JSON") from error
 
     def _unavailable(self, why: str) -> ModelUnavailable:
         return ModelUnavailable(model=self._endpoint.model, why=why)

@@ -30,7 +30,7 @@ class RemoteScorer:
         """Returns match logits in the order of the documents, at most `batch_size` of one kind.
 
         Raises what RemoteHttpClient raises, and ModelOutputInvalid for another count of scores, and
-        for scores that are no numbers or out of range.
+        for scores that are not numbers or out of range.
         """
         endpoint = self._endpoint
         body = request_body(endpoint.shape, endpoint.model, query, documents)
@@ -48,8 +48,8 @@ class RemoteScorer:
             return score
         if not 0.0 <= score <= 1.0:
             raise AnswerInvalid(
-                f"a score of {score:.4g}, which is no probability; set RERANK_REMOTE_SCORES=logit "
-                "if it answers logits"
+                f"a score of {score:.4g}, which is not a probability; set "
+                "RERANK_REMOTE_SCORES=logit if it answers logits"
             )
         probability = min(max(score, _LEAST_PROBABILITY), 1 - _LEAST_PROBABILITY)
         return math.log(probability / (1 - probability))

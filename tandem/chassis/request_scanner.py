@@ -59,7 +59,7 @@ class RequestScanner:
     def check(self, data: bytes) -> None:
         """Returns if protobuf may parse the bytes.
 
-        Raises MessageTooLarge, BatchSizeOutOfRange, or RequestMalformed if they are no message.
+        Raises MessageTooLarge, BatchSizeOutOfRange, or RequestMalformed if they are not a message.
         """
         if len(data) > self._limit.max_bytes:
             raise MessageTooLarge(

@@ -244,7 +244,7 @@ async def main(identity: Identity, settings: ProxySettings) -> None:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise SettingsError(f"{address!r} is no address: write host:port")
+        raise SettingsError(f"{address!r} is not an address: write host:port")
     return host.strip("[]"), int(port)
 
 

@@ -176,12 +176,12 @@ class TokenFile:
 def _parsed(path: Path, name: str, table: Any) -> tuple[str, Grant]:  # noqa: ANN401 (TOML's)
     where = f"{path}: tokens.{name}"
     if not isinstance(table, dict):
-        raise SettingsError(f"{where} is no table")
+        raise SettingsError(f"{where} is not a table")
     if unknown := table.keys() - _FIELDS:
         raise SettingsError(f"{where}: {sorted(unknown)[0]} is not known")
     digest = table.get("sha256")
     if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-        raise SettingsError(f"{where}.sha256 is no SHA-256 in small hexadecimal letters")
+        raise SettingsError(f"{where}.sha256 is not a SHA-256 in lower-case hexadecimal")
     try:
         scopes = frozenset(Scope(scope) for scope in table["scopes"])
         index_ids = frozenset(str(each) for each in table["indexes"])

@@ -59,7 +59,7 @@ def checked_timeout_seconds(value: object) -> float:
 
 
 def checked_elements(name: str, values: Iterable[_Value], remedy: str) -> Iterable[_Value]:
-    """Returns the iterable; raises RequestMalformed for what is none, a str, bytes and a dict."""
+    """Returns the iterable; raises RequestMalformed for a str, bytes, a dict, or no iterable."""
     is_one_value = isinstance(values, str | bytes | bytearray | Mapping)
     if is_one_value or not isinstance(values, Iterable):
         raise mistyped(name, values, remedy)

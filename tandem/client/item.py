@@ -51,7 +51,7 @@ NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, Attr
 
 
 def item_id_of(item: NewItem) -> str:
-    """Returns the id as the caller gave it, or an empty one of what is no item."""
+    """Returns the id as the caller gave it, or an empty one of what is not an item."""
     try:
         return item_parts(item)[0]
     except RequestMalformed:

@@ -210,7 +210,7 @@ def search_request(
 
 
 def checked_searches(searches: Iterable[Search]) -> list[Search]:
-    """Returns the searches of a batch; raises RequestMalformed for what is none."""
+    """Returns the searches of a batch; raises RequestMalformed if they are not searches."""
     remedy = "send a list of Search"
     asked = list(checked_elements("searches", searches, remedy))
     for search in asked:

@@ -73,7 +73,7 @@ def _call_ids(sent: Mapping[str, str]) -> dict[str, str]:
 
 def _pushback(metadata: Mapping[str, str]) -> float | Pushback | None:
     if (text := metadata.get(_PUSHBACK_KEY)) is not None:
-        # Whatever is no number of milliseconds forbids a repetition.
+        # Whatever is not a number of milliseconds forbids a repetition.
         is_delay = text.isascii() and text.isdigit()
         return min(int(text) / 1000, _MAX_PUSHBACK_SECONDS) if is_delay else Pushback.NEVER
     try:

@@ -74,7 +74,7 @@ def content_to_proto(content: object, field: str) -> content_pb2.Content:
 def item_to_proto(item: NewItem) -> index_service_pb2.Item:
     """Returns the message.
 
-    Raises RequestMalformed for what is no item, ItemIdInvalid, AttributeInvalid, or a content's
+    Raises RequestMalformed for what is not an item, ItemIdInvalid, AttributeInvalid, or a content's
     error.
     """
     item_id, content, attributes = item_parts(item)

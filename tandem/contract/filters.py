@@ -104,7 +104,7 @@ class OneOf(_OfTypedValues):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InRange(_OfTypedValues):
-    """Matches a number between the bounds; None is no bound."""
+    """Matches a number between the bounds; None for no bound."""
 
     name: str
     at_least: float | None = None

@@ -127,7 +127,7 @@ def _rows(name: str, rows: Iterable[Sequence[SupportsFloat]]) -> list[list[float
     try:
         return [[float(value) for value in row] for row in rows]
     except (TypeError, ValueError) as error:
-        raise RegionsInvalid(why=f"{name} are no rows of numbers ({error})") from error
+        raise RegionsInvalid(why=f"{name} are not rows of numbers ({error})") from error
 
 
 def _little_endian(row: list[float]) -> bytes:

@@ -194,7 +194,7 @@ class Report:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"{path} is no report of this version: it is no JSON ({error})"
+                f"{path} is not a report of this version: it is not JSON ({error})"
             ) from error
         try:
             if content["format_version"] != FORMAT_VERSION:
@@ -218,9 +218,11 @@ class Report:
             )
             report.check()
         except KeyError as error:
-            raise ValueError(f"{path} is no report of this version: it has no {error}") from error
+            raise ValueError(
+                f"{path} is not a report of this version: it has no {error}"
+            ) from error
         except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path} is no report of this version: {error}") from error
+            raise ValueError(f"{path} is not a report of this version: {error}") from error
         return report
 
     def check(self) -> None:
@@ -238,7 +240,7 @@ class Report:
             if not all(_is_rank(rank) for further in each.other_ranks or () for rank in further):
                 raise ValueError("a further answer's rank is neither null nor a number from 1")
             if not all(type(picture) is int for picture in each.pictures):
-                raise ValueError("a picture is no whole number")
+                raise ValueError("a picture is not a whole number")
             if each.direction not in self.languages:
                 raise ValueError(f"it has no languages of {each.direction!r:.40}")
             if len(self.languages[each.direction]) != len(each.ranks):

@@ -101,8 +101,9 @@ def _notes(report: Report) -> Iterator[str]:
         )
     if any(None in queries for each in report.rankings for queries in each.answer_ranks):
         yield (
-            "Each order was looked at as deep as its pool, ten items at least. An answer behind "
-            "that adds nothing to MAP and MRR, so these and the median rank are no full gallery's."
+            "Each order was looked at as deep as its pool, ten items at least. An answer below "
+            "that adds nothing to MAP and MRR, so these and the median rank are not those of a "
+            "full gallery."
         )
 
 

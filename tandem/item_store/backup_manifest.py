@@ -61,7 +61,7 @@ class BackupManifest:
         except (ValueError, RecursionError) as error:
             raise StoreRefused(f"{file} cannot be read: {error}") from error
         if not isinstance(values, dict):
-            raise StoreRefused(f"{file} is not a Tandem manifest: it is no JSON object")
+            raise StoreRefused(f"{file} is not a Tandem manifest: it is not a JSON object")
         version = values.get("manifest_version")
         if not _is_count(version) or version != MANIFEST_VERSION:
             raise StoreRefused(
@@ -103,7 +103,7 @@ def _fault(values: Mapping[str, object]) -> str | None:
         try:
             check_index_id(index_id)
         except IndexIdInvalid:
-            return f"item_counts has {_shown(index_id)}, which is no index id"
+            return f"item_counts has {_shown(index_id)}, which is not an index id"
         if not _is_count(count):
             return f"item_counts has {_shown(count)} for {index_id}, not a whole number from 0 on"
     return None

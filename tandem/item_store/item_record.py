@@ -146,7 +146,7 @@ class RecordView:
         except (ChecksumMismatch, struct.error) as error:
             raise ItemCorrupt(item_id=item_id, why=str(error)) from error
         except (ValueError, LookupError, TypeError) as error:
-            raise ItemCorrupt(item_id=item_id, why=f"its header is no header: {error!r}") from error
+            raise ItemCorrupt(item_id=item_id, why=f"its header is damaged: {error!r}") from error
         self.version = _version(self.sequence, value)
         start, end = self._start, self._start + sum(lengths)
         if end != len(payload):

@@ -108,9 +108,9 @@ def given_settings(environ: Mapping[str, str]) -> GivenSettings:
         elif _is_service_link(variable, text):
             notes.append(f"{variable} is Kubernetes' own, and is passed over")
         elif near := difflib.get_close_matches(name, group.names, n=1, cutoff=_SLIP_RATIO):
-            faults.append(f"{variable} is no setting; did you mean {group.prefix}{near[0]}?")
+            faults.append(f"{variable} is not a setting; did you mean {group.prefix}{near[0]}?")
         else:
-            notes.append(f"{variable} is no setting of Tandem's, and is passed over")
+            notes.append(f"{variable} is not a Tandem setting and is ignored")
     try:
         check_trace_settings(environ)
     except SettingsError as error:
@@ -138,4 +138,4 @@ def _faults(group: SettingsGroup, variable: str, text: str) -> list[str]:
 def _prefix_slips(variable: str, groups: Sequence[SettingsGroup]) -> list[str]:
     known = [f"{group.prefix}{name}" for group in groups for name in group.names]
     near = difflib.get_close_matches(variable, known, n=1, cutoff=_PREFIX_SLIP_RATIO)
-    return [f"{variable} is no setting of Tandem's; did you mean {near[0]}?"] if near else []
+    return [f"{variable} is not a Tandem setting; did you mean {near[0]}?"] if near else []

@@ -76,7 +76,7 @@ def read_calibrations(path: Path) -> list[Calibration]:
             raise ValueError(f"calibrations is {shown(calibrations)}, not a list")
         return [_calibration(fields) for fields in calibrations]
     except ValueError as error:
-        raise ValueError(f"{path} is no calibration of this version: {error}") from error
+        raise ValueError(f"{path} is not a calibration of this version: {error}") from error
 
 
 def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:

@@ -70,7 +70,7 @@ def read_object(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise FileInvalid(f"{path} is nested too deep to be what it should") from error
     except ValueError as error:
-        raise FileInvalid(f"{path} is no JSON: {error}") from error
+        raise FileInvalid(f"{path} is not JSON: {error}") from error
     except OSError as error:
         raise FileInvalid(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
@@ -192,7 +192,7 @@ _PLAIN: Final[Mapping[Any, Callable[[object], object]]] = {
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it has {name}, which is no number of JSON")
+    raise ValueError(f"it has {name}, which is not a JSON number")
 
 
 def _finite(text: str) -> float:

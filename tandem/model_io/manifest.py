@@ -100,7 +100,7 @@ class Manifest:
             fields = read_object(path)
         except FileInvalid as error:
             raise ValueError(
-                f"{error}; it is no manifest of this version: export the model again"
+                f"{error}; it is not a manifest of this version: export the model again"
             ) from error
         try:
             if fields.get("format_version") != FORMAT_VERSION:
@@ -113,7 +113,7 @@ class Manifest:
             manifest = from_fields(cls, fields)
             manifest.check()
         except ValueError as error:
-            raise ValueError(f"{path} is no manifest of this version: {error}") from error
+            raise ValueError(f"{path} is not a manifest of this version: {error}") from error
         return manifest
 
     def check(self) -> None:

@@ -70,7 +70,7 @@ class NeighbourModelManifest:
             manifest.check()
         except ValueError as error:
             raise FileInvalid(
-                f"{path} is no neighbour model of this version: {error}; add it again with "
+                f"{path} is not a neighbour model of this version: {error}; add it again with "
                 "tandem models add-neighbours"
             ) from error
         return manifest

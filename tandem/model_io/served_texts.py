@@ -40,7 +40,7 @@ class ServedTexts:
 
     @classmethod
     def open(cls, repository: Path, manifest: Manifest) -> "ServedTexts":
-        """Reads the model's tokenizers; raises ValueError for a file that is none."""
+        """Reads the model's tokenizers; raises ValueError for an invalid file."""
         rules = manifest.pair_text
         return cls(
             TextPreprocessor.open(repository, manifest.text),

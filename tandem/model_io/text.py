@@ -136,7 +136,7 @@ class TextPreprocessor:
         return tuple(part.removeprefix(self._prompt).strip() for part in parts)
 
     def _split(self, text: str) -> tuple[TokenIds, NDArray[np.intp]]:
-        """Returns the ids, int32 [T], and the places of those that are no special tokens."""
+        """Returns the ids, int32 [T], and the places of those that are not special tokens."""
         # `encode` holds the GIL; this does not, and is also faster.
         [encoding] = self._tokenizer.encode_batch_fast([self._read(text)])
         ids = np.asarray(encoding.ids, dtype=np.int32)

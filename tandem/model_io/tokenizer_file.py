@@ -16,7 +16,7 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception
-        raise FileInvalid(f"{path} is no tokenizer: {error}") from error
+        raise FileInvalid(f"{path} is not a tokenizer: {error}") from error
 
 
 def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:

@@ -149,7 +149,7 @@ def told_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:
     try:
         return stored_weights(folder / WEIGHTS)
     except ValueError as error:
-        raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+        raise ValueError(f"{folder} is not a checkpoint of this version: {error}") from error
 
 
 def check_weights_fit(folder: Path, faults: Sequence[str]) -> None:

@@ -42,12 +42,12 @@ class CheckpointFiles:
         """
         missing = [name for name in (WEIGHTS, CONFIG, TOKENIZER) if not (folder / name).is_file()]
         if missing:
-            raise ValueError(f"{folder} is no checkpoint: it lacks {', '.join(missing)}")
+            raise ValueError(f"{folder} is not a checkpoint: it lacks {', '.join(missing)}")
         try:
             check_file(folder / WEIGHTS)
             fields = read_object(folder / CONFIG)
         except ValueError as error:
-            raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+            raise ValueError(f"{folder} is not a checkpoint of this version: {error}") from error
         zoo = fields.pop("zoo", None)
         try:
             if zoo is not None and not isinstance(zoo, dict):
@@ -55,7 +55,7 @@ class CheckpointFiles:
             config = JointConfig.of_fields(fields)
         except ValueError as error:
             raise ValueError(
-                f"{folder} is no checkpoint of this version: {CONFIG}: {error}"
+                f"{folder} is not a checkpoint of this version: {CONFIG}: {error}"
             ) from error
         try:
             tokenizer = read_tokenizer_file(folder / TOKENIZER)
@@ -63,7 +63,7 @@ class CheckpointFiles:
             check_tokenizer(tokenizer, config.vocabulary_size)
         except ValueError as error:
             raise ValueError(
-                f"{folder} is no checkpoint of this version: {TOKENIZER}: {error}"
+                f"{folder} is not a checkpoint of this version: {TOKENIZER}: {error}"
             ) from error
         with (folder / WEIGHTS).open("rb") as file:
             return cls(config, tokenizer, file_digest(file, "sha256").hexdigest(), zoo)

@@ -35,7 +35,9 @@ class OscarPickle:
             isinstance(image_id, (int, str)) and isinstance(vectors, Tensor)
             for image_id, vectors in stored.items()
         ):
-            raise CorpusMalformed(f"{path} is no dict of image ids to tensors, as OSCAR's are")
+            raise CorpusMalformed(
+                f"{path} is not a dict of image ids to tensors, as OSCAR's files are"
+            )
         self._vectors: dict[str, Tensor] = {str(key): each for key, each in stored.items()}
         if len(self._vectors) != len(stored):
             raise CorpusMalformed(f"{path} has an image twice, as a number and as a text")

@@ -156,9 +156,9 @@ class RegionFile:
             shape = self._tokens.get_shape()
             dtype = self._tokens.get_dtype()
         except FileInvalid as error:
-            raise RegionFileInvalid(f"{error}; it is no file of regions") from error
+            raise RegionFileInvalid(f"{error}; it is not a file of regions") from error
         except (OSError, SafetensorError, KeyError, RecursionError, ValueError) as error:
-            raise RegionFileInvalid(f"{path} is no file of regions: {error!r}") from error
+            raise RegionFileInvalid(f"{path} is not a file of regions: {error!r}") from error
         is_listed = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
         if not is_listed or len(shape) != 3 or self._counts.dim() != 1:
             raise RegionFileInvalid(f"{path} has other contents than write_regions writes")

@@ -17,8 +17,8 @@ def combine(bi_encoder: Path, cross_encoder: Path, folder: Path) -> Checkpoint:
 
     Both must read the same image tokens and word pieces, because an item is stored once. Raises
     ValueError, having written nothing, for a target folder that holds a checkpoint, for a source
-    that is none or is combined already, and for two that differ in shape, tokenizer or image
-    backbone.
+    that is not a checkpoint or is combined already, and for two that differ in shape, tokenizer or
+    image backbone.
     """
     if (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} holds a checkpoint already; name another folder")

@@ -68,7 +68,7 @@ def vision_network(fields: Mapping[str, Any]) -> nn.Module:
     kind = fields.get("model_type")
     if not isinstance(kind, str) or kind not in VISION_CLASSES:
         raise ValueError(
-            f"model_type {shown(kind)} is no vision network that image tokens can come from; "
+            f"model_type {shown(kind)} is not a vision network that image tokens can come from; "
             f"there are {', '.join(VISION_CLASSES)}"
         )
     try:

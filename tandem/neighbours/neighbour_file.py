@@ -104,7 +104,7 @@ def load_neighbours(path: Path) -> CorpusNeighbours:
             if len(ids) != count:
                 raise ValueError(f"{count} {name}s have {len(ids)} ids")
     except (KeyError, TypeError, ValueError) as error:
-        raise FileInvalid(f"{path} is no whole file of neighbours: {error}") from error
+        raise FileInvalid(f"{path} is not a whole file of neighbours: {error}") from error
     return neighbours
 
 
@@ -115,7 +115,7 @@ def read_manifest(path: Path) -> NeighbourManifest:
         with safe_open(path, framework="np") as file:
             return _manifest(file.metadata() or {})
     except (OSError, SafetensorError, ValueError) as error:
-        raise FileInvalid(f"{path} is no whole file of neighbours: {error}") from error
+        raise FileInvalid(f"{path} is not a whole file of neighbours: {error}") from error
 
 
 def check_same_base(

@@ -499,7 +499,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
 
 
 def recipe_named(name: str, seed: int) -> Recipe:
-    """Returns the recipe; raises ValueError for a name that is none."""
+    """Returns the recipe; raises ValueError for an unknown name."""
     if name not in RECIPES:
         raise ValueError(f"no recipe {name!r}; there are {', '.join(sorted(RECIPES))}")
     return RECIPES[name](seed)

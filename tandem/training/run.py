@@ -93,7 +93,7 @@ def check_writable(folder: Path) -> None:
     """Raises ValueError where the run's files could not be written, before any work is done."""
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
-        raise ValueError(f"{there} is no folder; choose another --folder")
+        raise ValueError(f"{there} is not a folder; choose another --folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"{there} cannot be written to; choose another --folder")
 

@@ -27,7 +27,7 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     `init` is the checkpoint of a recipe that begins trained, with trained towers or with a trained
     image backbone.
     Raises PublishedCheckpointInvalid for an unknown published encoder, and ValueError for a folder
-    that is no checkpoint.
+    that is not a checkpoint.
     """
     if recipe.begins_trained:
         files = CheckpointFiles.read(init)
@@ -74,7 +74,7 @@ def as_trained(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe as it continues from a checkpoint, in the uses that this was trained for.
 
     A BE alone continues as a BE, and a CE as a CE; separate encoders learn in turn, each from its
-    own steps. Raises ValueError for a folder that is no checkpoint.
+    own steps. Raises ValueError for a folder that is not a checkpoint.
     """
     # Both, where the checkpoint does not say: it was made by other means, or combined of two.
     trained = load_checkpoint(init).training.get("recipe", {})
@@ -92,7 +92,7 @@ def starting_model(
     """Returns the model before its first step, with its tokenizer.
 
     `learn_vocabulary` is called for a model that begins with random weights. Raises
-    PublishedCheckpointInvalid, ValueError for an `init` that is no checkpoint, and
+    PublishedCheckpointInvalid, ValueError for an `init` that is not a checkpoint, and
     PackagedWeightsMissing for an image source that needs a package.
     """
     if recipe.begins_trained:

@@ -69,16 +69,18 @@ def save_zoo_checkpoint(
 def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
     """Returns the checkpoint in evaluation mode.
 
-    Raises ValueError naming the folder, as load_checkpoint does, and for a checkpoint that is none
-    of the zoo.
+    Raises ValueError naming the folder, as load_checkpoint does, and for a checkpoint of another
+    kind.
     """
     files = CheckpointFiles.read(folder)
     if files.zoo is None:
-        raise ValueError(f"{folder} is no model of the zoo; tandem train zoo makes one")
+        raise ValueError(f"{folder} is not a model of the zoo; tandem train zoo makes one")
     try:
         config = ZooConfig.of_fields(files.config, files.zoo)
     except ValueError as error:
-        raise ValueError(f"{folder} is no checkpoint of this version: {CONFIG}: {error}") from error
+        raise ValueError(
+            f"{folder} is not a checkpoint of this version: {CONFIG}: {error}"
+        ) from error
     # Without memory for a weight that the file does not have.
     with torch.device("meta"):
         wanted = weights_like(ZooModel(config).state_dict())

@@ -73,7 +73,7 @@ class ZooConfig:
             raise ValueError(f"zoo has other fields than {', '.join(kinds)}: {', '.join(odd)}")
         for name, kind in kinds.items():
             if type(fields[name]) is not kind:
-                raise ValueError(f"zoo: {name} is no {kind.__name__}")
+                raise ValueError(f"zoo: {name} is not of type {kind.__name__}")
         return cls(inputs=inputs, **fields)
 
     def fields(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_a_run_that_was_stopped_continues(
 def test_without_methods_and_runs_there_is_nothing_to_draw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty --methods measures the networks alone, whose single run is no curve."""
+    """An empty --methods measures the networks alone, whose single run is not a curve."""
     files = _files(tmp_path)
     _bench(monkeypatch, files)
     _bench(monkeypatch, files, "--report", "--methods")

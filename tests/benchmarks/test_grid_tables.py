@@ -48,7 +48,7 @@ def test_each_seed_has_its_interval_and_sums() -> None:
     )
 
 
-def test_languages_are_told_apart() -> None:
+def test_languages_are_distinguished() -> None:
     """The Czech half of the queries is right by all, the English one by some."""
     rows = language_table(two_systems()).splitlines()
 
@@ -57,7 +57,7 @@ def test_languages_are_told_apart() -> None:
     assert rows[5] == "| text→image | Sep | 100.0 ± 0.0 | 50.0 ± 0.0 |"
 
 
-def test_a_question_of_every_pair_has_neither() -> None:
+def test_a_question_about_every_pair_has_neither() -> None:
     """It has no pool of 20."""
     reports = {"Joint": [report({"BE": 2, "CE": 4})]}
 

@@ -78,7 +78,7 @@ def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) ->
     assert len(growth.faults()) == 2 * expected
 
 
-def test_two_threads_more_of_grpcs_pool_are_no_fault() -> None:
+def test_two_more_threads_of_grpcs_pool_are_not_a_fault() -> None:
     """Three are."""
     found = [
         growth_of(
@@ -91,7 +91,7 @@ def test_two_threads_more_of_grpcs_pool_are_no_fault() -> None:
     assert [len(each.faults()) for each in found] == [0, 1]
 
 
-def test_too_few_samples_are_no_answer() -> None:
+def test_too_few_samples_are_inconclusive() -> None:
     """A run that ended at once would show no growth."""
     with pytest.raises(ValueError, match="too few"):
         growth_of("it", samples(0.0, seconds=10))

@@ -23,7 +23,7 @@ def test_evaluate_takes_what_the_grid_asks(arguments: str, tmp_path: Path) -> No
     result = CliRunner().invoke(app, command)
 
     assert result.exit_code == 1, result.output
-    assert "is no checkpoint" in str(result.exception)
+    assert "is not a checkpoint" in str(result.exception)
 
 
 def test_every_run_varies_the_base_as_it_was_cut() -> None:

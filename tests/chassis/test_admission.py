@@ -204,7 +204,7 @@ async def one_batch(index_id: str) -> AsyncIterator[pb.IngestItemsRequest]:
     yield pb.IngestItemsRequest(index_id=index_id)
 
 
-async def test_a_refusal_says_when_to_come_back() -> None:
+async def test_a_refusal_says_when_to_retry() -> None:
     """In RetryInfo, later for each that was refused since, and within bounds."""
     limits = AdmissionLimits(max_inflight_count=1)
     async with scripted_service(hang, name="paced", limits=limits) as channel:
@@ -277,7 +277,7 @@ class Clock:
         return self.time
 
 
-def test_those_who_are_refused_come_back_at_the_pace_of_the_calls_that_end() -> None:
+def test_refused_callers_are_told_to_retry_at_the_rate_at_which_calls_end() -> None:
     """20 calls a second end: the first is told 50 ms, each after it 50 ms more, up to a bound."""
     clock = Clock()
     pace = Pace(clock)

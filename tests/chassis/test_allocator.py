@@ -44,7 +44,7 @@ print(held() - before)
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
-def test_large_blocks_go_back(is_bounded: bool) -> None:
+def test_large_blocks_are_returned_to_the_system(is_bounded: bool) -> None:
     """The control is glibc by itself."""
     environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
     command = [sys.executable, "-c", PROGRAM, *(["bounded"] if is_bounded else [])]
@@ -54,7 +54,7 @@ def test_large_blocks_go_back(is_bounded: bool) -> None:
     assert (held < 8 * MIB) == is_bounded, held
 
 
-def test_what_the_environment_sets_is_left() -> None:
+def test_the_environment_takes_precedence() -> None:
     """An operator may know better."""
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB)}
     command = [sys.executable, "-c", PROGRAM, "bounded"]
@@ -95,7 +95,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("is_trimmed", [True, False])
-def test_what_is_free_between_small_blocks_goes_back(is_trimmed: bool) -> None:
+def test_free_memory_between_small_blocks_is_returned(is_trimmed: bool) -> None:
     """The control is an operator's own rule for trimming, which is left to malloc."""
     environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
     environment |= {} if is_trimmed else {"MALLOC_TRIM_THRESHOLD_": str(8 * MIB)}
@@ -151,7 +151,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_what_an_inference_frees_is_not_faulted_in_again(is_kept: bool) -> None:
+def test_memory_freed_by_an_inference_is_not_faulted_in_again(is_kept: bool) -> None:
     """The control is glibc by itself, which unmaps and maps 96 MiB each time."""
     environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
     command = [sys.executable, "-c", AGAIN, *(["kept"] if is_kept else [])]

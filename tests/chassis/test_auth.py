@@ -220,7 +220,7 @@ async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:
                 assert line["index_ids"] == expected, path
 
 
-async def test_a_method_without_an_access_lets_nobody_in(token_path: Path) -> None:
+async def test_a_method_without_an_access_rule_admits_no_one(token_path: Path) -> None:
     """A new method is closed until someone says who may call it."""
     path = BY_TOKEN[0]
     access = {other: each for other, each in ACCESS.items() if other != path}

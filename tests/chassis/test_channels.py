@@ -70,7 +70,7 @@ async def answering(health: Health, called: Counter[str]) -> AsyncIterator[int]:
         await server.stop(None)
 
 
-async def test_replicas_behind_one_name_are_called_in_turn() -> None:
+async def test_replicas_of_one_name_are_called_in_turn() -> None:
     """A name that resolves to three addresses, as a headless service's does."""
     called: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
@@ -106,7 +106,7 @@ async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
-async def test_a_replica_that_will_leave_is_called_no_more(is_watched: bool) -> None:
+async def test_a_draining_replica_gets_no_calls(is_watched: bool) -> None:
     """From its notice on, while it still answers: what reaches it as it closes would be lost. The
     control is a channel that does not look at its health.
     """
@@ -159,7 +159,7 @@ async def test_connections_that_grow_old_fail_no_call() -> None:
 
 
 @pytest.mark.parametrize("is_apart", [True, False])
-async def test_a_new_channel_begins_anew(is_apart: bool) -> None:
+async def test_a_new_channel_starts_from_scratch(is_apart: bool) -> None:
     """Where another of the process was refused, and waits before it tries again. The control is
     what gRPC does by default: the two share that wait.
     """

@@ -26,7 +26,7 @@ def of_call(seconds: float | None, max_seconds: float = math.inf) -> Deadline:
     return Deadline.of_call(context, default_seconds=1_000, max_seconds=max_seconds)
 
 
-def test_what_is_left_gets_less_and_then_negative() -> None:
+def test_remaining_time_decreases_and_then_turns_negative() -> None:
     deadline = Deadline.after(1_000)
 
     assert 0 < deadline.left() <= 1_000

@@ -60,7 +60,7 @@ def identity_of(files: Files, *, is_required: bool) -> Identity:
         ("0.0.0.0:7420", INDEX, True, "asked for", {}),
     ],
 )
-def test_what_is_open_is_said_by_the_setting_that_closes_it(
+def test_an_exposure_is_named_with_the_setting_that_closes_it(
     files: Files,
     tmp_path: Path,
     address: str,
@@ -99,6 +99,6 @@ def test_what_is_open_is_said_by_the_setting_that_closes_it(
         ),
     ],
 )
-def test_which_addresses_are_of_this_machine_alone(address: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognised(address: str, expected: bool) -> None:
     """A name may stand for anything, so it counts as open."""
     assert is_loopback(address) is expected

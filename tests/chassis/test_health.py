@@ -48,7 +48,7 @@ async def pauses_of(canary: Canary, watched_seconds: float) -> list[float]:
     return canary.pauses
 
 
-async def test_canaries_are_a_period_apart_and_what_fails_is_left_alone_for_all_of_it() -> None:
+async def test_canaries_run_once_a_period_also_after_a_failure() -> None:
     """One that takes long pauses for less; one that failed may hold what others must have.
 
     The least pause is looked at: a busy machine makes any of them longer.
@@ -77,7 +77,7 @@ async def check_pauses(watched_seconds: float) -> None:
     assert failed >= period
 
 
-async def test_what_is_said_follows_the_canary() -> None:
+async def test_the_reported_status_follows_the_canary() -> None:
     """Serving, not serving once it fails, serving again once it does not."""
     said: list[bool] = []
     health = Health("followed", [])

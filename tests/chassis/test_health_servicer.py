@@ -60,7 +60,7 @@ async def test_a_name_of_any_length_is_not_found(served: Served) -> None:
     assert "é" in (caught.value.details() or "")
 
 
-async def test_a_name_is_answered_as_told(served: Served) -> None:
+async def test_a_name_reports_the_status_that_was_set(served: Served) -> None:
     """NOT_FOUND before."""
     request = health_pb2.HealthCheckRequest(service="a")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -74,7 +74,7 @@ async def test_a_name_is_answered_as_told(served: Served) -> None:
     assert (await served.stub.Check(request)).status == NOT_SERVING
 
 
-async def test_each_watcher_hears_each_change_whoever_leaves(served: Served) -> None:
+async def test_each_watcher_gets_each_change_when_others_leave(served: Served) -> None:
     """One of three goes away; the library's own servicer then tells the others nothing more."""
     watches = [served.watch("a") for _ in range(3)]
     assert [await status(watch) for watch in watches] == [UNKNOWN] * 3

@@ -44,7 +44,7 @@ def answered_paths(port: int) -> int:
         return len(ended_streams(connection, len(PATHS), timeout_seconds=30))
 
 
-async def test_a_path_that_is_no_text_ends_its_call_alone(tmp_path: Path) -> None:
+async def test_a_path_that_is_not_text_fails_only_its_call(tmp_path: Path) -> None:
     """The process stays, refuses other unknown paths by name, and answers calls."""
     async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
         await service.event("serving")
@@ -66,7 +66,7 @@ async def test_a_path_that_is_no_text_ends_its_call_alone(tmp_path: Path) -> Non
     assert not [event for event in service.events if event["level"] == "error"]
 
 
-async def test_such_a_path_ends_a_server_without_our_guard() -> None:
+async def test_without_our_guard_such_a_path_stops_the_server() -> None:
     """The control. Where it fails, grpcio is mended, and docs/decisions/0037 says what can go."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -73,10 +73,10 @@ def test_pages() -> None:
         door.close()
 
 
-def test_a_form_of_metrics_that_there_is_none_of_is_answered_in_plain_text(
+def test_an_unknown_metrics_format_is_answered_in_plain_text(
     log_lines: Callable[[], list[dict[str, object]]],
 ) -> None:
-    """And is no fault of ours."""
+    """And is not a fault of ours."""
     door = opened_door()
     try:
         accept = b"Accept: application/openmetrics-text; version=abc\r\n"
@@ -97,7 +97,7 @@ def test_a_form_of_metrics_that_there_is_none_of_is_answered_in_plain_text(
         (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"431"),
     ],
 )
-def test_what_is_no_request_for_a_page_is_refused(
+def test_what_is_not_a_request_for_a_page_is_refused(
     log_lines: Callable[[], list[dict[str, object]]], sent: bytes, status: bytes
 ) -> None:
     """By its status, and with no line in the log: strangers could fill it."""
@@ -128,7 +128,7 @@ def test_half_requests_keep_no_probe_waiting() -> None:
         door.close()
 
 
-def test_half_a_request_has_some_time_and_no_more() -> None:
+def test_an_incomplete_request_times_out() -> None:
     """A byte now and then does not lengthen it."""
     door = opened_door(visit_seconds=0.3)
     try:

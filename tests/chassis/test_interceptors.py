@@ -133,7 +133,7 @@ async def test_a_handler_is_wrapped_once_for_all_calls() -> None:
 
 
 @pytest.mark.parametrize("request_bytes", MALFORMED)
-async def test_bytes_that_are_no_message_are_the_callers_fault(request_bytes: bytes) -> None:
+async def test_bytes_that_are_not_a_message_are_the_callers_fault(request_bytes: bytes) -> None:
     """INVALID_ARGUMENT with a reason; and the handler never sees them."""
     seen: list[pb.SearchItemsRequest] = []
 
@@ -152,7 +152,7 @@ async def test_bytes_that_are_no_message_are_the_callers_fault(request_bytes: by
     assert not seen
 
 
-async def test_bytes_that_are_no_message_end_a_stream_after_the_good_ones() -> None:
+async def test_bytes_that_are_not_a_message_end_a_stream_after_the_good_ones() -> None:
     """What was answered before stays answered."""
 
     async def requests() -> AsyncIterator[bytes]:
@@ -302,7 +302,7 @@ async def test_calls_are_timed_by_method_and_code() -> None:
 
 
 @pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
-async def test_work_that_nobody_waits_for_is_cancelled_and_counted(code: str) -> None:
+async def test_abandoned_work_is_cancelled_and_counted(code: str) -> None:
     """By the cause: the caller left, or the caller's time was up."""
 
     async def check(factor: float) -> None:
@@ -398,12 +398,12 @@ class Ended:
 
 
 @pytest.mark.parametrize("fault", [GeneratorExit(), grpc.aio.InternalError()])
-def test_a_caller_that_can_be_told_nothing_has_gone(fault: BaseException) -> None:
+def test_a_caller_that_cannot_be_answered_has_gone(fault: BaseException) -> None:
     """No fault of ours, so no line of level warning and nothing for an alert to count."""
     assert code_name(cast(grpc.aio.ServicerContext, Ended(0)), fault) == "CANCELLED"
 
 
-def test_a_call_that_was_aborted_has_its_code_though_nobody_can_be_told() -> None:
+def test_an_aborted_call_keeps_its_code_after_the_caller_left() -> None:
     """As where gRPC has ended it already, for headers over its limit."""
     context = cast(grpc.aio.ServicerContext, Ended(grpc.StatusCode.UNAUTHENTICATED))
 

@@ -46,7 +46,7 @@ def written(level: int) -> list[str]:
         ("error", ["our error", "its error, %s"]),
     ],
 )  # fmt: skip
-def test_a_level_leaves_out_what_is_below_it(
+def test_a_level_suppresses_lower_ones(
     monkeypatch: pytest.MonkeyPatch, name: str, expected: list[str]
 ) -> None:
     """Libraries speak from WARNING up, and from DEBUG only where that was asked for."""
@@ -55,7 +55,7 @@ def test_a_level_leaves_out_what_is_below_it(
     assert written(log.load_log_level_or_exit()) == expected
 
 
-def test_a_level_that_is_none_stops_the_start(
+def test_an_unknown_level_stops_the_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By name; another's variable that begins alike is left alone."""
@@ -114,12 +114,12 @@ def test_a_librarys_line_is_cut_down_to_its_kind(
     assert "test_log.py" in line["exception"]
 
 
-def test_a_header_that_no_text_can_be_is_no_line_at_all() -> None:
+def test_an_undecodable_header_is_not_logged() -> None:
     """Anybody can send as many as they like; each call is refused by name."""
     assert lines_of("grpc._cython.cygrpc", "Invalid encoding on %s", SECRET.encode()) == ""
 
 
-def test_what_the_system_says_of_a_fault_is_told() -> None:
+def test_the_systems_message_of_a_fault_is_logged() -> None:
     """A full disk and a missing index are what an operator looks for."""
     stream = io.StringIO()
     log.configure("scripted", stream)
@@ -131,7 +131,7 @@ def test_what_the_system_says_of_a_fault_is_told() -> None:
     assert "IndexNotFound: INDEX_NOT_FOUND" in stream.getvalue()
 
 
-def test_our_own_lines_say_all_that_they_say() -> None:
+def test_our_own_lines_are_logged_whole() -> None:
     """Those of packages that have the standard library's loggers too."""
     line = json.loads(lines_of("tandem.item_store.group_commit", "the store is %s", "full"))
 

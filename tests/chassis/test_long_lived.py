@@ -35,7 +35,7 @@ print(walked, before() is None, after() is None)
 
 
 @pytest.mark.parametrize("is_aside", [True, False])
-def test_a_collection_walks_what_came_later(is_aside: bool) -> None:
+def test_a_collection_visits_only_later_objects(is_aside: bool) -> None:
     """And still frees cycles, of before and of later; the control sets nothing aside."""
     command = [sys.executable, "-c", PROGRAM, *(["aside"] if is_aside else [])]
 
@@ -45,7 +45,7 @@ def test_a_collection_walks_what_came_later(is_aside: bool) -> None:
     assert are_freed == ["True", "True"]
 
 
-async def test_a_service_sets_aside_what_it_started_with(tmp_path: Path) -> None:
+async def test_a_service_freezes_its_start_up_objects(tmp_path: Path) -> None:
     """Not before it is warm, which is when all of it is there."""
     (tmp_path / "cold").touch()
     async with started(tmp_path) as service:

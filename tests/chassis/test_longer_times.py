@@ -5,7 +5,7 @@ import pytest
 from tests.support.chassis.longer_times import holds_with_longer_times
 
 
-async def test_what_holds_is_run_once() -> None:
+async def test_a_passing_check_runs_once() -> None:
     factors = []
 
     async def check(factor: float) -> None:
@@ -16,7 +16,7 @@ async def test_what_holds_is_run_once() -> None:
     assert factors == [1]
 
 
-async def test_what_holds_with_longer_times_holds() -> None:
+async def test_a_check_that_passes_with_longer_times_passes() -> None:
     """The machine takes 3 of what may take 1, and of what may take 4."""
     factors = []
 
@@ -29,7 +29,7 @@ async def test_what_holds_with_longer_times_holds() -> None:
     assert factors == [1, 4]
 
 
-async def test_a_fault_shows_and_says_what_was_before() -> None:
+async def test_a_failure_is_reported_with_the_earlier_ones() -> None:
     async def check(factor: float) -> None:
         assert factor < 0, f"{factor} is not enough"
 

@@ -58,7 +58,7 @@ async def test_a_server_answers_until_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
-async def test_certificates_are_no_hindrance(tmp_path: Path, name: str) -> None:
+async def test_a_certificate_of_another_name_is_accepted(tmp_path: Path, name: str) -> None:
     """Callers must show one, and this process's own names another machine."""
     files = Files(tmp_path / "own")
     files.write(trustme.CA(), name)
@@ -74,7 +74,7 @@ async def test_a_stranger_that_speaks_no_tls_is_hung_up_on(tmp_path: Path) -> No
         assert await state_of(OwnPort(f"127.0.0.1:{port}")) is not PortState.ANSWERED
 
 
-def test_one_who_says_nothing_is_given_time() -> None:
+def test_a_silent_server_is_given_time() -> None:
     """A loop that stands still for a while is alive; one that does for longer is not."""
     now = [100.0]
     with socket.create_server(("127.0.0.1", 0)) as silent:

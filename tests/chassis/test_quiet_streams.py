@@ -98,7 +98,7 @@ async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
     await holds_with_longer_times(check)
 
 
-async def test_a_stream_whose_answers_are_not_taken_ends() -> None:
+async def test_a_stream_whose_answers_are_not_read_ends() -> None:
     """Its caller cannot be told; its place comes free."""
     limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
     item_ids = {"items": [{"item_id": "x" * 200_000}]}
@@ -232,7 +232,7 @@ async def check_slow_is_not_dead(factor: float) -> None:
         await server.wait()
 
 
-async def test_answers_that_nobody_takes_are_bounded() -> None:
+async def test_unread_answers_are_bounded() -> None:
     """In all and by caller; a call whose answer is not taken for long is ended, and given back."""
 
     async def large(

@@ -67,7 +67,7 @@ def guard(tmp_path: Path) -> Guard:
     return Guard(TokenFile(path, clock=lambda: 0.0))
 
 
-async def test_a_stranger_is_told_before_anything_is_sent(guard: Guard) -> None:
+async def test_an_unknown_caller_is_refused_before_it_sends_a_message(guard: Guard) -> None:
     """Nothing of the call's message came, so nothing of it can have been read."""
     async with address(guard) as to, connection(to) as channel:
         for path in (SEARCH, BATCH, INGEST):
@@ -111,14 +111,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-async def test_what_is_too_much_is_refused_unparsed(name: str) -> None:
+async def test_an_oversized_message_is_refused_unparsed(name: str) -> None:
     """By name, and to allowed callers as well."""
     path, body, reason = BOMBS[name]
     async with address() as to, connection(to) as channel:
         assert await refusal(raw(channel, path)(iter([body]))) == reason
 
 
-async def test_what_is_refused_is_given_back_at_once() -> None:
+async def test_a_refused_messages_memory_is_freed_at_once() -> None:
     """Not when Python next looks for circles: with the collector off nothing stays either."""
 
     async def search(
@@ -160,7 +160,7 @@ async def held_bytes(
         gc.enable()
 
 
-async def test_a_message_that_never_comes_is_not_waited_for() -> None:
+async def test_a_message_that_never_arrives_times_out() -> None:
     """Of a single request; where one comes in time, it is answered however long that takes."""
     wait_seconds = 0.0
 
@@ -205,7 +205,7 @@ async def test_calls_that_wait_for_their_message_have_so_many_places() -> None:
             each.cancel()
 
 
-async def test_probes_stand_beside_those_that_say_nothing() -> None:
+async def test_probes_are_answered_next_to_silent_callers() -> None:
     """Streams that need no token are bounded by connection, and keep no caller from liveness."""
     limits = replace(DEFAULT_LIMITS, max_probe_count_by_connection=4)
     asked = health_pb2.HealthCheckRequest(service="liveness")
@@ -231,7 +231,7 @@ async def test_one_connection_has_so_many_calls(guard: Guard) -> None:
         assert {await refusal(each) for each in calls} == {"UNAUTHENTICATED"}
 
 
-async def test_a_batch_takes_as_many_of_a_quota_as_it_has_searches(guard: Guard) -> None:
+async def test_a_batch_uses_its_number_of_searches_of_the_quota(guard: Guard) -> None:
     """Ten calls a second are ten searches, in one batch or in several."""
 
     def batch(count: int) -> pb.BatchSearchItemsRequest:

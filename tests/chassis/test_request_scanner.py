@@ -71,7 +71,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_too_much_is_refused_by_name(name: str) -> None:
+def test_an_oversized_field_is_refused_by_name(name: str) -> None:
     """As lists that are too long, or as too many values in all; told with the limit."""
     path, data = HOSTILE[name]
 
@@ -97,7 +97,7 @@ def test_packed_lists_are_counted_by_their_elements() -> None:
             numbers.check(key + varint(800) + bytes(800))
 
 
-def test_a_list_is_told_by_its_length() -> None:
+def test_a_list_error_names_its_length() -> None:
     """As it was before it was counted over the bytes; a far too long one is not counted out."""
     with pytest.raises(BatchSizeOutOfRange, match="searches has 65 elements; send 1 to 64"):
         scanner(BATCH).check(b"\x0a\x00" * 65)
@@ -135,7 +135,7 @@ def test_bytes_are_bounded_by_method() -> None:
         within(0x4A, within(0x1A, b"")) * 2 + b"\x4a\x7f",
     ],
 )
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_what_is_not_a_message_is_refused(data: bytes) -> None:
     """At once, and however long it is."""
     with pytest.raises(RequestMalformed):
         scanner(SEARCH).check(data)
@@ -177,7 +177,7 @@ def test_it_agrees_with_protobuf() -> None:
                 with pytest.raises(DecodeError):
                     message_class.FromString(bytes(data))
             continue
-        with suppress(DecodeError):  # of a text that is no UTF-8, which the scanner leaves to it
+        with suppress(DecodeError):  # of a text that is not UTF-8, which the scanner leaves to it
             message_class.FromString(bytes(data))
             parsed += 1
     assert parsed > 200
@@ -192,7 +192,7 @@ def test_a_method_of_no_contract_is_looked_at_from_outside() -> None:
         unknown.check(b"\x0a\x00" * 101)
 
 
-def test_a_message_of_few_fields_is_told_from_one_of_many() -> None:
+def test_messages_of_few_and_many_fields_are_distinguished() -> None:
     """However long it is; what is wrong with a small one is raised at once."""
     search = scanner(SEARCH)
     assert search.check_small(

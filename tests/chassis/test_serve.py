@@ -136,7 +136,7 @@ async def test_health_waits_for_warmth_and_follows_the_canary(tmp_path: Path) ->
     assert "model lone does not answer: it is cold" in cause["cause"]
 
 
-async def test_a_process_is_alive_whatever_it_waits_for(tmp_path: Path) -> None:
+async def test_a_process_is_live_while_it_waits(tmp_path: Path) -> None:
     """Cold, sick or serving: what stands behind it is never a reason to restart it."""
     (tmp_path / "cold").touch()
     async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
@@ -212,8 +212,8 @@ async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None
     assert (tmp_path / "closed").exists()
 
 
-async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: Path) -> None:
-    """The watch hears of it and ends: it is no call to wait for."""
+async def test_health_watchers_do_not_delay_a_shutdown(tmp_path: Path) -> None:
+    """The watch hears of it and ends: it is not a call to wait for."""
     async with (
         started(tmp_path, drain_notice_seconds=0.2, grace_seconds=20) as service,
         open_channel(f"127.0.0.1:{service.port}") as channel,
@@ -365,7 +365,7 @@ async def test_side_doors_can_be_closed(
         assert await health(channel) == SERVING
 
 
-async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_path: Path) -> None:
+async def test_a_service_whose_grpc_server_ended_exits_with_an_error(tmp_path: Path) -> None:
     """At once: there is nothing to drain. A supervisor then starts another process."""
     async with started(tmp_path, drain_notice_seconds=300) as service:
         await service.event("serving")
@@ -400,7 +400,7 @@ async def test_calls_that_stay_open_do_not_hide_a_server_that_ended_by_a_fault(
     assert ending.result() != 0
 
 
-async def test_a_start_says_what_it_leaves_open(
+async def test_a_start_logs_what_is_exposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here: tokens, and methods between services that ask for none."""

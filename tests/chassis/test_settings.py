@@ -78,7 +78,7 @@ def test_a_bad_setting_stops_the_start_by_name(variable: str, value: str, messag
     assert message in str(caught.value)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     """One start is enough to learn them all."""
     with pytest.raises(SettingsError) as caught:
         load(RoomSettings, "ROOM_", {"ROOM_SEAT_COUNT": "x", "ROOM_DOOR": "1"})
@@ -170,7 +170,7 @@ class Numbers:
         ("gpu_number", ("-1", "7"), ()),
     ],
 )
-def test_a_number_is_held_to_what_its_unit_allows(
+def test_a_number_is_checked_by_its_unit(
     name: str, within: tuple[str, ...], out: tuple[str, ...]
 ) -> None:
     """Which its name ends in; a range of its own goes before."""

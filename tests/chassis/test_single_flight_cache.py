@@ -64,7 +64,7 @@ def look_up(cache: Cache, worker: Worker, *keys: str) -> "asyncio.Task[Lookup[st
     return asyncio.create_task(cache.get(keys, worker.compute, TIMEOUT_SECONDS))
 
 
-async def test_what_is_kept_is_not_computed_again() -> None:
+async def test_a_cached_value_is_not_computed_again() -> None:
     """Of a batch, those that are lacking are computed in one call, each once."""
     kept, worker = cache(), eager()
     await kept.get(["a", "b"], worker.compute, TIMEOUT_SECONDS)
@@ -77,7 +77,7 @@ async def test_what_is_kept_is_not_computed_again() -> None:
     assert kept.find(["d", "e"]) == {"d": value_of("d")}
 
 
-async def test_fifty_at_once_share_one_computation() -> None:
+async def test_fifty_concurrent_lookups_share_one_computation() -> None:
     """It is reported to one of them; the others had hits."""
     kept, worker = cache(), Worker()
     lookups = [look_up(kept, worker, "a", "b") for _ in range(50)]
@@ -103,7 +103,7 @@ async def test_off_each_computes_for_itself() -> None:
     assert not off.find(["a"])
 
 
-async def test_who_leaves_does_not_take_the_work_away() -> None:
+async def test_a_cancelled_caller_does_not_cancel_shared_work() -> None:
     """Not even who began it; what it took is then reported to one who stayed."""
     kept, worker = cache(), Worker()
     first = look_up(kept, worker, "a")
@@ -121,7 +121,7 @@ async def test_who_leaves_does_not_take_the_work_away() -> None:
     assert worker.asked == [["a"], ["b"]]
 
 
-async def test_work_that_nobody_waits_for_is_cancelled() -> None:
+async def test_abandoned_work_is_cancelled() -> None:
     """And the next who asks begins anew, though the old task may not have ended yet."""
     kept, worker = cache(), Worker()
     lookups = [look_up(kept, worker, "a") for _ in range(2)]
@@ -137,7 +137,7 @@ async def test_work_that_nobody_waits_for_is_cancelled() -> None:
     assert worker.finished == [["a"]]
 
 
-async def test_nobody_joins_what_is_being_cancelled() -> None:
+async def test_a_lookup_does_not_join_cancelled_work() -> None:
     """Though it may take its time to end."""
     kept, worker = cache(), eager()
     begun, may_end = asyncio.Event(), asyncio.Event()
@@ -161,7 +161,7 @@ async def test_nobody_joins_what_is_being_cancelled() -> None:
     may_end.set()
 
 
-async def test_a_failure_is_told_to_all_and_not_kept() -> None:
+async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
     """Who waits for it tries once more, together; who comes later tries again."""
     kept, worker = cache(), Worker(error=ModelUnavailable(model="m", why="gone"))
     lookups = [look_up(kept, worker, "a") for _ in range(10)]
@@ -190,7 +190,7 @@ async def test_a_failure_by_another_key_is_not_passed_on() -> None:
     assert (await second).values == [value_of("a")]
 
 
-async def test_a_deadline_is_its_owners_alone() -> None:
+async def test_a_deadline_applies_only_to_its_caller() -> None:
     """Who has more time begins anew where the first ran out of it."""
     kept, hurried, patient = cache(), Worker(error=DeadlineExceeded(what="it")), eager()
     first = look_up(kept, hurried, "a")
@@ -223,7 +223,7 @@ async def test_a_patient_lookup_outlasts_any_number_of_hurried_ones() -> None:
     assert (await last).values == [value_of("a")]
 
 
-async def test_nobody_waits_longer_than_their_own_time() -> None:
+async def test_no_caller_waits_past_its_own_deadline() -> None:
     """For another's computation either, which goes on."""
     kept, worker = cache(), Worker()
     first = look_up(kept, worker, "a")
@@ -236,7 +236,7 @@ async def test_nobody_waits_longer_than_their_own_time() -> None:
     assert (await first).values == [value_of("a")]
 
 
-async def test_what_is_not_worth_keeping_is_returned_all_the_same() -> None:
+async def test_an_uncacheable_value_is_returned() -> None:
     """As is what alone is larger than the cache."""
     kept: Cache = SingleFlightCache(
         20, lambda _, value: len(value), CacheMetrics("test"), lambda value: "a" not in value[-1]
@@ -273,7 +273,7 @@ async def test_metrics_tell_hits_misses_bytes_and_evictions() -> None:
     max_bytes=st.integers(1, 40),
     lookups=st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=5), max_size=30),
 )
-def test_the_cache_holds_what_was_used_last(max_bytes: int, lookups: list[list[str]]) -> None:
+def test_the_cache_keeps_the_most_recently_used(max_bytes: int, lookups: list[list[str]]) -> None:
     """One lookup after another: it equals a plain list of what was used, oldest first."""
 
     def size_of(key: str) -> int:

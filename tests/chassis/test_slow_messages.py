@@ -24,7 +24,7 @@ class _Unfinished:
 UNFINISHED = cast("grpc.aio.ServicerContext", _Unfinished())
 
 
-async def test_a_message_that_does_not_come_is_given_up_as_the_process_grows() -> None:
+async def test_an_unfinished_message_is_dropped_as_the_process_grows() -> None:
     """Long before its own time, which the test would not live to see."""
     messages = SlowMessages(max_grown_bytes=16 << 20)
     reading = asyncio.ensure_future(messages.read(UNFINISHED, 600.0))
@@ -35,7 +35,7 @@ async def test_a_message_that_does_not_come_is_given_up_as_the_process_grows() -
     assert held
 
 
-async def test_a_message_that_does_not_come_has_its_time_while_memory_stays() -> None:
+async def test_an_unfinished_message_gets_its_time_while_memory_is_stable() -> None:
     """The control: what makes the other end early is the growth."""
     loop = asyncio.get_running_loop()
     start_time = loop.time()

@@ -118,7 +118,7 @@ async def test_clients_of_any_language_learn_when_to_retry(
     assert metadata.get("grpc-retry-pushback-ms") == milliseconds
 
 
-async def test_a_message_without_end_is_cut_to_what_metadata_can_hold() -> None:
+async def test_an_overlong_message_is_cut_to_fit_metadata() -> None:
     """gRPC refuses larger metadata, and the caller would learn nothing at all."""
     seen = await failed_search(InternalFault(why="€" * 100_000))
 
@@ -133,7 +133,7 @@ async def test_a_text_that_does_not_encode_does_not_hide_the_error() -> None:
     assert seen.code() == grpc.StatusCode.NOT_FOUND
 
 
-async def test_nobody_listening_is_service_unavailable() -> None:
+async def test_a_closed_port_is_service_unavailable() -> None:
     """Port 1 of the loopback; the error names the service, which the address does not."""
     async with open_channel("127.0.0.1:1") as channel:
         with pytest.raises(ServiceUnavailable) as caught:

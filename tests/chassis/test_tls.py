@@ -192,7 +192,7 @@ async def test_certificates_change_under_load(
     assert answered_count >= 200
 
 
-async def test_an_authority_that_is_removed_lets_nobody_in(
+async def test_a_removed_authority_admits_no_one(
     tmp_path: Path, server_files: Files, client_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old connections too end, and cannot be made again."""

@@ -207,7 +207,9 @@ async def test_files_that_do_not_fit_leave_those_before(
             await search(channel)
 
 
-async def test_silent_connections_keep_nobody_out(proxy_files: Files, caller_files: Files) -> None:
+async def test_silent_connections_do_not_block_others(
+    proxy_files: Files, caller_files: Files
+) -> None:
     """Forty that never shake hands, and one that does."""
     async with (
         plain_server() as port,
@@ -223,7 +225,7 @@ async def test_silent_connections_keep_nobody_out(proxy_files: Files, caller_fil
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_a_connection_that_comes_as_it_closes_is_closed_too(
+async def test_a_connection_that_arrives_during_close_is_closed(
     proxy_files: Files, turns: int
 ) -> None:
     """In whatever turn of the event loop; what is lost open is a warning, and so an error here."""
@@ -257,7 +259,7 @@ async def test_a_server_that_is_away_is_unavailable(
     ("changed", "told"),
     [
         ({"TLS_KEY_FILE": ""}, "TLS_KEY_FILE"),
-        ({"TLSPROXY_ADDRESS": "7440"}, "'7440' is no address"),
+        ({"TLSPROXY_ADDRESS": "7440"}, "'7440' is not an address"),
         ({"TLSPROXY_TARGT": "x"}, "TLSPROXY_TARGT"),
     ],
 )

@@ -86,7 +86,7 @@ def called(port: int, path: bytes, headers: list[Header], body: bytes) -> None:
 
 
 def said(port: int, text: bytes) -> None:
-    """Says something that is no call."""
+    """Says something that is not a call."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     with connection, contextlib.suppress(OSError):
         connection.sendall(text)
@@ -95,7 +95,7 @@ def said(port: int, text: bytes) -> None:
             pass
 
 
-async def test_nothing_of_what_was_sent_is_told(
+async def test_nothing_that_was_sent_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At debug level, right and wrong, headers, paths, tokens, texts and bytes; all of stderr."""
@@ -134,7 +134,7 @@ async def test_nothing_of_what_was_sent_is_told(
 
 
 async def test_one_that_tells_is_found() -> None:
-    """The control: grpcio without us writes a header that is no UTF-8 whole."""
+    """The control: grpcio without us writes a header that is not UTF-8 whole."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -166,7 +166,7 @@ async def test_a_stage_can_be_annotated(spans: InMemorySpanExporter) -> None:
     assert [dict(span.attributes) for span in finished(spans)] == [{}, {"tandem.retrieve_k": 20}]
 
 
-async def test_a_trace_is_begun_where_the_caller_has_none(spans: InMemorySpanExporter) -> None:
+async def test_a_trace_begins_if_the_caller_has_none(spans: InMemorySpanExporter) -> None:
     """Two searches are two traces."""
     async with two_services() as channel:
         await search(channel)
@@ -174,7 +174,7 @@ async def test_a_trace_is_begun_where_the_caller_has_none(spans: InMemorySpanExp
     assert len({span.context.trace_id for span in finished(spans)}) == 2
 
 
-async def test_a_caller_that_does_not_sample_decides_for_all(spans: InMemorySpanExporter) -> None:
+async def test_the_callers_sampling_decision_holds(spans: InMemorySpanExporter) -> None:
     """Its trace's id is carried all the same, and is in both services' logs."""
     stream = io.StringIO()
     log.configure("test", stream)
@@ -225,7 +225,7 @@ async def test_histograms_point_to_sampled_traces(spans: InMemorySpanExporter) -
         f"00-{TRACE_ID}-{'0' * 16}-01",
     ],
 )
-def test_what_is_no_traceparent(text: str | None) -> None:
+def test_an_invalid_traceparent_is_ignored(text: str | None) -> None:
     """By the W3C's recommendation; a later version may have more behind."""
     headers = {} if text is None else {"traceparent": text}
     assert extract_trace(headers) is None

@@ -79,9 +79,7 @@ def test_a_child_reads_and_writes_utf_8_in_any_locale(
     assert ended.stdout.decode() == "größer → 1\n"
 
 
-def test_modules_are_looked_for_where_things_are_installed_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_modules_are_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then in PYTHONPATH, never in relative folders of it; Tandem's own is always there."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}::relative:.")
 

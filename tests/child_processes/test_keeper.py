@@ -58,7 +58,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM, signal.SIGABRT])
-def test_whatever_ends_a_parent_ends_all_that_it_started(number: signal.Signals) -> None:
+def test_every_end_of_a_parent_ends_its_children(number: signal.Signals) -> None:
     """Its children and theirs, in whatever session, though it had no time for a word."""
     with parent() as (process, token):
         process.send_signal(number)
@@ -90,7 +90,7 @@ def test_closed_a_keeper_leaves_nothing() -> None:
         region.unlink(missing_ok=True)
 
 
-def test_what_does_not_heed_its_end_is_killed() -> None:
+def test_a_process_that_ignores_sigterm_is_killed() -> None:
     """After a time to clean up."""
     with ProcessKeeper() as keeper:
         mark = keeper.mark()

@@ -80,7 +80,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(f"{result.output} {result.exception or ''}".split())
 
 
-def test_it_says_what_it_added_and_what_an_item_costs(folder: Folder, tmp_path: Path) -> None:
+def test_it_prints_the_model_and_the_bytes_per_item(folder: Folder, tmp_path: Path) -> None:
     status, output = add(folder("clip"), tmp_path / "new")
 
     manifest = read_manifest(tmp_path / "new")
@@ -105,7 +105,7 @@ def test_a_model_of_regions_is_one_encoder(folder: Folder, tmp_path: Path) -> No
     assert run("verify", "--model-repository", str(tmp_path))[0] == 0
 
 
-def test_what_was_added_is_listed_verified_and_removed(added: Path, tmp_path: Path) -> None:
+def test_an_added_model_is_listed_verified_and_removed(added: Path, tmp_path: Path) -> None:
     repository = shutil.copytree(added, tmp_path / "repository")
     at = ("--model-repository", str(repository))
 
@@ -203,7 +203,7 @@ def test_a_broken_model_leaves_the_one_that_is_there(
     status, output = add(broken, repository)
 
     assert status == 1
-    assert 'model_type "florence2", which is no family that is served' in output
+    assert 'model_type "florence2", which is not a supported family' in output
     assert published_manifest_of(repository) == read_manifest(added)
 
 
@@ -226,7 +226,7 @@ def test_a_path_that_is_not_there_is_not_taken_for_a_name(tmp_path: Path) -> Non
     assert "hub" not in output
 
 
-def test_what_was_added_is_what_up_serves(folder: Folder, added: Path, tmp_path: Path) -> None:
+def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) -> None:
     """Unless a checkpoint is named, or another precision is asked of it."""
     repository = shutil.copytree(added, tmp_path / "repository")
 

@@ -33,7 +33,7 @@ def test_every_command_says_what_to_write(command: Sequence[str]) -> None:
     assert "localhost has no port; write localhost:7400" in result.output
 
 
-def test_nobody_at_an_address_is_told_by_what_starts_somebody() -> None:
+def test_an_unanswered_address_names_the_command_that_starts_the_service() -> None:
     """Where somebody is there, or it cannot be known, nothing is said."""
     [port] = free_ports(1)
 
@@ -43,7 +43,7 @@ def test_nobody_at_an_address_is_told_by_what_starts_somebody() -> None:
     assert nobody_there("encoder") is None
 
 
-async def test_another_services_address_is_told_from_a_shards() -> None:
+async def test_another_services_address_is_distinguished_from_a_shards() -> None:
     """The orchestrator's is the one at hand, and no fault inside Tandem."""
     async with search_server() as (address, _):
         command = ["index", "describe", "--address", address]
@@ -53,7 +53,7 @@ async def test_another_services_address_is_told_from_a_shards() -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "list", "webdataset", "multi30k"])
-def test_a_home_that_is_not_there_is_told(kind: str) -> None:
+def test_a_missing_home_folder_is_reported(kind: str) -> None:
     """As of a user who is misspelt, or one without a home, as in many containers."""
     with pytest.raises(ValueError, match=r"no home folder for ~nobody-here; write the whole"):
         open_corpus(f"{kind}:~nobody-here/pictures", "test", 1, None, LeftOut())

@@ -38,7 +38,7 @@ def _checkpoint(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_measurement_is_written_for_its_precision(checkpoint: Path, tmp_path: Path) -> None:
     """Another precision's stays as it is, and the page says on what and how well."""
     other = Calibration("of another precision", ProbabilityCalibration(scale=0.5), None)
     write_calibrations(checkpoint / CALIBRATION_NAME, [other])
@@ -76,7 +76,7 @@ def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_pat
         (["--dev-split", "none"], "no split 'none' of scenes"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_impossible_measurements_are_refused(
     checkpoint: Path, arguments: list[str], why: str
 ) -> None:
     """By name, and nothing is written."""
@@ -96,7 +96,7 @@ def test_what_cannot_be_measured_is_refused(
         pytest.param(["--no-write"], False, marks=pytest.mark.slow),
     ],
 )
-def test_the_shipped_calibration_is_written_when_told(
+def test_the_shipped_calibration_is_written_on_request(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_written: bool
 ) -> None:
     """It is a file of the sources, and a small gallery would spoil it; the page is printed."""
@@ -114,7 +114,7 @@ def test_the_shipped_calibration_is_written_when_told(
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
-def test_a_seed_that_is_none_is_refused(seed: str) -> None:
+def test_an_invalid_seed_is_refused(seed: str) -> None:
     """Before anything is read."""
     status, printed, _ = run("--seed", seed)
 

@@ -73,7 +73,7 @@ def test_a_value_is_one_line() -> None:
     assert shown("a\nb") == "a\nb"
 
 
-def test_nothing_is_cut_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cut_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the environment says of widths and colours."""
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")

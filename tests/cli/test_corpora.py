@@ -120,7 +120,7 @@ def test_scenes_are_made_in_the_number_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["scenes", "emoji"])
-def test_an_unknown_split_of_what_is_made_here_lists_theirs(name: str) -> None:
+def test_an_unknown_split_of_a_generated_corpus_lists_its_splits(name: str) -> None:
     """As of any corpus."""
     with pytest.raises(ValueError, match=rf"no split 'dev' of {name}; there are train, val"):
         open_corpus(name, "dev", seed=1, count=None)
@@ -195,7 +195,7 @@ except ValueError as error:
     assert 'pip install "tandem-search[parquet]"' in ran.stdout
 
 
-def test_a_folder_without_pictures_says_what_pictures_are(tmp_path: Path) -> None:
+def test_a_folder_without_pictures_names_the_picture_formats(tmp_path: Path) -> None:
     """Rather than its splits alone, of which it has none."""
     (tmp_path / "notes.txt").touch()
 

@@ -60,7 +60,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert run("--version") == (0, f"tandem {version('tandem-search')}\n")
 
 
-def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """Installed without its extra it says which, and no traceback."""
     program = "import sys; sys.modules['typer'] = None; from tandem.cli.entry import main; main()"
 
@@ -73,7 +73,7 @@ def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_what_one_command_lacks_is_named_too(tmp_path: Path) -> None:
+def test_a_missing_package_of_one_command_is_named(tmp_path: Path) -> None:
     """Torch, which is imported when the command runs."""
     program = (
         "import sys; sys.modules['torch'] = None; sys.argv[1:] = ['train', 'small']; "
@@ -90,7 +90,7 @@ def test_what_one_command_lacks_is_named_too(tmp_path: Path) -> None:
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_deleted_working_folder_is_reported(tmp_path: Path) -> None:
     """Relative paths would go by it."""
     gone = tmp_path / "gone"
     program = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); {COMMAND[-1]}"

@@ -65,7 +65,7 @@ def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     assert output.index("BE + CE 2 ") < output.index("BE + CE 8 ")
 
 
-def test_a_pool_size_gives_the_same_row_beside_a_smaller_one(checkpoint: Path) -> None:
+def test_a_pool_size_gives_the_same_row_with_and_without_a_smaller_one(checkpoint: Path) -> None:
     """The largest decides how much is scored."""
     _, alone = run("--checkpoint", str(checkpoint), "--rerank-k", "8")
     _, beside = run("--checkpoint", str(checkpoint), "--rerank-k", "2", "--rerank-k", "8")
@@ -92,7 +92,7 @@ def test_a_caption_that_the_retriever_cannot_read_is_skipped(
     assert "skipped records: 3 (caption too long 3)" in output
 
 
-def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> None:
+def test_distractors_are_never_queries(checkpoint: Path, tmp_path: Path) -> None:
     """Of the same split they are those behind: else each would be a wrong answer to itself."""
     for letter in "abcd":
         Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
@@ -107,7 +107,7 @@ def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> No
     assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
 
 
-def test_what_asks_is_found_by_any_spelling_of_its_path(checkpoint: Path, tmp_path: Path) -> None:
+def test_queries_are_found_by_any_spelling_of_their_path(checkpoint: Path, tmp_path: Path) -> None:
     """Else a detour would make each record a wrong answer to itself."""
     pets = tmp_path / "pets"
     pets.mkdir()
@@ -140,9 +140,7 @@ def test_a_gallery_that_ends_inside_a_family_says_so(
     assert about["galleries"].startswith(f"1 of {count} pictures")
 
 
-def test_a_damaged_record_behind_the_gallery_is_none_of_it(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_record_past_the_gallery_is_not_read(checkpoint: Path, tmp_path: Path) -> None:
     """It is looked at for its family alone."""
     corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
     written = json.loads(corpus.read_text())
@@ -301,7 +299,7 @@ def _png() -> bytes:
 
 
 def two_towers(folder: Path) -> Path:
-    """Writes an untrained bi-encoder without a matcher, which is no cross-encoder."""
+    """Writes an untrained bi-encoder without a matcher, which is not a cross-encoder."""
     records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
     tokenizer = tiny_tokenizer(tuple(each.text for record in records for each in record.captions))
     config = JointConfig(
@@ -316,7 +314,7 @@ def two_towers(folder: Path) -> Path:
     return folder
 
 
-def test_a_bi_encoder_alone_is_measured_and_told_of_in_one_line(
+def test_a_bi_encoder_alone_is_measured_with_a_one_line_note(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     """Without --rerank-k 0, which asks the same of a model that has a cross-encoder."""
@@ -337,7 +335,7 @@ def test_a_bi_encoder_alone_is_measured_and_told_of_in_one_line(
     assert not {"match", "pair_count"} & set(report.seconds["text→image"])
 
 
-def test_what_needs_a_cross_encoder_is_refused_of_a_bi_encoder_alone(
+def test_a_bi_encoder_alone_refuses_options_of_a_cross_encoder(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     """A fusion or another's retrieval would be its own order under another name."""
@@ -575,7 +573,7 @@ def test_a_picture_without_captions_cannot_ask(
         assert "skipped records: 1 (caption empty 1)" in output
 
 
-def test_regions_stand_for_pictures_that_nobody_has(tmp_path: Path) -> None:
+def test_regions_replace_pictures_that_are_not_on_disk(tmp_path: Path) -> None:
     """Detectors' features are published without their photographs. What they lack is named."""
     records = list(scene_records("test", 1, 8))
     corpus = write_karpathy(records, tmp_path / "corpus")
@@ -625,15 +623,15 @@ def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path)
     assert CliRunner().invoke(app, ["compare", "report.json"]).exit_code == 2
 
 
-def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
     """With what it lacks."""
     result = CliRunner().invoke(app, ["evaluate", "--count", "8", "--checkpoint", str(tmp_path)])
 
     assert isinstance(result.exception, ValueError)
-    assert "is no checkpoint: it lacks model.safetensors" in str(result.exception)
+    assert "is not a checkpoint: it lacks model.safetensors" in str(result.exception)
 
 
-def test_figures_are_kept_though_nothing_can_be_drawn_or_printed(
+def test_figures_are_kept_if_plotting_or_printing_fails(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And shown though they cannot be written; either way the status tells."""

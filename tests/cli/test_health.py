@@ -70,7 +70,7 @@ async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> No
                 "nothing": {},
                 "operator": variables(shown["operator"]),
                 "stranger": variables(shown["stranger"]),
-                # A token is no certificate, and health asks for none.
+                # A token is not a certificate, and health asks for none.
                 "token": {"TANDEM_TOKEN": "token"},
             }.items()
         }
@@ -83,7 +83,7 @@ async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> No
     assert {name for name, result in results.items() if result.exit_code == 0} == {"operator"}
 
 
-def test_a_missing_file_of_authorities_is_told_with_its_variable(tmp_path: Path) -> None:
+def test_a_missing_authority_file_is_named_with_its_variable(tmp_path: Path) -> None:
     """By the whole command, in one line."""
     missing = tmp_path / "no.pem"
     told = subprocess.run(

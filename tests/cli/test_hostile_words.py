@@ -163,7 +163,7 @@ def _process(arguments: list[str], stdout: int | Path, **environment: str) -> tu
     return process.returncode, error
 
 
-def test_output_that_nobody_takes_is_no_success() -> None:
+def test_output_that_cannot_be_written_fails_the_command() -> None:
     """A reader that left is told nothing, a disk that is full is; neither has status 0."""
     arguments = ["token", "new", "a[/x]"]
     left_status, left_error = _process(arguments, subprocess.PIPE)

@@ -32,7 +32,7 @@ async def run(address: str, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, app, command)
 
 
-async def test_describe_says_how_an_index_stands(
+async def test_describe_prints_the_state_of_an_index(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row for its texts and one for its images; what is tuned shows there."""

@@ -69,7 +69,7 @@ async def run(*arguments: str, refusing: bool = False) -> tuple[Result, list[str
         return result, [item.item_id for each in requests for item in each.items]
 
 
-async def test_a_missing_picture_stops_the_ingest_unless_told(pets: str) -> None:
+async def test_a_missing_picture_stops_the_ingest_by_default(pets: str) -> None:
     """By the record's and the file's name, and with what to do."""
     result, sent = await run(pets)
 
@@ -81,7 +81,7 @@ async def test_a_missing_picture_stops_the_ingest_unless_told(pets: str) -> None
     assert not {"b", "c", "d[red]"} & set(sent)
 
 
-async def test_items_come_with_what_the_corpus_knows_of_them() -> None:
+async def test_items_carry_the_attributes_of_the_corpus() -> None:
     """Pictures with all their captions' languages, captions with their own."""
     async with search_server() as (address, told):
         command = ["ingest", "scenes", "--count", "8", "--address", address]
@@ -107,8 +107,8 @@ async def test_items_come_with_what_the_corpus_knows_of_them() -> None:
             assert f"-{language}-" in item.item_id
 
 
-async def test_skipping_goes_on_and_counts(pets: str) -> None:
-    """The record's captions are skipped with it; what was told to be skipped is no failure."""
+async def test_skipping_continues_and_counts(pets: str) -> None:
+    """The record's captions are skipped with it; what was told to be skipped is not a failure."""
     result, sent = await run(pets, "--on-error", "skip")
 
     assert result.exit_code == 0, result.output
@@ -119,7 +119,7 @@ async def test_skipping_goes_on_and_counts(pets: str) -> None:
     assert "'b' (" in told
 
 
-async def test_captions_that_are_no_text_are_skipped_with_their_picture(no_text: str) -> None:
+async def test_captions_that_are_not_text_are_skipped_with_their_picture(no_text: str) -> None:
     """Unless told, the ingest stops there by the file's name."""
     result, _ = await run(no_text)
     assert result.exit_code == 1
@@ -132,7 +132,7 @@ async def test_captions_that_are_no_text_are_skipped_with_their_picture(no_text:
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
-async def test_what_the_server_refuses_is_told_item_by_item(complete: str, on_error: str) -> None:
+async def test_server_refusals_are_reported_item_by_item(complete: str, on_error: str) -> None:
     """Either way: an id that looks like markup is printed as it is."""
     result, _ = await run(complete, "--on-error", on_error, refusing=True)
 
@@ -254,7 +254,7 @@ async def test_a_photograph_over_every_limit_is_sent_scaled_down(tmp_path: Path)
     assert received["b"] == PICTURE
 
 
-async def test_what_makes_no_record_says_how_to_go_on_past_it(tmp_path: Path) -> None:
+async def test_an_unusable_file_says_how_to_skip_it(tmp_path: Path) -> None:
     """As a record does whose picture cannot be read."""
     for name in ("a.jpg", "a.png"):
         (tmp_path / name).write_bytes(PICTURE)
@@ -351,7 +351,7 @@ async def test_regions_are_sent_instead_of_pictures(pets: str, detected: Path) -
     assert {name for name, each in items.items() if each.HasField("text")} == {"a#en-0", "c#en-0"}
 
 
-async def test_missing_regions_stop_the_ingest_unless_told(pets: str, detected: Path) -> None:
+async def test_missing_regions_stop_the_ingest_by_default(pets: str, detected: Path) -> None:
     result, _ = await run(pets, "--regions", str(detected))
 
     assert result.exit_code == 1
@@ -362,5 +362,5 @@ async def test_missing_regions_stop_the_ingest_unless_told(pets: str, detected: 
 async def test_a_file_that_no_detector_writes_is_named(pets: str, tmp_path: Path) -> None:
     result, sent = await run(pets, "--regions", str(tmp_path / "notes.doc"))
 
-    assert "notes.doc is no detector's output that is known" in str(result.exception)
+    assert "notes.doc is not a known detector output" in str(result.exception)
     assert sent == []

@@ -20,7 +20,7 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == "interrupted: all of it\n"
 
 
-def test_of_a_run_it_says_whether_there_is_a_state_to_go_on_from(tmp_path: Path) -> None:
+def test_an_interrupted_run_says_whether_it_can_resume(tmp_path: Path) -> None:
     """By the file that --resume looks for."""
     assert "same command" in _kept(tmp_path)
 

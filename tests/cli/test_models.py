@@ -71,7 +71,7 @@ def test_list_prints_a_row_a_model(checkpoint: Path, added: Path) -> None:
     ]
 
 
-def test_list_tells_an_edited_config_and_what_is_not_ours(repository: Path) -> None:
+def test_list_marks_edited_configs_and_foreign_models(repository: Path) -> None:
     """Both are what an operator did."""
     (repository / "joint_encoder" / "config.pbtxt").write_text('name: "joint_encoder"')
     (repository / "theirs").mkdir()

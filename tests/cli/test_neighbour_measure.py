@@ -37,7 +37,7 @@ def _evaluated(checkpoint: Path, *options: str | Path) -> tuple[int, str]:
     return _run("evaluate", "--count", "8", "--checkpoint", checkpoint, *options)
 
 
-def test_neighbours_are_rows_after_what_they_reorder(checkpoint: Path, tmp_path: Path) -> None:
+def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_path: Path) -> None:
     """A method without labels over BE and BE + CE, and networks that learned over BE."""
     dev, train = tmp_path / "dev", tmp_path / "train"
     build = ("neighbours", "build", "--checkpoint", checkpoint, "--k", "8", "--language", "en")
@@ -68,7 +68,7 @@ def test_neighbours_are_rows_after_what_they_reorder(checkpoint: Path, tmp_path:
     assert report.p_value(reordered) == paired_p_value(reordered.hit_counts, base.hit_counts)
 
 
-def test_what_does_not_fit_is_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
     dev = tmp_path / "dev.neighbours"
     save_neighbours(dev, planted_neighbours(seed=1, image_count=8, depth=4))
 

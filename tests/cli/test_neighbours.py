@@ -51,7 +51,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + str(result.exception or "")
 
 
-def test_a_file_has_what_the_model_gives(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_file_holds_the_models_embeddings(checkpoint: Path, tmp_path: Path) -> None:
     """Embeddings, pools and their logits, in the order of ids."""
     path = tmp_path / "train.neighbours"
 
@@ -91,7 +91,7 @@ def test_the_manifest_names_model_and_corpus(checkpoint: Path, tmp_path: Path) -
     assert other.corpus_sha256 != first.corpus_sha256
 
 
-def test_what_cannot_be_built_is_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
     common = ("--checkpoint", str(checkpoint), *ENGLISH)
 
     for arguments, message in [

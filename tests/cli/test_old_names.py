@@ -26,7 +26,7 @@ def test_each_new_name_is_an_option_and_no_old_one_is(command: str) -> None:
 
 
 def test_old_names_are_understood_with_a_warning() -> None:
-    """On stderr, once each; what follows -- is no option."""
+    """On stderr, once each; what follows -- is not an option."""
 
     async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(items=[pb.RankedItem(item_id="a")], coverage=FULL)

@@ -44,7 +44,7 @@ def test_without_a_terminal_stages_are_lines() -> None:
     ]
 
 
-def test_each_minute_tells_what_is_left_though_nothing_is_shown() -> None:
+def test_each_minute_logs_the_remaining_time_without_a_bar() -> None:
     """By a clock of its own: a stage that shows nothing for long is told of too."""
 
     class Heard(io.StringIO):
@@ -65,7 +65,7 @@ def test_each_minute_tells_what_is_left_though_nothing_is_shown() -> None:
     assert "read: 1,000 of 4,000 pictures, 33/s, 1 min 30 s left, good [/x]" in text.getvalue()
 
 
-def test_a_run_that_goes_on_has_the_rate_of_what_it_did() -> None:
+def test_a_resumed_run_shows_the_rate_of_its_own_work() -> None:
     """Not of what was done before it."""
     text, seconds = Screen(), 0.0
     screen = terminal(text)
@@ -80,7 +80,7 @@ def test_a_run_that_goes_on_has_the_rate_of_what_it_did() -> None:
     assert "learn [/x]" in plain
 
 
-def test_work_that_fails_says_no_end() -> None:
+def test_failed_work_prints_no_summary() -> None:
     """And leaves no thread."""
     text = io.StringIO()
 
@@ -106,7 +106,7 @@ def test_work_that_is_often_short_says_nothing_unless_it_is_long() -> None:
     assert text.getvalue() == ""
 
 
-def test_durations_are_told_in_two_units() -> None:
+def test_durations_are_printed_in_two_units() -> None:
     """Seconds, minutes, hours."""
     assert [duration(s) for s in (0.4, 59.6, 90, 3599.7, 7500)] == [
         "0 s",

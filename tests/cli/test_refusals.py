@@ -38,7 +38,7 @@ def denied(scope: Scope) -> PermissionDenied:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_refusal_says_what_mends_it(
+def test_a_refusal_says_how_to_fix_it(
     error: TandemError,
     words: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -84,7 +84,7 @@ def test_the_page_says_of_each_command_what_right_it_needs() -> None:
         (["up", "--data", "file"], "file is a file, or lies in one: give a folder by --data"),
     ],
 )
-def test_a_mistake_is_told_first_and_in_plain_words(
+def test_a_mistake_is_reported_first_in_plain_words(
     command: list[str],
     words: str,
     tmp_path: Path,

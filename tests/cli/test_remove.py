@@ -51,7 +51,7 @@ def test_an_index_is_dropped_where_that_is_meant(
     assert ("pets: gone, with 6 items" in result.stdout) is is_dropped
 
 
-def test_a_name_that_is_none_is_asked_of_nobody() -> None:
+def test_an_invalid_name_is_not_sent() -> None:
     """Before the question."""
     result, requests = run("index", "drop", "[/x]", typed="y\n")
 

@@ -100,7 +100,7 @@ def test_json_is_one_object_with_every_field() -> None:
 
 
 def test_json_of_several_queries_has_an_answer_each(tmp_path: Path) -> None:
-    """A refusal by its name, and in the exit status; a byte-order mark is no part of a query."""
+    """A refusal by its name, and in the exit status; a byte-order mark is not part of a query."""
     queries = tmp_path / "queries.txt"
     queries.write_bytes("\ufefftwo dogs\r\nbad\r\n".encode())
 
@@ -137,7 +137,7 @@ def test_what_was_found_is_saved_inside_the_folder(tmp_path: Path) -> None:
     assert {each for each in tmp_path.rglob("*") if each.is_file()} == set(files)
 
 
-def test_a_foreign_file_is_left_and_told(tmp_path: Path) -> None:
+def test_a_foreign_file_is_kept_and_reported(tmp_path: Path) -> None:
     """Also what a link points to; the others are saved, and the status says so."""
     item = [FoundItem("a", 0, None, None, 1, 1, TextContent("mine"))]
     (tmp_path / "a.txt").write_text("theirs")

@@ -164,7 +164,7 @@ def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
         *([form, "/dev/zero"] for form in ("--queries", "--image", "--encoding")),
     ],
 )
-def test_what_cannot_be_asked_is_refused_at_once(arguments: list[str]) -> None:
+def test_an_impossible_search_is_refused_at_once(arguments: list[str]) -> None:
     """As a wrong use of the command."""
     result, service = run(*arguments)
 
@@ -211,7 +211,7 @@ def test_a_stream_shows_both_orders() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_file_of_texts_is_searched_together(tmp_path: Path, end: bytes) -> None:
+def test_a_file_of_texts_is_searched_in_batches(tmp_path: Path, end: bytes) -> None:
     """One that is refused is told, beside the others' answers, and seen in the exit status."""
     queries = tmp_path / "queries.txt"
     queries.write_bytes(end.join([b"a cup", b"", b"bad", b"two dogs", b""]))

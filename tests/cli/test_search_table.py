@@ -52,7 +52,7 @@ def result(
         ("SOMETHING_NEWER", "SOMETHING_NEWER"),
     ],
 )
-def test_each_degradation_is_told(degradation: str, said: str) -> None:
+def test_each_degradation_is_printed(degradation: str, said: str) -> None:
     """In words, with how much and why; one of a newer server by its name."""
     answer = result((degradation,), RerankSummary(8, RerankStopReason.UNAVAILABLE, 3))
 
@@ -66,7 +66,7 @@ def test_each_degradation_is_told(degradation: str, said: str) -> None:
         ("NEIGHBOURS_PARTIAL", "ordered without the neighbours of shard 3: SERVICE_UNAVAILABLE"),
     ],
 )
-def test_what_neighbours_lack_is_told(degradation: str, said: str) -> None:
+def test_missing_neighbours_are_printed(degradation: str, said: str) -> None:
     answer = replace(
         result((degradation,), RerankSummary(8, RerankStopReason.COMPLETE)),
         neighbours=NeighbourSummary(
@@ -102,7 +102,7 @@ def test_a_whole_answer_has_no_warning() -> None:
     assert warnings(answer) == []
 
 
-def test_missing_shards_are_told_once() -> None:
+def test_missing_shards_are_printed_once() -> None:
     """By the coverage, which says more than the flag, and also where there is no flag."""
     partial = Coverage(1, 2, 30, 60, {1: ErrorReason.DEADLINE_EXCEEDED})
     summary = RerankSummary(20, RerankStopReason.COMPLETE)
@@ -115,7 +115,7 @@ def test_missing_shards_are_told_once() -> None:
     ]
 
 
-def test_a_text_that_was_cut_is_told() -> None:
+def test_a_truncated_text_is_printed() -> None:
     """With how much of it was read."""
     answer = result((), RerankSummary(20, RerankStopReason.COMPLETE), (TextUse(80, 64),))
 

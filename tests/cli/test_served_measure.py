@@ -56,7 +56,7 @@ async def measured(
     return reports, list(dict.fromkeys(each.index_id for each in ingests))
 
 
-async def test_each_gallery_has_an_index_of_its_own() -> None:
+async def test_each_gallery_has_its_own_index() -> None:
     """Another corpus, seed, language or run never adds to it; a user has none of the name."""
     _, indexes = await measured(gallery(), gallery(seed=2), gallery(language="de"), gallery())
 
@@ -65,7 +65,7 @@ async def test_each_gallery_has_an_index_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("refusing", [False, True])
-async def test_its_index_is_removed_whatever_comes(refusing: bool) -> None:
+async def test_its_index_is_removed_after_success_and_failure(refusing: bool) -> None:
     """Whole, and no other; also where the measuring fails."""
     async with search_server(ingest=one_refused if refusing else all_stored) as (address, told):
         measure = ServedMeasure(address, None, 2, OnError.STOP)
@@ -96,7 +96,7 @@ async def test_a_refused_items_record_is_left_out_where_that_was_asked_for() -> 
     assert [len(each.ranks) for each in report.rankings] == [7, 7, 7, 7]
 
 
-async def test_what_adaptive_depth_saves_is_counted_over_all_galleries() -> None:
+async def test_savings_of_adaptive_depth_are_counted_over_all_galleries() -> None:
     """As over folds; a server that reads nothing of each pool, here."""
     async with search_server() as (address, told):
         measure = ServedMeasure(address, None, 2, OnError.STOP, is_depth_adaptive=True)
@@ -112,7 +112,7 @@ async def test_what_adaptive_depth_saves_is_counted_over_all_galleries() -> None
     assert joined(reports).about["adaptive depth"] == f"0 of {asked:,} pairs read, 0.0 %"
 
 
-async def test_a_bi_encoder_alone_is_measured_and_told_of_once(
+async def test_a_bi_encoder_alone_is_measured_with_one_note(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Over all galleries; the pools that were asked for cannot be reranked."""
@@ -146,7 +146,7 @@ async def test_refused_records_are_counted_over_all_galleries() -> None:
     assert joined(reports).about["refused by the server"] == "2 records"
 
 
-def test_a_picture_that_is_not_there_is_no_servers_to_judge() -> None:
+def test_a_missing_picture_is_not_sent_to_the_server() -> None:
     """The check before anything is sent passes what can be read."""
     check = ServedMeasure("127.0.0.1:1", None, 1, OnError.STOP).check
     record: Record = next(iter(scene_records("test", 1, 4)))

@@ -63,7 +63,7 @@ def test_damage_is_told_with_exit_status_1(path: Path) -> None:
     assert f"{path} is damaged; restore it from a backup" in output
 
 
-def test_what_cannot_be_done_is_one_line(path: Path, tmp_path: Path) -> None:
+def test_an_impossible_operation_prints_one_line(path: Path, tmp_path: Path) -> None:
     """No traceback, exit status 1: no store, no backup, a folder in use."""
     _, output = run("backup", path, tmp_path / "backups")
     name = output.splitlines()[1]
@@ -82,7 +82,7 @@ def test_what_cannot_be_done_is_one_line(path: Path, tmp_path: Path) -> None:
         assert len(output.splitlines()) == 1
 
 
-def test_a_store_is_told_to_grow(path: Path) -> None:
+def test_a_store_can_be_grown(path: Path) -> None:
     """The limit is beside the store for its writer to read."""
     status, output = run("grow", path, "2")
     assert (status, output.splitlines()[0]) == (0, f"{path} may grow to 2 GiB")
@@ -111,7 +111,7 @@ def test_a_limit_is_never_lowered(path: Path) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("content", ["", "x", "-5", "9" * 40, "é", None])
-def test_a_limit_that_is_none_is_no_limit(path: Path, content: str | None) -> None:
+def test_an_unset_limit_does_not_limit(path: Path, content: str | None) -> None:
     """Whatever stands in its place: a named pipe too."""
     if content is None:
         os.mkfifo(path / "map_bytes")

@@ -79,7 +79,7 @@ def test_work_that_cannot_look_is_ended_once(number: signal.Signals) -> None:
         process.wait()
 
 
-def test_under_nohup_the_end_of_the_terminal_does_not_matter() -> None:
+def test_under_nohup_the_end_of_the_terminal_is_ignored() -> None:
     """It is what nohup is for."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

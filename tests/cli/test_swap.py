@@ -25,7 +25,7 @@ def swap(repository: Path, *words: str) -> tuple[int, str]:
     return result.exit_code, f"{result.output}{result.exception or ''}"
 
 
-def test_a_swap_that_nobody_makes_is_taken_back(repository: Path) -> None:
+def test_a_swap_that_no_process_performs_is_withdrawn(repository: Path) -> None:
     """Or a Tandem that is started next week would make it."""
     attendance = SwapAttendance(repository)  # of one that hangs
     attendance.tell("version 1: Triton loads it")
@@ -38,7 +38,7 @@ def test_a_swap_that_nobody_makes_is_taken_back(repository: Path) -> None:
     assert wanted(repository) is None
 
 
-def test_without_anybody_to_make_it_a_swap_is_refused_at_once(repository: Path) -> None:
+def test_a_swap_without_a_running_tandem_is_refused_at_once(repository: Path) -> None:
     """Before anything is exported or asked for; one that ended attends no more."""
     SwapAttendance(repository).close()
     for words in (("--to", "1"), ("no-checkpoint",)):
@@ -49,7 +49,7 @@ def test_without_anybody_to_make_it_a_swap_is_refused_at_once(repository: Path) 
     assert wanted(repository) is None
 
 
-def test_git_sees_nothing_of_what_is_served(repository: Path) -> None:
+def test_served_files_are_ignored_by_git(repository: Path) -> None:
     """`git add .` adds no model, whatever versions there are; the committed configs are seen."""
     root = Path(__file__).parents[2]
     versions = ("1/model.pt", "2/model.pt", "refused-3/version.json")
@@ -76,7 +76,7 @@ def test_a_version_that_is_not_there_is_not_asked_for(repository: Path) -> None:
     assert wanted(repository) is None
 
 
-def test_a_damaged_word_of_what_serves_stops_by_name(repository: Path) -> None:
+def test_a_damaged_version_file_stops_by_name(repository: Path) -> None:
     """And not by a traceback."""
     write_serving(repository, Serving(version=1))
     path = repository / "serving.json"

@@ -75,10 +75,10 @@ def run(*arguments: str) -> tuple[int, str, str]:
             "--from, --image-source would be ignored",
         ),
         (["finetune", "--corpus", "nowhere"], "no corpus 'nowhere'"),
-        (["finetune", "--corpus", "emoji", "--init", "/nowhere"], "/nowhere is no checkpoint"),
+        (["finetune", "--corpus", "emoji", "--init", "/nowhere"], "/nowhere is not a checkpoint"),
     ],
 )
-def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
     """By name, and nothing is written."""
     shipped = str(default_checkpoint())
     status, _, error = run(
@@ -91,7 +91,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], wh
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
-def test_a_seed_that_is_none_is_refused(seed: str) -> None:
+def test_an_invalid_seed_is_refused(seed: str) -> None:
     """Before anything is read."""
     status, printed, _ = run("tiny", "--seed", seed)
 
@@ -107,7 +107,7 @@ def test_a_seed_that_is_none_is_refused(seed: str) -> None:
         ("run_state.pt", "holds an unfinished run: --resume continues it, --overwrite"),
     ],
 )
-def test_what_another_run_wrote_is_not_written_over(tmp_path: Path, file: str, says: str) -> None:
+def test_another_runs_files_are_not_overwritten(tmp_path: Path, file: str, says: str) -> None:
     """Of an hour's training nothing may go for want of a --folder."""
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / file).write_bytes(b"an hour's work")
@@ -128,10 +128,10 @@ def test_a_folder_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path, fo
     status, _, error = run("tiny", "--folder", str(tmp_path / folder))
 
     assert status != 0
-    assert "is no folder; choose another --folder" in error
+    assert "is not a folder; choose another --folder" in error
 
 
-def test_training_anew_in_its_place_is_told(tmp_path: Path) -> None:
+def test_training_again_in_the_same_folder_is_reported(tmp_path: Path) -> None:
     """With --overwrite; what begins, its stages and its end are lines, without a terminal too."""
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
@@ -332,7 +332,7 @@ def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], 
     assert why in error
 
 
-def test_any_recipe_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_any_recipe_continues_from_a_checkpoint(tmp_path: Path) -> None:
     """Its words and its shape, with the recipe's objectives: here mined negatives."""
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")

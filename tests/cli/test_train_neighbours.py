@@ -59,7 +59,7 @@ def test_each_seed_has_a_folder_and_a_stopped_run_continues(
     assert (folder / "seed_1" / "leaprr.safetensors").stat().st_mtime_ns == before
 
 
-def test_what_cannot_be_trained_is_named(lists: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Path) -> None:
     train, dev = lists
     other, folder = tmp_path / "other.neighbours", tmp_path / "leaprr"
     save_neighbours(

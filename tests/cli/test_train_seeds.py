@@ -48,7 +48,7 @@ def write_done(folder: Path, ranks: dict[tuple[str, int], tuple[int, ...]]) -> N
     (folder / FILE_NAME).write_text(json.dumps(content))
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+def test_finished_work_is_not_repeated(tmp_path: Path) -> None:
     """Nothing is trained: mean, deviation and interval by hand, and the paired test of two recipes.
 
     R@1 of 25, 50 and 75 percent: 50 ± 25, and 4.303 · 25 / √3 either way.

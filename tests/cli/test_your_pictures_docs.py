@@ -80,8 +80,8 @@ async def test_the_pages_ingest_ingests_the_split_that_it_says() -> None:
 
 
 @pytest.mark.usefixtures("pets")
-def test_the_pages_training_says_how_many_pictures_it_lacks() -> None:
-    """Two are no corpus; that it is read so far shows that both splits were found."""
+def test_the_pages_training_says_how_many_pictures_are_missing() -> None:
+    """Two are not a corpus; that it is read so far shows that both splits were found."""
     [command] = [command for command in COMMANDS if command.startswith("tandem train")]
 
     result = CliRunner().invoke(app, shlex.split(command)[1:])

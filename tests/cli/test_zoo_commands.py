@@ -51,7 +51,7 @@ def test_two_models_are_added_as_one(tmp_path: Path) -> None:
     assert "which finds nothing by itself" in str(alone.exception)
 
 
-def test_what_scores_pairs_is_evaluated_behind_a_retriever(tmp_path: Path) -> None:
+def test_a_pair_scorer_is_evaluated_after_a_retriever(tmp_path: Path) -> None:
     """Without one the command says what is missing; with one it reports both orders."""
     save_tiny_zoo(tmp_path / "be", "vse_pp", max_text_tokens=256)
     save_tiny_zoo(tmp_path / "ce", "scan_i2t", max_text_tokens=256)

@@ -80,7 +80,7 @@ async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:
         await server.stop(None)
 
 
-def test_the_environment_says_what_is_shown(tmp_path: Path) -> None:
+def test_the_environment_selects_the_credentials(tmp_path: Path) -> None:
     """As `tandem search` and others do; secrets are not told when shown."""
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_text(f"PEM of {name}")
@@ -122,7 +122,7 @@ def test_half_of_a_certificate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\t\n\n", "\u2028", "\xa0"])
-def test_space_around_a_token_is_no_part_of_it(end: str) -> None:
+def test_whitespace_around_a_token_is_ignored(end: str) -> None:
     """A file's line end comes along with it, by `$(<file)` in other tools' words."""
     for access in (
         Access(end + "secret" + end),
@@ -148,7 +148,7 @@ def test_space_around_a_token_is_no_part_of_it(end: str) -> None:
         "canary\x7f",
     ],
 )
-def test_a_token_that_cannot_be_sent_is_refused_before_anything_is(token: str) -> None:
+def test_an_unsendable_token_is_refused_before_any_call(token: str) -> None:
     """By name, and never with the token in what is told: it may be all but right."""
     for make in (lambda: Access(token), lambda: Access.from_environment({"TANDEM_TOKEN": token})):
         with pytest.raises(Unauthenticated, match="its token has") as caught:

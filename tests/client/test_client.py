@@ -177,7 +177,7 @@ async def test_a_search_is_asked_and_answered(connect: Callable[[str], AnyClient
     assert len(metadata["x-request-id"]) == 32
 
 
-async def test_a_filter_goes_with_the_search(connect: Callable[[str], AnyClient]) -> None:
+async def test_a_filter_is_sent_with_the_search(connect: Callable[[str], AnyClient]) -> None:
     """As it was written."""
     wanted = where.equals("style", "noto") & ~where.exists("hidden")
 
@@ -242,7 +242,7 @@ async def test_a_late_answer_is_a_deadline_exceeded(connect: Callable[[str], Any
             await connect(address).search("two dogs", timeout_seconds=0.2)
 
 
-async def test_nobody_listening_is_a_service_unavailable(
+async def test_a_closed_port_raises_service_unavailable(
     connect: Callable[[str], AnyClient],
 ) -> None:
     """Told with the address that was tried."""
@@ -260,7 +260,7 @@ async def test_a_removal_tells_how_many_were_there(connect: Callable[[str], AnyC
 
 
 async def test_an_index_is_removed_part_by_part(connect: Callable[[str], AnyClient]) -> None:
-    """The answer says whether to call again; a name that is none is not sent."""
+    """The answer says whether to call again; an invalid name is not sent."""
     async with search_server() as (address, service):
         client = connect(address)
         first, last = [await client.remove_index("pets") for _ in range(2)]
@@ -271,7 +271,7 @@ async def test_an_index_is_removed_part_by_part(connect: Callable[[str], AnyClie
     assert service.requests == [pb.RemoveIndexRequest(index_id="pets")] * 2
 
 
-async def test_outcomes_come_in_the_items_order(connect: Callable[[str], AnyClient]) -> None:
+async def test_outcomes_have_the_order_of_the_items(connect: Callable[[str], AnyClient]) -> None:
     """Over all batches, those refused among those stored."""
 
     async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
@@ -290,7 +290,7 @@ async def test_outcomes_come_in_the_items_order(connect: Callable[[str], AnyClie
     assert [len(request.items) for request in service.requests] == [3, 3, 1]
 
 
-async def test_nothing_to_ingest_is_no_outcome(connect: Callable[[str], AnyClient]) -> None:
+async def test_ingesting_nothing_yields_no_outcome(connect: Callable[[str], AnyClient]) -> None:
     """And no empty batch, which the server would refuse."""
     async with search_server() as (address, service):
         assert await connect(address).ingest([]) == []
@@ -329,7 +329,7 @@ async def test_a_stream_refused_while_it_writes_is_refused_by_name(
                 await connect(address).ingest(texts(1_000), batch_item_count=4)
 
 
-async def test_what_the_items_themselves_raise_is_raised(
+async def test_errors_of_the_item_iterator_are_raised(
     connect: Callable[[str], AnyClient],
 ) -> None:
     """gRPC reads them out of sight and would only say that something was cancelled."""
@@ -343,7 +343,7 @@ async def test_what_the_items_themselves_raise_is_raised(
             await connect(address).ingest(items(), batch_item_count=1)
 
 
-async def test_an_item_that_no_message_can_carry_is_refused_alone(
+async def test_only_an_unsendable_item_is_refused(
     connect: Callable[[str], AnyClient],
 ) -> None:
     """By name, with the others stored; one over gRPC's own limit too, which ends a stream."""
@@ -367,7 +367,7 @@ async def test_an_item_that_no_message_can_carry_is_refused_alone(
             ]
 
 
-async def test_a_sender_who_waits_for_a_refused_items_outcome_gets_it() -> None:
+async def test_a_sender_that_awaits_a_refused_items_outcome_gets_it() -> None:
     """Before the next item is there: what is refused here is answered in its turn."""
     answered = threading.Semaphore(1)
 
@@ -401,7 +401,7 @@ async def test_searches_that_are_more_than_a_message_are_refused_by_name(
 
 
 @pytest.mark.parametrize("name", ODD)
-async def test_what_is_no_tandem_is_told_by_name(
+async def test_a_server_that_is_not_tandem_is_named(
     connect: Callable[[str], AnyClient], name: str
 ) -> None:
     """And never as a fault inside Tandem, of which nothing was asked."""
@@ -434,7 +434,7 @@ async def stored_but_for_the_empty(request: pb.IngestItemsRequest) -> pb.IngestI
 
 
 async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
-    """Batches of one go out as they are full: waiting for an answer first is no deadlock."""
+    """Batches of one go out as they are full: waiting for an answer first is not a deadlock."""
     answered = threading.Semaphore(1)
 
     def items() -> Iterator[tuple[str, NewContent]]:

@@ -8,7 +8,7 @@ from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMa
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
 
 
-def test_each_document_is_sent_as_what_it_is() -> None:
+def test_each_document_is_sent_with_its_own_type() -> None:
     """Texts, images and stored items, in their order."""
     regions = RegionContent(b"\0\0" * 4, b"\0\0\0\0" * 4, 1, 4, 1, 1)
     documents: list[NewDocument] = ["a text", b"a file", StoredItem("a"), regions]
@@ -26,11 +26,11 @@ def test_each_document_is_sent_as_what_it_is() -> None:
 
 
 def test_contents_alone_need_no_index() -> None:
-    """An empty id is no invalid one."""
+    """An empty id is not an invalid one."""
     assert score_request("a", ["b"], "", TruncationPolicy.ERROR).index_id == ""
 
 
-def test_what_cannot_be_sent_is_refused_by_name() -> None:
+def test_unsendable_values_are_refused_by_name() -> None:
     """Before the call."""
     with pytest.raises(IndexIdInvalid):
         score_request("a", ["b"], "No Index", TruncationPolicy.ERROR)

@@ -50,7 +50,7 @@ def test_an_item_does_not_change() -> None:
         item.text = "b"  # type: ignore[misc]
 
 
-def test_an_item_that_cannot_be_sent_is_refused_alone() -> None:
+def test_only_the_unsendable_item_is_refused() -> None:
     """Under its id."""
     requests = IngestRequests([Item("a", text="x"), Item("b"), Item("", text="y")], "scenes", 32)
     [request] = requests
@@ -98,7 +98,7 @@ async def second_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsRespon
 
 
 @both
-async def test_progress_is_told_after_each_batch(ingest: Ingest) -> None:
+async def test_progress_is_reported_after_each_batch(ingest: Ingest) -> None:
     """With the total of a list; an iterator has none."""
     items = [Item(str(number), text="word") for number in range(5)]
     told: list[IngestProgress] = []
@@ -113,7 +113,7 @@ async def test_progress_is_told_after_each_batch(ingest: Ingest) -> None:
 
 
 @both
-async def test_what_the_callback_raises_ends_the_ingest(ingest: Ingest) -> None:
+async def test_an_error_of_the_callback_ends_the_ingest(ingest: Ingest) -> None:
     """And is raised as it is."""
 
     def tell(progress: IngestProgress) -> None:

@@ -71,7 +71,7 @@ def test_every_keyword_has_its_sentence(client: type) -> None:
         assert missing == set(), method.__qualname__
 
 
-def test_both_clients_are_told_of_alike() -> None:
+def test_both_clients_have_the_same_keywords() -> None:
     """Signatures but for what is awaited; no docstring of one that is only a pointer."""
     for name, method in vars(Client).items():
         if name.startswith("_"):

@@ -84,7 +84,7 @@ def test_every_option_is_sent() -> None:
     assert Search("a cup", index_id="scenes", **options).request == request
 
 
-def test_a_weight_alone_is_sent_for_the_server_to_refuse() -> None:
+def test_a_weight_alone_is_left_to_the_server_to_refuse() -> None:
     """A caller's mistake is not taken for a wish for the default; a zero is no wish for none."""
     request = search_request("a cup", index_id="scenes", cross_encoder_weight=0.0)
     varied = search_request("a cup", index_id="scenes", relevance_weight=0.0)
@@ -132,7 +132,7 @@ def test_a_query_of_each_form_is_sent(query: Query, parts: list[pb.QueryPart]) -
     assert not request.HasField("query")
 
 
-def test_what_no_message_can_carry_is_refused_by_name() -> None:
+def test_unsendable_arguments_are_refused_by_name() -> None:
     """In a part too."""
     with pytest.raises(RequestMalformed):
         search_request([QueryPart("dog \ud800")], index_id="scenes")
@@ -140,7 +140,7 @@ def test_what_no_message_can_carry_is_refused_by_name() -> None:
         search_request(StoredItem(""), index_id="scenes")
 
 
-def test_a_page_is_asked_for_with_little_beside_its_cursor() -> None:
+def test_a_page_request_has_little_but_its_cursor() -> None:
     """The index and, where given, a size and contents."""
     plain = page_request(b"more", index_id="pets", return_n=None, content_included=False)
     larger = page_request(b"more", index_id="pets", return_n=50, content_included=True)

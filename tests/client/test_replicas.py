@@ -9,7 +9,7 @@ from tandem.client import AsyncClient
 from tests.chassis.test_channels import replica
 
 
-async def test_orchestrators_behind_one_name_are_called_in_turn() -> None:
+async def test_orchestrators_of_one_name_are_called_in_turn() -> None:
     """A name that resolves to two addresses, as a headless service's does."""
     called: Counter[str] = Counter()
     async with AsyncExitStack() as stack:

@@ -59,7 +59,7 @@ def batches(items: list[NewItem], batch_item_count: int = 32) -> list[list[str]]
     return [[item.item_id for item in request.items] for request in requests]
 
 
-def test_what_is_not_asked_for_is_left_to_the_server() -> None:
+def test_unset_options_are_left_to_the_server() -> None:
     """Unset, which is not the same as 0."""
     request = made_search_request()
 
@@ -124,7 +124,7 @@ def test_a_filter_is_sent_as_meant() -> None:
         made_search_request(where=where.exists("a b"))
 
 
-def test_attributes_go_with_their_items() -> None:
+def test_attributes_are_sent_with_their_items() -> None:
     """Those that have any, in every type."""
     attributes: Attributes = {
         "style": "noto",
@@ -163,7 +163,7 @@ def test_a_removal_names_its_items() -> None:
 
 
 @given(st.integers(0, 200), st.integers(1, 64))
-def test_batches_hold_as_many_items_as_asked_for(item_count: int, batch_item_count: int) -> None:
+def test_batches_have_the_requested_size(item_count: int, batch_item_count: int) -> None:
     """All but the last are full, and together they are the items in their order."""
     ids = [f"item-{n}" for n in range(item_count)]
 
@@ -175,7 +175,7 @@ def test_batches_hold_as_many_items_as_asked_for(item_count: int, batch_item_cou
 
 
 @pytest.mark.parametrize(("asked", "given_"), [(0, 1), (-5, 1), (65, 64), (10_000, 64)])
-def test_batches_stay_within_what_the_server_takes(asked: int, given_: int) -> None:
+def test_batches_stay_within_the_servers_limits(asked: int, given_: int) -> None:
     """1 to 64, whatever was asked for."""
     made = batches([(str(n), "text") for n in range(64)], asked)
 
@@ -218,7 +218,7 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
 
 
 @pytest.mark.parametrize("item", [b"image", "text", None, 7, ("id",), ("id", "text", {}, 1)])
-def test_what_is_no_item_is_refused_in_its_place(item: Any) -> None:
+def test_a_value_that_is_not_an_item_is_refused_in_its_place(item: Any) -> None:
     """A str of two letters would otherwise be an id and a text."""
     requests = IngestRequests([("good", "text"), item], "scenes", 32)
 
@@ -235,7 +235,7 @@ def test_what_is_no_item_is_refused_in_its_place(item: Any) -> None:
 
 @pytest.mark.parametrize(("item", "kind", "why"), UNSENDABLE)
 @pytest.mark.parametrize("batch_item_count", [1, 2, 32])
-def test_an_item_that_cannot_be_sent_is_refused_alone_and_by_what_is_wrong_with_it(
+def test_only_an_unsendable_item_is_refused_and_its_fault_named(
     item: NewItem, kind: type[TandemError], why: str, batch_item_count: int
 ) -> None:
     """In its place among the outcomes of the others, which go to the server."""
@@ -314,7 +314,7 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
         ("a", {"where": ~where.exists(LONE_SURROGATE)}, FilterInvalid),
     ],
 )
-def test_a_search_that_cannot_be_sent_is_refused_by_what_is_wrong_with_it(
+def test_an_unsendable_search_is_refused_and_its_fault_named(
     query: Query, options: dict[str, object], kind: type[TandemError]
 ) -> None:
     """Whichever of its fields that is in."""
@@ -322,7 +322,7 @@ def test_a_search_that_cannot_be_sent_is_refused_by_what_is_wrong_with_it(
         made_search_request(query, **options)
 
 
-def test_a_request_id_that_cannot_be_sent_is_refused_at_once() -> None:
+def test_an_unsendable_request_id_is_refused_at_once() -> None:
     """By ingest and removal."""
     with pytest.raises(RequestMalformed, match="request_id"):
         IngestRequests([], "scenes", 1, LONE_SURROGATE)
@@ -373,7 +373,7 @@ def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
     assert request_ids("") == ["", "", ""]
 
 
-def test_every_batch_says_what_to_do_with_long_texts() -> None:
+def test_every_batch_carries_the_truncation_policy() -> None:
     """ERROR unless told otherwise; the batches that a large item splits off say so too."""
     items: list[NewItem] = [(name, bytes(8 * MIB)) for name in "abcdefg"]
 

@@ -100,7 +100,7 @@ def test_an_answer_that_found_nothing() -> None:
     assert result.seconds == StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def test_attributes_come_as_plain_values() -> None:
+def test_attributes_become_plain_values() -> None:
     """By name; a value of a type that a newer server knows is left out."""
     item = pb.RankedItem(
         attributes={
@@ -116,7 +116,7 @@ def test_attributes_come_as_plain_values() -> None:
     assert found.attributes == {"style": "noto", "count": 3, "tags": ("a",)}
 
 
-def test_full_coverage_is_told_apart_from_an_unknown_total() -> None:
+def test_full_coverage_differs_from_an_unknown_total() -> None:
     """All shards answered; how many items a missing one has may not be known."""
     full = pb.Coverage(answered_shard_count=2, shard_count=2, item_count=0)
     part = pb.Coverage(shard_count=2, missing_shards=[pb.MissingShard(shard_number=1)])
@@ -131,7 +131,7 @@ def test_full_coverage_is_told_apart_from_an_unknown_total() -> None:
     assert second.item_count is None
 
 
-def test_an_empty_text_is_a_content_and_no_content_is_none() -> None:
+def test_an_empty_text_is_a_content_and_a_missing_one_is_none() -> None:
     """A content of neither kind, from a server that knows a third, is none that we know."""
     response = pb.SearchItemsResponse(
         items=[
@@ -179,7 +179,7 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
     assert "too purple" in outcome.error.message
 
 
-def test_what_else_an_answer_says_by_hand() -> None:
+def test_further_fields_of_an_answer_match_a_worked_example() -> None:
     """How deep it was reranked, in what it is less, what it took, and how items came there."""
     response = pb.SearchItemsResponse(
         items=[
@@ -235,7 +235,7 @@ def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
     assert picture.text_use is None
 
 
-def test_the_way_of_each_shard_is_told() -> None:
+def test_each_shards_search_path_is_reported() -> None:
     """What its planner chose, and why not otherwise; a newer server's words are none of ours."""
     path = SearchPath(
         SearchStrategy.PRE_FILTER,
@@ -264,7 +264,9 @@ def test_the_way_of_each_shard_is_told() -> None:
 
 @pytest.mark.parametrize("strategy", SearchStrategy)
 @pytest.mark.parametrize("kind", SearchFallback)
-def test_a_path_goes_over_the_wire_as_it_is(strategy: SearchStrategy, kind: SearchFallback) -> None:
+def test_a_search_path_crosses_the_wire_unchanged(
+    strategy: SearchStrategy, kind: SearchFallback
+) -> None:
     """Each of its values is one of the contract, and the contract has no other."""
     for path in (
         SearchPath(strategy),

@@ -116,7 +116,7 @@ def test_the_calls_of_a_client_share_its_budget() -> None:
     assert delays == [0.0] * 4 + [None] * 2
 
 
-def test_what_is_wrong_with_the_call_costs_no_budget() -> None:
+def test_errors_of_the_call_cost_no_budget() -> None:
     """A caller with bad texts does not take the others' repetitions."""
     retries = Retries(RetryPolicy(), draw=lambda: 0.0)
     for _ in range(100):
@@ -261,7 +261,7 @@ async def test_a_busy_server_is_called_again(connect: Connect) -> None:
     assert len({metadata["traceparent"] for metadata in service.metadata}) == 1
 
 
-async def test_a_fault_of_the_call_is_raised_at_once(connect: Connect) -> None:
+async def test_an_error_of_the_call_is_raised_at_once(connect: Connect) -> None:
     """With the ids under which an operator finds it."""
     async with search_server(failing(1, errors.TextEmpty())) as (address, service):
         with pytest.raises(errors.TextEmpty) as caught:
@@ -335,7 +335,7 @@ def removing() -> Callable[[pb.RemoveItemsRequest], Awaitable[pb.RemoveItemsResp
     return remove
 
 
-async def test_a_removal_is_repeated_under_its_request_id_alone(connect: Connect) -> None:
+async def test_a_removal_is_repeated_only_under_its_request_id(connect: Connect) -> None:
     """Without one a second attempt would count what the first left."""
     async with search_server(remove=removing()) as (address, service):
         assert await connect(address, SOON).remove("mine") == 1

@@ -161,7 +161,7 @@ async def test_a_stream_gives_both_answers(connect: Connect) -> None:
     assert (request.search.query.text, request.search.retrieve_k) == ("two dogs", 30)
 
 
-async def test_whoever_has_enough_of_the_first_answer_stops_the_second(connect: Connect) -> None:
+async def test_a_caller_can_stop_after_the_first_answer(connect: Connect) -> None:
     """The server hears of it."""
     asked = []
 
@@ -186,7 +186,7 @@ async def test_a_stream_that_is_refused_raises_by_name(connect: Connect) -> None
             await connect(address).stream("bad")
 
 
-async def test_a_search_of_a_batch_that_cannot_be_sent_is_refused_alone(connect: Connect) -> None:
+async def test_only_the_unsendable_search_of_a_batch_is_refused(connect: Connect) -> None:
     """By its own fault, in its place; the server answers the others."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
@@ -223,8 +223,10 @@ async def test_the_model_describes_itself(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("name", ODD)
-async def test_a_stream_of_what_is_no_tandem_is_told_by_name(connect: Connect, name: str) -> None:
-    """And one without an answer is no answer."""
+async def test_a_stream_of_a_server_that_is_not_tandem_is_named(
+    connect: Connect, name: str
+) -> None:
+    """And one without an answer is not an answer."""
     with odd_server(ODD[name]) as address, pytest.raises(ODD_ERRORS) as caught:
         await connect(address).stream("two dogs", take=1)
     assert caught.value.reason != "INTERNAL"

@@ -11,7 +11,7 @@ from tandem.chassis.tracing import extract_trace
 from tandem.client.trace_headers import trace_headers
 
 
-def test_a_trace_begins_with_a_call_that_has_none() -> None:
+def test_a_call_without_a_trace_begins_one() -> None:
     """Each has its own, and leaves it to the server whether it is sampled."""
     first, second = (dict(trace_headers()) for _ in range(2))
 

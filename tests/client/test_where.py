@@ -26,6 +26,6 @@ from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, 
         ),
     ],
 )
-def test_what_is_written_is_meant(written: Filter, meant: Filter) -> None:
+def test_an_expression_has_its_meaning(written: Filter, meant: Filter) -> None:
     """One by one, and joined."""
     assert written == meant

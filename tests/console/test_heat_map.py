@@ -85,7 +85,7 @@ async def heat_of(page: Page, text: str, group: Group) -> np.ndarray:
     phrase = group.noun.counted(group.count, "en").split()
     words = text.replace(",", " ,").split()
     start = next(n for n in range(len(words)) if words[n : n + len(phrase)] == phrase)
-    # A comma is no word of its own on the page.
+    # A comma is not a word of its own on the page.
     start -= words[:start].count(",")
     pressed = page.locator('.word[aria-pressed="true"]')
     while await pressed.count():

@@ -82,7 +82,7 @@ async def test_axe_finds_no_fault_in_the_panel(look: str, open_page: OpenPage) -
     assert len(INDEX.shards[0].parts) == 2
 
 
-async def test_words_are_searched_for_beside_the_query(open_page: OpenPage) -> None:
+async def test_words_are_searched_in_addition_to_the_query(open_page: OpenPage) -> None:
     """Typed words switch it on; the answer says which list found an item."""
     item = found(0, 1, logit=1.0)
     item.hybrid.CopyFrom(pb.HybridRank(similarity_rank=4, keyword_rank=2, keyword_score=7.125))

@@ -48,7 +48,7 @@ async def test_the_first_order_stands_before_the_second_comes(open_page: OpenPag
         assert await page.locator("#answer").get_attribute("aria-busy") == "false"
 
 
-async def test_curves_of_items_that_one_order_lacks_end_below_it(open_page: OpenPage) -> None:
+async def test_curves_of_items_missing_from_one_order_end_below_it(open_page: OpenPage) -> None:
     """And make the columns no taller, however the window changes."""
     told = ToldAnswers(items=[found(7, 1, logit=1.0)])
     async with gateway(told.search) as served:
@@ -85,7 +85,7 @@ async def test_each_item_has_its_figures_and_reasons(open_page: OpenPage) -> Non
     )
 
 
-async def test_keyboard_alone(open_page: OpenPage) -> None:
+async def test_the_console_works_by_keyboard_alone(open_page: OpenPage) -> None:
     """Types, reaches an item, opens it, closes it, and is back where it was."""
     async with gateway(ToldAnswers().search) as served:
         page = await open_page(served.port)
@@ -185,7 +185,7 @@ async def test_a_filter_s_fault_stands_under_its_character(open_page: OpenPage) 
     assert abs(caret["x"] + caret["width"] / 2 - expected) < glyph / 2
 
 
-async def test_what_an_answer_lacks_is_said_in_words(open_page: OpenPage) -> None:
+async def test_degradations_are_shown_in_words(open_page: OpenPage) -> None:
     """A shard and half of the rerank."""
     told = ToldAnswers(
         degradations=[pb.DEGRADATION_SHARDS_MISSING, pb.DEGRADATION_RERANK_PARTIAL],

@@ -26,7 +26,7 @@ from tandem.contract.address import Address, AddressInvalid
         ("unix:/run/tandem", "unix:/run/tandem", True),
     ],
 )
-def test_what_is_an_address_is_understood(text: str, target: str, is_loopback: bool) -> None:
+def test_valid_addresses_are_parsed(text: str, target: str, is_loopback: bool) -> None:
     """As gRPC takes it; what is this machine alone is known to be."""
     address = Address.parse(text)
 
@@ -66,7 +66,7 @@ def test_what_is_an_address_is_understood(text: str, target: str, is_loopback: b
         ("a..b:7400", "not a host name"),
     ],
 )
-def test_what_is_none_is_told_what_to_write(text: str, why: str) -> None:
+def test_invalid_addresses_say_what_to_write(text: str, why: str) -> None:
     """In one line, before anything is called."""
     with pytest.raises(AddressInvalid, match=why) as told:
         Address.parse(text)

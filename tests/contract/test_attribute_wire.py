@@ -30,7 +30,7 @@ from tests.support.contract import made_filters
 
 
 @given(made_filters.attributes_of(made_filters.values))
-def test_attributes_come_back(attributes: Attributes) -> None:
+def test_attributes_survive_the_wire(attributes: Attributes) -> None:
     """Each of its own type: True does not come back as 1, nor 3 as 3.0."""
     item = index_service_pb2.Item(attributes=attributes_to_proto(attributes))
     received = index_service_pb2.Item.FromString(item.SerializeToString())
@@ -66,14 +66,14 @@ def test_bad_attributes_are_refused(messages: dict[str, pb.AttributeValue]) -> N
     "attributes",
     [{"a": 2**63}, {"a": "\ud800"}, {"a": ("\ud800",)}, {"\ud800": 1}, {"a": None}, {"a": ["x"]}],
 )
-def test_what_no_message_can_carry_is_refused(attributes: dict[str, AttributeValue]) -> None:
+def test_unsendable_values_are_refused(attributes: dict[str, AttributeValue]) -> None:
     """By the attribute's name, before anything is sent."""
     with pytest.raises(AttributeInvalid, match="cannot be sent"):
         attributes_to_proto(attributes)
 
 
 @given(made_filters.filters_of(made_filters.values))
-def test_filters_come_back(tree: Filter) -> None:
+def test_filters_survive_the_wire(tree: Filter) -> None:
     """Structure, names, values and their types."""
     received = pb.Filter.FromString(filter_to_proto(tree).SerializeToString())
 

@@ -64,7 +64,7 @@ A, B, C = Exists("a"), Exists("b"), Exists("c")
         ),
     ],
 )
-def test_what_is_written_is_meant(written: str, meant: Filter) -> None:
+def test_an_expression_has_its_meaning(written: str, meant: Filter) -> None:
     """Values of the type they look like; `and` before `or`, `not` before both."""
     tree = parse_filter(written)
 
@@ -111,7 +111,7 @@ def test_numbers_are_of_the_type_they_look_like() -> None:
         ("not " * 1000 + "a = 1", 128, "over 32 deep"),
     ],
 )
-def test_what_cannot_be_read_is_pointed_at(written: str, position: int, why: str) -> None:
+def test_a_syntax_error_is_pointed_at(written: str, position: int, why: str) -> None:
     """By the character, which the message's last line marks."""
     with pytest.raises(FilterTextInvalid) as caught:
         parse_filter(written)

@@ -56,7 +56,7 @@ ITEM: Attributes = {
         Not(AnyOf(())),
     ],
 )
-def test_what_holds(tree: Filter) -> None:
+def test_a_filter_matches(tree: Filter) -> None:
     """And its negation does not."""
     assert holds(tree, ITEM)
     assert not holds(Not(tree), ITEM)
@@ -88,7 +88,7 @@ def test_what_holds(tree: Filter) -> None:
         AllOf((Exists("style"), Exists("missing"))),
     ],
 )
-def test_what_does_not_hold(tree: Filter) -> None:
+def test_a_filter_does_not_match(tree: Filter) -> None:
     """Of another type, missing or other values alike; and its negation holds."""
     assert not holds(tree, ITEM)
     assert holds(Not(tree), ITEM)
@@ -152,7 +152,7 @@ def test_the_largest_filters_are_taken(tree: Filter) -> None:
         (Exists("a\n"), "not a name"),
     ],
 )
-def test_what_is_refused(tree: Filter, why: str) -> None:
+def test_an_invalid_filter_is_refused(tree: Filter, why: str) -> None:
     """With what is wrong."""
     with pytest.raises(FilterInvalid, match=why):
         check_filter(tree)

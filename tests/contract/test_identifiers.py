@@ -11,7 +11,7 @@ from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
 
 
 @pytest.mark.parametrize("index_id", ["a", "0", "scenes", "flickr30k-image_v2", "a" * 63])
-def test_good_index_ids_come_back_as_they_are(index_id: str) -> None:
+def test_valid_index_ids_are_returned_unchanged(index_id: str) -> None:
     """Both ends of the length, and every kind of character."""
     assert check_index_id(index_id) == index_id
 

@@ -43,7 +43,7 @@ def test_a_shards_index_survives_the_wire() -> None:
     assert shard_index_from_proto(shard_index_to_proto(shard)) == shard
 
 
-def test_what_a_newer_server_says_is_left_out() -> None:
+def test_unknown_values_of_a_newer_server_are_left_out() -> None:
     """A modality without a name here has no part; a reason without one is none."""
     message = search_service_pb2.ShardIndex()
     message.parts.add(modality=7)

@@ -29,7 +29,7 @@ def test_rows_become_little_endian_float32() -> None:
     assert checked_region_content(half).has_half_features
 
 
-def test_what_is_packed_comes_back() -> None:
+def test_packed_regions_are_read_back() -> None:
     """As stores keep it."""
     content = made()
 
@@ -37,7 +37,7 @@ def test_what_is_packed_comes_back() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 60])
-def test_what_is_cut_short_is_refused(cut: int) -> None:
+def test_truncated_regions_are_refused(cut: int) -> None:
     with pytest.raises(RegionsInvalid):
         RegionContent.unpacked(made().packed()[:-cut])
 
@@ -66,7 +66,7 @@ def test_counts_and_bytes_fit(changes: dict[str, int | bytes], message: str) -> 
         ([[1.0], [1.0, 2.0]], BOXES, "rows of one length"),
         (FEATURES, [[1.0, 2.0]] * 2, "each box x1, y1, x2, y2"),
         ([], [], "rows of one length"),
-        ([["a"]], BOXES[:1], "features are no rows of numbers"),
+        ([["a"]], BOXES[:1], "features are not rows of numbers"),
         ([[1e39]], BOXES[:1], "too large for float32"),
     ],
 )

@@ -86,7 +86,7 @@ def test_the_seven_newest_backups_are_kept_and_one_restores(volumes: Path) -> No
     assert len(list(shard.parent.glob("shard.*"))) == 1, "the old store is not moved aside"
 
 
-def test_a_backup_that_fails_removes_none(volumes: Path) -> None:
+def test_a_failed_backup_removes_no_older_one(volumes: Path) -> None:
     """Where the newest cannot be made the oldest are still wanted, and the job has failed."""
     for day in range(1, 10):
         (volumes / "backups" / f"shard-0-of-1-2025010{day}T031500Z").mkdir()

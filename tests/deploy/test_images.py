@@ -133,7 +133,7 @@ def test_hadolint_would_see_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
-def test_what_is_copied_is_there_and_not_left_out(dockerfile: Path) -> None:
+def test_copied_files_exist_and_are_not_ignored(dockerfile: Path) -> None:
     """Each source is in the repository, and .dockerignore lets it through."""
     _, taken = ignore_rules()
 
@@ -266,7 +266,7 @@ def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> N
     assert "127.0.0.1:1: UNAVAILABLE" in done.stderr
 
 
-def test_what_the_image_has_not_is_not_seen(image: Image) -> None:
+def test_files_outside_the_image_are_not_found(image: Image) -> None:
     """The positive control: torch is installed beside the tests, and not in the image."""
     done = image.run(*PYTHON, "-c", "import numpy, torch")
 

@@ -29,7 +29,7 @@ def test_an_overlay_keeps_every_policy(overlay: str) -> None:
 
 @pytest.mark.parametrize("version", latest_versions(3))
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_is_what_kubernetes_takes(overlay: str, version: str) -> None:
+def test_an_overlay_is_valid(overlay: str, version: str) -> None:
     """By the strict schemas: no field that is not known, none of another type."""
     assert list(schema_faults(rendered(overlay), version)) == []
 
@@ -78,7 +78,7 @@ def test_every_service_is_in_every_overlay() -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_callers_need_tokens_but_on_a_laptop(overlay: str) -> None:
+def test_callers_need_tokens_except_on_a_laptop(overlay: str) -> None:
     """Wherever a service that callers reach runs, the canary's pods too."""
     for module in ("gateway_svc", "orchestrator_svc", "index_svc"):
         for container in service_containers(rendered(overlay), module):
@@ -99,7 +99,7 @@ def test_our_images_are_of_this_release() -> None:
     assert tags == {f"tandem/{name}:{__version__}" for name in ("service", "models", "triton-cpu")}
 
 
-def test_autoscalers_go_by_metrics_that_are_there() -> None:
+def test_autoscalers_use_metrics_that_exist() -> None:
     """Ours are in the registry that Prometheus scrapes; the adapter's rule names each."""
     ours = {family.name for family in REGISTRY.collect()}
     adapter = (KUBERNETES / "components" / "autoscaling" / "prometheus-adapter.yaml").read_text()
@@ -151,7 +151,7 @@ def test_triton_asks_for_its_share_of_a_gpu(overlay: str, resource: str | None) 
     assert devices == ({resource: "1"} if resource else {})
 
 
-def test_what_is_applied_by_hand_is_what_kubernetes_takes() -> None:
+def test_manifests_applied_by_hand_are_valid() -> None:
     """The time slices' map is the GPU operator's, in a namespace that is not ours."""
     path = KUBERNETES / "components" / "gpu-time-slicing" / "time-slicing.yaml"
     (map_,) = parsed(path.read_text())
@@ -161,7 +161,7 @@ def test_what_is_applied_by_hand_is_what_kubernetes_takes() -> None:
     assert sharing["renameByDefault"] is True  # or the overlay's gpu.shared does not exist
 
 
-def test_the_restore_job_is_what_kubernetes_takes() -> None:
+def test_the_restore_job_is_valid() -> None:
     """And is locked down as everything else; it mounts the claims that the shards have."""
     resources = rendered("full")
     (job,) = parsed((KUBERNETES / "components" / "backup" / "restore.yaml").read_text())
@@ -188,6 +188,6 @@ def test_a_changed_setting_rolls_the_pods() -> None:
     assert all(re.search(r"-[a-z0-9]{10}$", name) for name in names)
 
 
-def test_policies_are_told_apart_by_name() -> None:
+def test_policies_have_unique_names() -> None:
     """A fault names the policy that found it."""
     assert len({policy.__name__ for policy in POLICIES}) == len(POLICIES)

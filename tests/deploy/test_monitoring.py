@@ -113,7 +113,7 @@ def test_every_metric_elsewhere_in_the_deployment_exists(metrics: set[str]) -> N
 
 
 @of_tables
-def test_the_document_is_what_the_services_say(tables: dict[str, str]) -> None:
+def test_the_document_lists_the_services_metrics(tables: dict[str, str]) -> None:
     """docs/metrics.md has every service's table as it prints it; `make metrics-doc` writes it."""
     document = (ROOT / "docs" / "metrics.md").read_text()
     assert [service for service, text in tables.items() if text.strip() not in document] == []
@@ -132,7 +132,7 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_dashboards_are_what_the_program_writes() -> None:
+def test_the_dashboards_are_current() -> None:
     """A change to one is a change to the program."""
     program = generator()
     written = {f"{each.name}.json": program.text_of(each) for each in program.DASHBOARDS}

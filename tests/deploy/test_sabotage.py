@@ -222,7 +222,7 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
     ),
     (believes_triton, "triton: Deployment/triton triton: whether it lives"),
     (lets_models_be_loaded, "triton: Deployment/triton triton: without"),
-    (names_another_port, "ports: Service/encoder: grpc is no port"),
+    (names_another_port, "ports: Service/encoder: grpc is not a port"),
     (stays_with_one_replica, "headless: Service/encoder"),
     (opens_triton, "edges: Edge(source='client', target='triton', port=7440"),
     (closes_the_metrics, "edges: Edge(source='prometheus', target='shard', port=7520"),
@@ -241,7 +241,7 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
 @pytest.mark.parametrize(
     ("sabotage", "fault"), SABOTAGES, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_a_policy_catches_what_is_wrong(sabotage: Sabotage, fault: str) -> None:
+def test_a_policy_catches_each_fault(sabotage: Sabotage, fault: str) -> None:
     """The overlay without the sabotage has no fault: tests/deploy/test_kubernetes.py."""
     resources = rendered("gpu")
     sabotage(resources)
@@ -288,7 +288,7 @@ def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
         (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
     ],
 )
-def test_a_policy_catches_what_is_wrong_with_tls(sabotage: Sabotage, fault: str) -> None:
+def test_a_policy_catches_each_fault_of_tls(sabotage: Sabotage, fault: str) -> None:
     """In the overlay that has it."""
     resources = rendered("full")
     sabotage(resources)
@@ -319,7 +319,7 @@ def misspells_an_extension(resources: list[Resource]) -> None:
     [misspells_a_field, writes_a_number_as_text, takes_an_api_that_is_gone, misspells_an_extension],
 )
 @pytest.mark.parametrize("version", latest_versions(3))
-def test_a_schema_catches_what_kubernetes_would_refuse(sabotage: Sabotage, version: str) -> None:
+def test_a_schema_catches_what_kubernetes_refuses(sabotage: Sabotage, version: str) -> None:
     """One fault for one thing wrong, in each version."""
     resources = rendered("full")
     sabotage(resources)

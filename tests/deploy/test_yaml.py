@@ -31,7 +31,7 @@ def test_every_file_is_clean() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_key_said_twice_is_seen(tmp_path: Path) -> None:
+def test_a_duplicate_key_is_found(tmp_path: Path) -> None:
     """The positive control, and the fault that YAML itself lets pass: the last one wins."""
     path = tmp_path / "twice.yaml"
     path.write_text("replicas: 2\nreplicas: 3\n")

@@ -69,7 +69,7 @@ def test_it_answers_every_form_as_the_other_does(
         assert_same(awaited["words too"], own["a text"], TOLERANCE)
 
 
-async def test_many_calls_wait_at_once(async_engine: AsyncEngine) -> None:
+async def test_many_calls_run_concurrently(async_engine: AsyncEngine) -> None:
     """And the caller's event loop goes on meanwhile."""
     outcomes = [each async for each in async_engine.ingest(items(3), index_id=INDEX)]
     assert [each.error for each in outcomes] == [None] * 6
@@ -127,7 +127,7 @@ async def test_a_caller_may_stop_reading(async_engine: AsyncEngine) -> None:
 async def test_the_folder_is_held_until_it_is_closed(
     async_engine: AsyncEngine, tmp_path: Path
 ) -> None:
-    """A closed engine says so, and closing it twice is no error."""
+    """A closed engine says so, and closing it twice is not an error."""
     with pytest.raises(StartRefused, match=r"another Engine \(process \d+\) serves"):
         AsyncEngine(tmp_path / "engine")
     await async_engine.close()

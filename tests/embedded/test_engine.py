@@ -39,7 +39,7 @@ def shown(result: SearchResult) -> list[tuple[str, float, float | None]]:
     return [(item.item_id, item.score, item.match_logit) for item in result.items]
 
 
-def test_what_is_ingested_is_found_and_is_there_when_opened_again(
+def test_ingested_items_are_found_also_after_reopening(
     tmp_path: Path, tiny_repository: Path
 ) -> None:
     """Texts find pictures and pictures texts, both reranked."""
@@ -95,7 +95,7 @@ def test_a_second_writer_is_refused_by_name(engine: Engine, tmp_path: Path) -> N
 
 
 def test_a_closed_engine_says_so(engine: Engine) -> None:
-    """And closing it twice is no error."""
+    """And closing it twice is not an error."""
     engine.close()
     engine.close()
     with pytest.raises(ValueError, match="this Engine is closed: open its folder again"):
@@ -115,7 +115,7 @@ def test_errors_are_those_of_the_services(engine: Engine) -> None:
     assert isinstance(error, IndexNotFound)
 
 
-def test_the_error_of_the_items_is_raised_and_what_came_before_is_stored(engine: Engine) -> None:
+def test_an_error_of_the_items_is_raised_after_storing_the_earlier_ones(engine: Engine) -> None:
     """An iterator of the caller's that breaks after a whole batch."""
 
     def breaking() -> Iterator[tuple[str, str | bytes]]:
@@ -145,7 +145,7 @@ def test_a_caller_may_stop_reading(engine: Engine) -> None:
     assert engine.search("one red apple", index_id="colours").rerank.stop == "COMPLETE"
 
 
-def test_many_threads_search_at_once(engine: Engine) -> None:
+def test_many_threads_search_concurrently(engine: Engine) -> None:
     """Each gets the answer to its own query."""
     stored(engine)
     queries = [f"one red apple {number}" for number in range(8)]
@@ -181,7 +181,7 @@ def test_a_damaged_store_is_refused_by_name(tmp_path: Path, tiny_repository: Pat
         ("faiss", "tandem.Engine needs faiss; pip install 'tandem-search[local]'"),
     ],
 )
-def test_what_is_not_installed_is_named_in_one_line(missing: str, told: str) -> None:
+def test_a_missing_package_is_named_in_one_line(missing: str, told: str) -> None:
     """And `import tandem` alone imports nothing of it."""
     program = (
         f"import sys, tandem\nsys.modules[{missing!r}] = None\n"

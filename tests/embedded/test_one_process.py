@@ -15,7 +15,7 @@ from tests.support.model_io.pictures import encoded, noise
 UP = [sys.executable, "-m", "tandem.cli", "up", "--one-process", "--free-ports", "--shards", "1"]
 
 
-def test_it_serves_until_it_is_stopped_and_leaves_what_an_engine_opens(
+def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
     tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
     """One process with the stores of a stack; it ends with 0, as a stack does."""

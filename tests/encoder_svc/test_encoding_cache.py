@@ -26,7 +26,7 @@ ENTRY_COUNT = 200
 BATCH_SIZE = 20
 
 
-def test_contents_are_told_apart() -> None:
+def test_contents_are_distinguished() -> None:
     """By modality and every byte; equal ones are not."""
     contents: list[Content] = [TextContent("dogs"), TextContent("dogs "), ImageContent(b"dogs")]
 
@@ -54,7 +54,7 @@ def batch(is_image: bool, window_count: int) -> list[Encoding]:
 
 
 @pytest.mark.parametrize(("is_image", "window_count"), [(True, 1), (False, 1), (False, 4)])
-def test_an_entry_takes_what_the_limit_counts(is_image: bool, window_count: int) -> None:
+def test_an_entrys_size_is_what_the_limit_counts(is_image: bool, window_count: int) -> None:
     """To within a fifth, as tracemalloc counts it."""
 
     async def make(

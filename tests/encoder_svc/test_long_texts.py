@@ -104,7 +104,7 @@ async def test_truncation_encodes_the_beginning(
     assert truncated_count(TruncationPolicy.TRUNCATE) == before + 1
 
 
-async def test_each_window_is_encoded_as_a_text_of_its_own(
+async def test_each_window_is_encoded_as_a_separate_text(
     stub: EncoderServiceStub, tiny_served: ServedModel, served_texts: ServedTexts
 ) -> None:
     """In its text's order, though all texts' windows share batches; nothing is cut, or counted."""

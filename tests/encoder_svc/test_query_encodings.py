@@ -133,7 +133,7 @@ async def test_a_refused_query_is_refused_again(stub: EncoderServiceStub) -> Non
         assert response.cost.cache_miss_count == miss_count
 
 
-async def test_fifty_equal_queries_at_once_are_one_inference(
+async def test_fifty_equal_concurrent_queries_are_one_inference(
     stub: EncoderServiceStub, tiny_serving: Serving
 ) -> None:
     """By Triton's own count; the costs of all replies are those of one."""

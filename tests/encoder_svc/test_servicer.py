@@ -251,7 +251,7 @@ async def test_text_that_is_not_utf8_is_malformed(
     assert isinstance(error_from_rpc(caught.value, "encoder"), errors.RequestMalformed)
 
 
-async def test_caller_without_patience_is_told_so(stub: EncoderServiceStub) -> None:
+async def test_a_short_deadline_is_exceeded_by_name(stub: EncoderServiceStub) -> None:
     """A deadline that cannot be met ends the call by it."""
     code, error = await refusal(stub, request(TextContent("two dogs")), timeout_seconds=0.0005)
 

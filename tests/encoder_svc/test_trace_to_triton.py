@@ -59,7 +59,7 @@ async def triton() -> AsyncIterator[tuple[NotingTriton, str]]:
     await server.stop(None)
 
 
-async def test_triton_is_told_of_a_sampled_trace(
+async def test_triton_gets_a_sampled_trace(
     triton: tuple[NotingTriton, str], tiny_repository: Path, tmp_path: Path
 ) -> None:
     """The caller's trace and span, for without a collector none is made; of another, nothing."""

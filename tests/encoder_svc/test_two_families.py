@@ -172,7 +172,7 @@ async def test_canaries_reach_every_triton_model(manifest: Manifest, client: Tri
     await check_matching(ServedModel(client, replace(manifest, tokens=TokenSource.RECOMPUTED)))
 
 
-async def test_what_is_recomputed_is_not_stored(
+async def test_recomputed_tokens_are_not_stored(
     repository: Path, manifest: Manifest, client: TritonClient
 ) -> None:
     """An ingested picture comes without tokens, a query's with them; texts keep theirs."""

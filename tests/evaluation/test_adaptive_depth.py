@@ -33,7 +33,7 @@ def depth_by_asking(rule: AdaptiveDepthRule, pools: HeldOutPools, query: int) ->
 
 
 @pytest.mark.parametrize(("first", "further"), [(8, 4), (5, 3), (2, 1), (19, 7)])
-def test_it_reads_what_a_service_would_read(first: int, further: int) -> None:
+def test_it_reads_the_pairs_that_a_service_would_read(first: int, further: int) -> None:
     """The chunks, the features and the comparison are those of AdaptiveDepthRule.chance."""
     pools = made_pools(query_count=300, seed=3)
     rule = fit_rule(pools, first, further, stop_chance=0.05)
@@ -82,7 +82,7 @@ def test_without_room_nothing_is_saved() -> None:
     assert (depths_read(chosen, dev) == dev.pool_size).all()
 
 
-def test_what_a_depth_loses_is_counted_by_hand() -> None:
+def test_losses_of_a_depth_match_a_worked_example() -> None:
     """Three queries: the first one's answer is left unread, the second's is found only so."""
     is_answer = np.array([[False, False, True], [True, False, False], [True, False, False]])
     pools = HeldOutPools(
@@ -100,7 +100,7 @@ def test_what_a_depth_loses_is_counted_by_hand() -> None:
     assert outcome(np.array([3, 3, 3]), pools) == DepthOutcome(3, 9, 9, 0, 0, 0)
 
 
-def test_what_is_not_read_stands_behind_what_is_read() -> None:
+def test_unread_candidates_rank_after_read_ones() -> None:
     """In the bi-encoder's order; an answer that the pool lacks is found at no rank."""
     is_answer = np.zeros((3, 12), bool)
     is_answer[0, 0] = is_answer[1, 6] = True
@@ -118,7 +118,7 @@ def test_what_is_not_read_stands_behind_what_is_read() -> None:
     assert [each.hit_count for each in recalls(np.array([12, 12, 12]), pools)] == [0, 0, 1]
 
 
-def test_an_interval_knows_that_none_lost_of_few_says_little() -> None:
+def test_an_interval_of_few_queries_is_wide_without_a_loss() -> None:
     """The end of it falls as queries are added, and is never at nothing."""
     few, many = (DepthOutcome(n, n, 2 * n, 0, 0, 0).lost_interval_points for n in (100, 10_000))
 

@@ -57,7 +57,7 @@ def test_the_captions_of_a_picture_are_one_in_pairs() -> None:
         list(compare({"joint": of_captions[:1], "sep": [report(1, 1, 1, 1)]}))
 
 
-def test_what_only_one_of_them_has_is_left_out() -> None:
+def test_rows_of_only_one_report_are_left_out() -> None:
     """There is nothing to hold it against."""
     more = report(1, 1)
     more = replace(more, rankings=(*more.rankings, Ranking("text→image", "BE + CE 20", 20, (1, 1))))
@@ -89,7 +89,7 @@ def test_fusions_over_other_pools_are_not_one_order() -> None:
         "refused by the server",
     ],
 )
-def test_whatever_makes_it_another_question_is_refused(field: str) -> None:
+def test_reports_of_different_questions_are_refused(field: str) -> None:
     """By its name; the date or the machine makes none."""
     other = replace(report(1, 1), about=ABOUT | {field: "other"})
 

@@ -60,7 +60,7 @@ def test_folds_take_the_sum_of_theirs() -> None:
     ]
 
 
-def test_more_read_than_there_is_costs_what_there_is() -> None:
+def test_a_depth_beyond_the_gallery_costs_the_gallery() -> None:
     """A pool of fifty out of five items has five pairs a query, all of which were read.
 
     Both directions read the four pairs of what asks; all pairs has them once.
@@ -81,7 +81,7 @@ def test_more_read_than_there_is_costs_what_there_is() -> None:
     assert not every_pair.is_extrapolated
 
 
-def test_what_a_server_took_is_not_told_apart() -> None:
+def test_a_servers_times_are_not_split() -> None:
     """So its report has no such times, and no such part of the page."""
     served = replace(report(), seconds={TEXT: {"search_20": 1.5}, IMAGE: {"search_20": 2.0}})
 
@@ -89,7 +89,7 @@ def test_what_a_server_took_is_not_told_apart() -> None:
     assert "whole evaluation" not in report_markdown(served)
 
 
-def test_the_page_has_the_papers_times_beside_ours() -> None:
+def test_the_page_compares_the_papers_times_with_ours() -> None:
     """Ours are called extrapolated where they are; theirs are called the paper's."""
     page = report_markdown(report())
 

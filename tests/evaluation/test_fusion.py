@@ -57,7 +57,7 @@ def test_a_pool_of_equals_gets_the_middle() -> None:
     assert_allclose(norm_add(SIMILARITY[:, :1], PROBABILITY[:, :1], 0.5), [[0.5]])
 
 
-def test_what_cannot_be_fused_is_refused() -> None:
+def test_invalid_fusions_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be fused"):
         add(SIMILARITY, PROBABILITY[:, :2], 0.5)
     with pytest.raises(ValueError, match=r"the weight is 1\.5"):

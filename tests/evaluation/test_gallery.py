@@ -26,7 +26,7 @@ def _gallery() -> Gallery:
     return make_gallery(scene_records("test", 1, 32), LANGUAGES)
 
 
-def test_every_record_has_one_caption_of_its_own(gallery: Gallery) -> None:
+def test_every_record_has_one_own_caption(gallery: Gallery) -> None:
     assert len(gallery.pairs) == 32
     for record, caption in gallery.pairs:
         of_language = [each for each in record.captions if each.language == caption.language]
@@ -54,7 +54,7 @@ def test_items_are_all_pictures_and_then_all_captions(gallery: Gallery) -> None:
 
 
 @pytest.mark.parametrize("target", Modality)
-def test_ids_and_ties_do_not_tell_who_asks(target: Modality) -> None:
+def test_ids_and_ties_do_not_reveal_the_query(target: Modality) -> None:
     """Of as many records that ask as distractors, each stands first about as often.
 
     By the records' names all that ask would: "a…" before "b…".
@@ -73,7 +73,7 @@ def test_ids_and_ties_do_not_tell_who_asks(target: Modality) -> None:
 
 
 @pytest.mark.parametrize("target", DIRECTIONS.values())
-def test_all_that_is_said_of_may_answer(target: Modality) -> None:
+def test_every_picture_with_the_caption_may_answer(target: Modality) -> None:
     """Two drawings of dogs answer each other's captions, and so does a distractor; a cat does not.
 
     Then nothing keeps a reader without fault from the first place.
@@ -176,7 +176,7 @@ def test_several_captions_all_answer_and_all_ask() -> None:
     assert len(list(gallery.queries(Modality.IMAGE))) == 3
 
 
-def test_what_shares_a_caption_matches_and_is_no_answer() -> None:
+def test_an_item_with_the_same_caption_matches_but_is_not_an_answer() -> None:
     """In letters of any case, and by captions that the gallery does not ask with."""
     said = [["two dogs", "a pair"], ["a cat"], ["a tabby", "TWO DOGS"]]
     records = [
@@ -197,7 +197,7 @@ def test_what_shares_a_caption_matches_and_is_no_answer() -> None:
         assert gallery.answers(target) == [{0}, {1}, {2}]
 
 
-def test_the_best_there_is_finds_an_answer_as_often_as_chance_among_its_matches() -> None:
+def test_a_flawless_model_finds_an_answer_as_often_as_chance_among_its_matches() -> None:
     """Of pictures that say the same, one of three is the answer; of two answers, either will do."""
     said = [["two dogs", "a pair"], ["a cat"], ["two dogs"], ["Two dogs"]]
     records = [

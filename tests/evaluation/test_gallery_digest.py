@@ -8,7 +8,7 @@ from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 
 
-def test_what_is_asked_and_said_decides_it() -> None:
+def test_queries_and_captions_decide_the_digest() -> None:
     """The same for the same; another for another caption, picture, order or distractor."""
     records = list(scene_records("test", 1, 8))
     same, swapped = list(scene_records("test", 1, 8)), [*records[4:], *records[:4]]

@@ -52,7 +52,7 @@ def test_a_feature_that_never_changes_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_examples_that_are_all_alike_are_refused(answer: bool) -> None:
+def test_identical_examples_are_refused(answer: bool) -> None:
     """There is nothing to tell apart."""
     with pytest.raises(ValueError, match="all alike"):
         fit_logistic(np.zeros((5, 1)), np.full(5, answer))

@@ -107,7 +107,7 @@ def test_more_queries_narrow_the_interval(queries: int, share: float) -> None:
     assert narrower_high - narrower_low < high - low
 
 
-def test_captions_count_as_what_they_tell() -> None:
+def test_captions_are_compared_by_their_content() -> None:
     """Worked by hand: sums 2, 0 and 1 of pairs, each 1 expected, so 36 · 0.25 / (1 + 1 + 0)."""
     hits, pictures = [True, True, False, False, True, False], [7, 7, 8, 8, 9, 9]
 
@@ -118,7 +118,7 @@ def test_captions_count_as_what_they_tell() -> None:
 
 
 @pytest.mark.parametrize("hit_count", [0, 1, 30, 100])
-def test_captions_that_are_answered_alike_are_their_pictures(hit_count: int) -> None:
+def test_captions_with_equal_answers_belong_to_one_picture(hit_count: int) -> None:
     """Five of each of 100 tell what one of each does; each of its own picture, all that they do."""
     ranks = [1 if picture < hit_count else 9 for picture in range(100) for _ in range(5)]
     alike = recall_at(ranks, 1, [number // 5 for number in range(500)])
@@ -129,7 +129,7 @@ def test_captions_that_are_answered_alike_are_their_pictures(hit_count: int) -> 
     assert apart.interval_percent == pytest.approx(Recall(1, 5 * hit_count, 500).interval_percent)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_has_its_stated_coverage() -> None:
     """Of pictures some of which are easy: 19 times in 20, and 5 captions taken for 5 pictures not.
 
     The latter is the positive control.
@@ -161,7 +161,7 @@ def test_ranks_by_hand() -> None:
     assert median_rank([10, 1, 2]) == 2.0
 
 
-def test_an_answer_that_is_nowhere_counts_as_behind_all() -> None:
+def test_a_missing_answer_counts_as_last() -> None:
     """Nothing to MRR; to the median, infinitely far: leaving it out would flatter both."""
     assert mean_reciprocal_rank([2, None]) == 0.25
     assert median_rank([1, None, None]) == math.inf
@@ -271,6 +271,6 @@ def test_the_paired_test_of_many_queries_is_a_number() -> None:
     assert 0 <= p_value < 1e-200
 
 
-def test_other_queries_are_no_pairs() -> None:
+def test_other_queries_are_not_pairs() -> None:
     with pytest.raises(ValueError, match="not the same queries"):
         paired_p_value([True], [True, False])

@@ -19,7 +19,7 @@ def _fitted() -> FittedCalibration:
     return FittedCalibration.of(DEV, first_count=8, further_count=4, lost_points_limit=0.3)
 
 
-def test_a_rule_stands_beside_reading_all_and_fixed_depths(fitted: FittedCalibration) -> None:
+def test_a_rule_is_compared_with_full_and_fixed_depths(fitted: FittedCalibration) -> None:
     """R@1 of each way is the whole rerank's less what it loses; both directions add up."""
     rows = {(row.direction, row.way): row for row in depth_rows(fitted.adaptive_depth, TEST)}
 

@@ -134,7 +134,7 @@ def query_seconds_of_reading(report: Report, direction: str) -> float:
     return ce - be - 4 * parts["match"] / parts["pair_count"]
 
 
-def test_what_says_the_same_as_a_distractor_is_found_half_of_the_time(
+def test_a_duplicate_of_a_distractor_is_found_half_of_the_time(
     checkpoint: Checkpoint, records: list[Record]
 ) -> None:
     """Every caption of 16 scenes has 7 doubles behind it, which the model cannot tell apart.
@@ -155,7 +155,7 @@ def test_what_says_the_same_as_a_distractor_is_found_half_of_the_time(
     assert "another item: text→image 16, image→text 16" in report_markdown(report)
 
 
-def test_what_is_equal_is_read_once(
+def test_equal_contents_are_read_once(
     checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight pictures and captions, each three times: eight rows of each go through the model.

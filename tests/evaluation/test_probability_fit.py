@@ -33,7 +33,7 @@ def test_the_chances_that_made_the_answers_are_found() -> None:
     assert bare.brier > calibrated.brier
 
 
-def test_first_hits_are_said_as_well_as_all_pairs() -> None:
+def test_first_hits_are_reported_as_well_as_all_pairs() -> None:
     """Of pools with one match each, as searches have them, whose other candidates are near.
 
     That a candidate is its pool's best is more than its logit says. Fitted on all pairs alone, as

@@ -38,7 +38,7 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-def test_the_most_similar_comes_first_and_ties_keep_their_order() -> None:
+def test_the_most_similar_ranks_first_and_ties_keep_their_order() -> None:
     """Items 1 and 3 are equal: 1 comes first."""
     assert retrieve_order(np.array([[0.1, 0.7, 0.9, 0.7]])).tolist() == [[2, 1, 3, 0]]
 
@@ -52,7 +52,7 @@ def test_ties_keep_an_order_that_is_given() -> None:
 
 
 def test_equal_scores_for_everything_find_nothing_but_by_chance() -> None:
-    """A model that says the same of all items is no model; by the numbers of the items it would
+    """A model that says the same of all items is not a model; by the numbers of the items it would
     find what asks, which comes before all distractors.
     """
     gallery = make_gallery(
@@ -69,8 +69,8 @@ def test_equal_scores_for_everything_find_nothing_but_by_chance() -> None:
         assert tied_count(same, answers) == 4
 
 
-def test_a_tie_is_with_what_is_no_answer() -> None:
-    """Two captions of a picture that are equal are no tie; nor is one with a worse answer."""
+def test_ties_are_with_wrong_items_only() -> None:
+    """Two captions of a picture that are equal are not a tie; nor is one with a worse answer."""
     similarity = np.array([[0.5, 0.5, 0.1], [0.9, 0.5, 0.5], [0.5, 0.5, 0.5]])
 
     assert tied_count(similarity, [{0, 1}, {0, 1}, {0, 1}]) == 1
@@ -134,7 +134,7 @@ def test_a_pool_of_everything_is_the_cross_encoder_on_all_pairs(
         assert row.tolist() == sorted(range(len(row)), key=key.__getitem__)
 
 
-def test_what_has_no_order_is_refused() -> None:
+def test_nan_is_refused() -> None:
     """By name, before it makes a number that looks like any other."""
     with pytest.raises(ValueError, match="NaN"):
         retrieve_order(np.array([[0.0, np.nan]]))

@@ -90,7 +90,7 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     assert note not in report_markdown(report())
     for hostile in ({TEXT: [0, 0, 1]}, [1], {TEXT: 7}):
         path.write_text(json.dumps(content | {"pictures": hostile}))
-        with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+        with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
             Report.read(path)
     del content["pictures"]  # as an earlier release wrote it
     path.write_text(json.dumps(content))
@@ -148,7 +148,7 @@ def test_a_report_without_further_answers_has_no_ndcg(tmp_path: Path) -> None:
     for hostile in ([[0]] * 4, [[1]] * 3, 7, [1, 2, 3, 4]):
         content["rankings"][0]["other_ranks"] = hostile
         path.write_text(json.dumps(content))
-        with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+        with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
             Report.read(path)
 
 
@@ -190,12 +190,12 @@ def test_the_file_gives_the_report_again(tmp_path: Path) -> None:
         '{"format_version": 1, "about": [], "languages": {}, "seconds": {}, "rankings": [1]}',
     ],
 )
-def test_a_file_that_is_no_report_is_named(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_report_is_named(tmp_path: Path, content: str) -> None:
     """With what is wrong."""
     path = tmp_path / "report.json"
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
 
-    with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+    with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
         Report.read(path)
 
 
@@ -219,7 +219,7 @@ def test_a_ranking_of_another_shape_is_refused(tmp_path: Path, name: str, value:
     content["rankings"][0][name] = value
     path.write_text(json.dumps(content))
 
-    with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+    with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
         Report.read(path)
 
 
@@ -237,7 +237,7 @@ def test_a_title_of_any_text_is_written_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").stat().st_size
 
 
-def test_folds_are_one_report_of_all_their_queries() -> None:
+def test_folds_give_one_report_of_all_their_queries() -> None:
     """Of folds of one size, the mean of recalls is the recall of all queries."""
     slower = report((1, 7, 1, 1))
     slow_rankings = tuple(replace(each, query_seconds=0.1) for each in slower.rankings)
@@ -264,7 +264,7 @@ def test_no_two_folds_share_a_picture() -> None:
     assert (second.ranks, second.pictures) == ((1, 1, 1, 4), (2, 2, 3, 3))
 
 
-def test_what_one_fold_says_alone_is_said_of_all() -> None:
+def test_values_of_one_fold_are_reported_for_all() -> None:
     """The first had nothing to count."""
     counting = replace(report(), about={"title": "t", "refused by the server": "1 records"})
 
@@ -276,7 +276,7 @@ def test_what_one_fold_says_alone_is_said_of_all() -> None:
     assert whole.tied_counts == {TEXT: 3}
 
 
-def test_the_papers_sums_stand_beside_sums_over_as_many() -> None:
+def test_the_papers_sums_are_compared_with_sums_over_as_many() -> None:
     """Theirs are over pools of 20."""
 
     def page(k: int) -> str:
@@ -288,15 +288,15 @@ def test_the_papers_sums_stand_beside_sums_over_as_many() -> None:
 
 
 def test_a_page_tells_how_deep_was_looked() -> None:
-    """Where an answer lay behind that, MRR and median rank are no full gallery's."""
-    note = "no full gallery's"
+    """Where an answer lay behind that, MRR and median rank are not those of a full gallery."""
+    note = "not those of a full gallery"
     whole = tuple(replace(each, ranks=(1, 2, 3, 4)) for each in report().rankings)
 
     assert note in report_markdown(report())
     assert note not in report_markdown(replace(report(), rankings=whole))
 
 
-def test_the_page_says_what_the_numbers_are_of() -> None:
+def test_the_page_names_the_source_of_its_numbers() -> None:
     """Recall with intervals, languages, times, and the paper's rows called another data set's."""
     page = report_markdown(report(), "plot.png")
 
@@ -317,7 +317,7 @@ def test_the_page_says_what_the_numbers_are_of() -> None:
     assert "Data sets and models differ" in " ".join(page.split())
 
 
-def test_rows_among_distractors_stand_beside_an_enlarged_gallery() -> None:
+def test_rows_with_distractors_follow_an_enlarged_gallery() -> None:
     """And beside no other (Table 5)."""
     row = (
         "| BE + CE 20 | the paper's Joint | MSCOCO 5k among 20,000 | 45.6 / 73.0 / 82.3 "
@@ -332,7 +332,7 @@ def test_rows_among_distractors_stand_beside_an_enlarged_gallery() -> None:
     )
 
 
-def test_mean_recalls_by_language_stand_beside_the_papers() -> None:
+def test_mean_recalls_by_language_are_compared_with_the_papers() -> None:
     """Of two queries a language and direction: mR by hand, and no mean of fewer languages.
 
     English by BE: 50, 100, 100 and 100, 100, 100; German: 0, 50, 100 and 0, 0, 0.
@@ -351,7 +351,7 @@ def test_mean_recalls_by_language_stand_beside_the_papers() -> None:
     assert "Multi30k" not in report_markdown(replace(report(), languages=one))
 
 
-def test_what_was_printed_is_found_by_the_same_name() -> None:
+def test_a_printed_name_finds_its_row() -> None:
     """The bi-encoders of both systems, on both data sets; nothing for what is new."""
     rows = list(published_rows(BE, is_enlarged=False))
 

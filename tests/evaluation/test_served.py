@@ -118,7 +118,7 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         asked.append((request.retrieve_k, request.rerank_k))
-        # Without a cross-encoder there is no rerank to require, and 0 is no depth of one.
+        # Without a cross-encoder there is no rerank to require, and 0 is not a depth of one.
         assert request.rerank_disabled == (request.rerank_k == 0)
         assert request.rerank_required == (request.rerank_k > 0)
         final = 1 if request.rerank_k == 5 else 3

@@ -208,7 +208,7 @@ async def judge(
         for finding in observed.findings
         if finding.kind is not FindingKind.MALFORMED and finding.item_id not in named
     ]
-    if named:  # then the number of items searched is no promise
+    if named:  # then the number of items searched is not a promise
         wrong = [finding for finding in wrong if finding.item_id]
     wrong_ids = [i for i, v in sound.versions.items() if observed.versions.get(i, v) != v]
     missing_ids = [i for i in sound.versions if i not in observed.versions and i not in named]

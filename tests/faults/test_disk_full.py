@@ -37,9 +37,7 @@ FLOOR_WRITES_PER_SECOND = 10.0
 
 
 @pytest.mark.runs(quick=1, full=20, seconds_each=40)
-async def test_a_full_disk_stops_writes_alone(
-    tmp_path: Path, rng: random.Random, runs: int
-) -> None:
+async def test_a_full_disk_stops_only_writes(tmp_path: Path, rng: random.Random, runs: int) -> None:
     """In each round only STORE_FULL fails, every search succeeds, and nothing is lost."""
     start_time = time.monotonic()
     traffic = Traffic(History(), rng, padding_bytes=1000)

@@ -26,7 +26,7 @@ def kinds(
     return [fault.kind for fault in history.findings(found, sequence)]
 
 
-def test_what_was_answered_must_be_there() -> None:
+def test_acknowledged_writes_must_be_found() -> None:
     """An acknowledged item that is gone, or back at an older version, is missing."""
     history = History()
     answered(history, {"a": 1, "b": 2}, 2)
@@ -37,7 +37,7 @@ def test_what_was_answered_must_be_there() -> None:
     assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MISSING]
 
 
-def test_what_was_not_written_must_not_be_there() -> None:
+def test_unwritten_items_must_not_be_found() -> None:
     """Deleted, refused and never written items are phantoms."""
     history = History()
     answered(history, {"a": 1}, 1)
@@ -62,7 +62,7 @@ def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
     assert kinds(history, {"a": 1, "b": 2, "c": 4}) == [FindingKind.MALFORMED] * 2
 
 
-def test_calls_at_the_same_time_may_come_in_either_order() -> None:
+def test_concurrent_calls_may_take_effect_in_either_order() -> None:
     """An unknown call may have been executed before one that was answered meanwhile."""
     history = History()
     lost = history.begin({"a": 1, "b": 2})
@@ -87,7 +87,7 @@ def test_answered_calls_are_in_the_order_of_their_sequences() -> None:
     assert kinds(history, {"a": 2}) == [FindingKind.MISSING]
 
 
-def test_a_sequence_never_goes_back() -> None:
+def test_a_sequence_never_decreases() -> None:
     """A call that began after another was answered has a higher sequence number."""
     history = History()
     answered(history, {"a": 1}, 5)
@@ -108,7 +108,7 @@ def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
     assert kinds(history, {"a": 1, "b": 2}, 1) == [FindingKind.MISSING]
 
 
-def test_what_was_found_is_known_from_then_on() -> None:
+def test_a_found_item_stays_known() -> None:
     """Once settled, a call of unknown outcome was executed or never will be."""
     history = History()
     unknown(history, {"a": 1})
@@ -121,7 +121,7 @@ def test_what_was_found_is_known_from_then_on() -> None:
     assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.PHANTOM]
 
 
-def test_a_search_may_find_what_may_be_there() -> None:
+def test_a_search_may_find_items_of_uncertain_writes() -> None:
     """A deleted item must not be found after the answer, until it is written again."""
     history = History()
     answered(history, {"a": 1}, 1)

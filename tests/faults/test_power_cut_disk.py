@@ -62,7 +62,7 @@ def test_it_is_a_file_system(disk: PowerCutDisk) -> None:
         path.stat()
 
 
-def test_only_what_was_synced_outlives_a_power_cut(disk: PowerCutDisk) -> None:
+def test_only_synced_data_survives_a_power_cut(disk: PowerCutDisk) -> None:
     """fsync keeps a file's content, or a folder's names; O_DSYNC keeps writes."""
     write_synced(disk.path / "kept", b"kept")
     (disk.path / "kept").write_bytes(b"newer and not synced")
@@ -81,7 +81,7 @@ def test_only_what_was_synced_outlives_a_power_cut(disk: PowerCutDisk) -> None:
     assert (disk.path / "direct").read_bytes() == b"synced as it is written"
 
 
-def test_who_used_the_files_gets_errors_after_the_cut(disk: PowerCutDisk) -> None:
+def test_open_files_fail_after_the_cut(disk: PowerCutDisk) -> None:
     """Writes to an open file are never taken for synced."""
     path = disk.path / "file"
     write_synced(path, b"before")
@@ -113,7 +113,7 @@ def test_syncs_fail_and_lose_what_they_should_have_kept(disk: PowerCutDisk) -> N
     assert path.read_bytes() == b"old"
 
 
-def test_slow_syncs_hold_up_nobody_else(disk: PowerCutDisk) -> None:
+def test_slow_syncs_do_not_delay_others(disk: PowerCutDisk) -> None:
     """A sync takes the set time, and its times are recorded."""
     disk.set_faults(random.Random(1), delay_seconds=0.3)
     with (disk.path / "file").open("wb", buffering=0) as file:

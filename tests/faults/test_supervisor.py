@@ -34,7 +34,7 @@ async def test_a_killed_process_takes_its_children_along(tmp_path: Path) -> None
 
     assert process.ending() == Ending(killed_by=signal.SIGKILL)
     await wait_until(lambda: is_gone(child_id), 60, "the child is gone")
-    process.kill()  # once more is no error
+    process.kill()  # once more is not an error
 
 
 async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_an_exit_code_is_told(tmp_path: Path) -> None:
+def test_an_exit_code_is_reported(tmp_path: Path) -> None:
     """A process that ends by itself was not killed."""
     process = start("import os, sys; sys.exit(int(os.environ['CODE']))", tmp_path, CODE="3")
 
     assert process.wait() == Ending(exit_code=3)
 
 
-def test_logs_are_kept_and_told_apart(tmp_path: Path) -> None:
+def test_logs_are_kept_separately(tmp_path: Path) -> None:
     """One file has the output of every process."""
     for word in ("first", "second"):
         process = start(f"print('{word}')", tmp_path)

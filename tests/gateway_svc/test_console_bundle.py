@@ -16,7 +16,7 @@ MAX_GZIP_BYTES = 60_000
 SOURCE_NAMES = ("src", "gen", "build.mjs", "package.json", "package-lock.json", "tsconfig.json")
 
 
-def test_the_bundle_is_what_the_sources_give() -> None:
+def test_the_bundle_is_built_from_the_sources() -> None:
     """`make console` records both digests; after a change of either it must run again."""
     record = json.loads((SOURCES / "built.json").read_text())
 

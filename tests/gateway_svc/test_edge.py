@@ -79,7 +79,7 @@ async def test_a_plain_request_by_hand_is_answered() -> None:
     assert len(served.service.requests) == 1
 
 
-async def test_half_a_head_does_not_hold_a_connection() -> None:
+async def test_an_incomplete_head_does_not_hold_a_connection() -> None:
     """Nor does a client that sends nothing."""
     async with gateway(head_seconds=0.3) as served:
         closed = await asyncio.gather(served.exchange(b""), served.exchange(POST.encode()))
@@ -102,7 +102,7 @@ async def test_the_second_request_of_a_connection_has_its_time_too() -> None:
     assert rest == b""
 
 
-async def test_a_body_that_does_not_come_is_given_up() -> None:
+async def test_a_body_that_does_not_arrive_times_out() -> None:
     """By name."""
     async with gateway(body_seconds=0.2) as served:
         answer = await served.answer_to(POST.encode() + b"Content-Length: 50\r\n\r\n{")
@@ -111,7 +111,7 @@ async def test_a_body_that_does_not_come_is_given_up() -> None:
     assert b"DEADLINE_EXCEEDED" in answer or b"deadline_exceeded" in answer
 
 
-async def test_an_answer_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unread_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is aborted, with what waits to be sent; who reads has all of it."""
     monkeypatch.setattr(edge, "_LEAST_BYTES_A_SECOND", 1_000_000)
     large = pb.SearchItemsResponse(items=[pb.RankedItem(item_id="x" * 30_000_000)])
@@ -241,7 +241,7 @@ async def test_an_origin_that_is_named_may_call() -> None:
     assert "access-control-allow-credentials" not in response.headers
 
 
-async def test_a_page_cannot_reach_this_machine_by_a_name_of_its_own() -> None:
+async def test_a_page_cannot_reach_this_machine_by_dns_rebinding() -> None:
     """DNS rebinding: the name is not one of loopback's."""
     async with gateway() as served:
         strange = await served.search({}, host="rebound.example")
@@ -251,7 +251,7 @@ async def test_a_page_cannot_reach_this_machine_by_a_name_of_its_own() -> None:
     assert (strange.status_code, local.status_code, six.status_code) == (421, 200, 200)
 
 
-async def test_a_form_of_another_page_is_no_request() -> None:
+async def test_a_cross_site_form_is_refused() -> None:
     """What browsers send without asking has another content type."""
     async with gateway() as served:
         answers = [
@@ -321,7 +321,7 @@ async def test_tokens_are_read_before_the_body(
         assert not served.service.requests
 
 
-async def test_more_requests_than_there_are_places_are_told_to_come_again() -> None:
+async def test_requests_over_capacity_are_told_to_retry() -> None:
     """And never queued."""
     may_end = asyncio.Event()
     began = asyncio.Event()
@@ -343,7 +343,7 @@ async def test_more_requests_than_there_are_places_are_told_to_come_again() -> N
     assert int(second.headers["retry-after"]) >= 1
 
 
-async def test_a_caller_who_hangs_up_takes_its_search_along() -> None:
+async def test_a_disconnect_cancels_the_search() -> None:
     """The orchestrator's work ends too."""
     began, ended = asyncio.Event(), asyncio.Event()
 

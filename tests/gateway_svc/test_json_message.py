@@ -23,7 +23,7 @@ from tandem.v1 import search_service_pb2
         ({"x" * 500: 1}, f"SearchItemsRequest has no field '{'x' * 64}'. Its fields"),
         ({'a\n" at "': 1}, "SearchItemsRequest has no field 'a\\n'. Its fields"),
         ({"return_n": "many"}, "Failed to parse return_n field: invalid literal for int"),
-        ([], "the body is no JSON object"),
+        ([], "the body is not a JSON object"),
     ],
 )
 async def test_a_fault_is_named(value: Any, why: str) -> None:
@@ -33,7 +33,7 @@ async def test_a_fault_is_named(value: Any, why: str) -> None:
     assert why in str(caught.value)
 
 
-async def test_a_large_body_is_read_beside_the_event_loop() -> None:
+async def test_a_large_body_is_parsed_off_the_event_loop() -> None:
     """And a small one in it, which takes less than a thread does."""
     loop_thread = threading.get_ident()
 

@@ -116,7 +116,7 @@ async def stored_ids(client: httpx2.AsyncClient) -> set[str]:
             return found
 
 
-async def test_what_was_acknowledged_before_a_kill_is_there_and_callers_go_on(
+async def test_acknowledged_items_survive_a_kill_and_callers_continue(
     tiny_stack: LocalStack,
 ) -> None:
     """By SIGKILL, under searches and ingests, on one port and with one pool of connections."""

@@ -129,7 +129,7 @@ async def test_the_certificate_of_the_files_is_shown(
     assert (found, version, status) == (written(files), "TLSv1.3", 200)
 
 
-async def test_who_trusts_another_authority_sends_nothing(files: Files) -> None:
+async def test_a_client_of_another_authority_sends_nothing(files: Files) -> None:
     async with secured(files) as served:
         with pytest.raises(ssl.SSLCertVerificationError):
             await Caller(trustme.CA()).status(served.port)
@@ -191,7 +191,7 @@ async def test_an_old_version_is_not_spoken(files: Files, authority: trustme.CA)
     assert versions == {"TLSv1_2": "TLSv1.2", "TLSv1_1": None}
 
 
-async def test_a_handshake_that_does_not_come_holds_no_connection(files: Files) -> None:
+async def test_a_missing_handshake_holds_no_connection(files: Files) -> None:
     """The time of a request's head is a handshake's too."""
     identity = files.identity()
     async with gateway(identity=identity, head_seconds=0.2) as served:
@@ -265,7 +265,7 @@ async def test_new_files_are_shown_from_the_next_handshake(
     assert answer.split()[1] == b"200"
 
 
-async def test_a_removed_authority_lets_nobody_in(
+async def test_a_removed_authority_admits_no_one(
     files: Files, authority: trustme.CA, tmp_path: Path
 ) -> None:
     """Neither a new connection, nor one that resumes a session of before."""

@@ -186,7 +186,7 @@ async def test_a_type_is_built_in_the_background_and_named_in_the_answer(served:
     assert described.index_bytes > ITEM_COUNT * DIMENSION * 4
 
 
-async def test_what_faiss_does_not_know_is_refused_in_its_words(served: Served) -> None:
+async def test_an_unknown_type_is_refused_with_faisss_message(served: Served) -> None:
     image = content_pb2.MODALITY_IMAGE
 
     def tune(index_id: str, **tuning: object) -> grpc.aio.UnaryUnaryCall:
@@ -251,7 +251,7 @@ async def test_types_of_nothing_are_refused_one_by_one(served: Served) -> None:
         assert not choice.fits
 
 
-async def test_a_rebuild_leaves_out_what_is_gone(served: Served) -> None:
+async def test_a_rebuild_leaves_out_deleted_items(served: Served) -> None:
     image = content_pb2.MODALITY_IMAGE
     item_ids = [f"image-{number}" for number in range(200)]
     await served.index.DeleteItems(pb.DeleteItemsRequest(index_id=INDEX_ID, item_ids=item_ids))

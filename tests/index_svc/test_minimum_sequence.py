@@ -49,7 +49,7 @@ async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
     assert [hit.item_id for hit in (await search).hit_lists[0].hits] == ["a", "b"]
 
 
-async def test_a_sequence_out_of_reach_is_said_by_name_before_the_deadline(
+async def test_an_unreached_sequence_is_named_before_the_deadline(
     stub: IndexServiceStub,
 ) -> None:
     """Without a deadline it is refused at once."""

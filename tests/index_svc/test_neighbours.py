@@ -100,7 +100,7 @@ async def test_a_query_alone_has_neighbours(stub: IndexServiceStub) -> None:
         ({"shard_map_version": 2}, errors.ShardMapMismatch),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_the_fault_is_named(
     stub: IndexServiceStub, fields: dict[str, object], error: type[errors.TandemError]
 ) -> None:
     """NaN too, which compares as neither near nor far."""

@@ -41,7 +41,7 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_all_that_a_shard_writes_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_may_read_a_shards_files(tmp_path: Path) -> None:
     """Store and snapshots are private, whatever the umask."""
     before = os.umask(0)
     try:

@@ -168,7 +168,7 @@ async def test_an_index_is_described(stub: IndexServiceStub) -> None:
     assert not images.live_recalls
 
 
-async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServiceStub) -> None:
+async def test_contents_are_returned_up_to_the_byte_limit(stub: IndexServiceStub) -> None:
     """Three pictures of 6 MiB exceed what a shard reads at once; the caller continues."""
     items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]
     await stub.UpsertItems(upsert_request(items))
@@ -512,7 +512,7 @@ async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexS
 
 @pytest.mark.parametrize("message", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0a\x7f"])
 @pytest.mark.parametrize("method", ["SearchEmbeddings", "UpsertItems", "DeleteItems", "GetItems"])
-async def test_bytes_that_are_no_message_are_refused(
+async def test_bytes_that_are_not_a_message_are_refused(
     channel: grpc.aio.Channel, method: str, message: bytes
 ) -> None:
     """Garbage and invalid UTF-8 are the caller's fault."""
@@ -523,7 +523,7 @@ async def test_bytes_that_are_no_message_are_refused(
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
 
 
-async def test_a_full_store_refuses_writes_and_goes_on(tmp_path: Path) -> None:
+async def test_a_full_store_refuses_writes_and_keeps_serving(tmp_path: Path) -> None:
     """STORE_FULL refuses upserts; searches and deletes work, and then upserts do again."""
     async with served(tmp_path / "shard", map_bytes=4 << 20) as channel:
         stub = IndexServiceStub(channel)

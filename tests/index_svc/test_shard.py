@@ -144,7 +144,7 @@ def test_an_item_that_is_damaged_while_it_is_served_is_found_until_it_is_read(
     shard.close()
 
 
-def test_an_item_that_is_mended_while_it_is_taken_out_stays(tmp_path: Path) -> None:
+def test_an_item_that_is_repaired_during_its_removal_stays(tmp_path: Path) -> None:
     """The check does not undo a concurrent write."""
     shard = open_shard(tmp_path)
     shard.write(upsert("a", "b")).result(60)
@@ -186,7 +186,7 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
     assert found(shard) == ["a", "c"]
 
 
-def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) -> None:
+def test_dead_rows_are_dropped_if_the_configured_index_cannot_be_built(tmp_path: Path) -> None:
     """Searches scan and say why, and maintenance does not retry forever."""
     shard = Shard(
         ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
@@ -328,7 +328,7 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
     shard.close()
 
 
-def test_a_drop_without_time_deletes_a_part_and_goes_on(shard: Shard) -> None:
+def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: Shard) -> None:
     """The index stays until it is empty; a search finds the rest."""
     shard.write(upsert(*[f"item-{n:03}" for n in range(300)])).result(60)
 

@@ -78,7 +78,7 @@ def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
         shard.close()
 
 
-def test_a_scrape_of_a_closed_shard_is_no_fault(tmp_path: Path) -> None:
+def test_a_scrape_of_a_closed_shard_is_not_a_fault(tmp_path: Path) -> None:
     """Before opening, while reopening and after closing, families have no samples."""
     shard = opened(tmp_path / "shard")
     shard._store.close()

@@ -47,7 +47,7 @@ async def search(servicer: IndexServicer) -> list[str]:
     return [hit.item_id for hit in response.hit_lists[0].hits]
 
 
-def test_only_what_was_short_is_expected_to_be() -> None:
+def test_only_searches_that_were_short_are_predicted_short() -> None:
     """Nothing is known at first, and one long search counts for a while."""
     searches = ShortSearches()
     assert not searches.expects(QUERY)

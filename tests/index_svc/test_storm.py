@@ -158,7 +158,7 @@ async def storm(tmp_path: Path) -> AsyncIterator[Storm]:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-async def test_nothing_goes_wrong_in_a_storm(storm: Storm) -> None:
+async def test_a_storm_of_calls_leaves_no_fault(storm: Storm) -> None:
     """No call fails, no deleted item is found, and no acknowledged item is missed."""
     numbers = itertools.count()
     works = [

@@ -15,7 +15,7 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, changes
 
 
-def test_changes_since_a_sequence_are_told_in_order(store: ItemStore) -> None:
+def test_changes_since_a_sequence_are_returned_in_order(store: ItemStore) -> None:
     """At the newest sequence there are none."""
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")])])
     store.apply([Delete("scenes", ["a", "nobody"]), Upsert("z", FINGERPRINT, [text_item("a")])])
@@ -32,7 +32,7 @@ def test_changes_since_a_sequence_are_told_in_order(store: ItemStore) -> None:
     assert changes(store, 5) is None
 
 
-def test_changes_beyond_one_transaction_are_told(store: ItemStore) -> None:
+def test_changes_beyond_one_transaction_are_returned(store: ItemStore) -> None:
     """More changes than one transaction reads come complete."""
     items = [text_item(f"{number:04}") for number in range(1300)]
     store.apply([Upsert("scenes", FINGERPRINT, items)])
@@ -43,7 +43,7 @@ def test_changes_beyond_one_transaction_are_told(store: ItemStore) -> None:
     assert [change.sequence for change in found] == list(range(8, 1301))
 
 
-def test_changes_that_were_trimmed_are_not_told_in_part(path: Path) -> None:
+def test_trimmed_changes_are_not_returned_in_part(path: Path) -> None:
     """There is no answer if the log was trimmed past the sequence."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=3)
     assert changes(store, 0) == []
@@ -56,7 +56,7 @@ def test_changes_that_were_trimmed_are_not_told_in_part(path: Path) -> None:
     store.close()
 
 
-def test_a_hole_in_the_change_log_is_told(path: Path) -> None:
+def test_a_gap_in_the_change_log_is_reported(path: Path) -> None:
     """A change missing before a later one raises an error."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(i) for i in "abc"])])

@@ -260,7 +260,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_close_commits_what_was_submitted() -> None:
+def test_close_commits_submitted_writes() -> None:
     """Writes after close() are refused."""
     notebook = Notebook()
     notebook.gate.set()

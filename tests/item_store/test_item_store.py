@@ -55,7 +55,7 @@ ATTRIBUTES: Mapping[str, AttributeValue] = {
 }
 
 
-def test_regions_come_back_as_they_went_in(store: ItemStore) -> None:
+def test_regions_are_read_back_unchanged(store: ItemStore) -> None:
     """They are an image's, and distinct from an image of the same bytes."""
     content = RegionContent.of([[1, 2]], [[0, 0, 5, 5]], image_width=10, image_height=5)
     regions = replace(image_item("r", 8), content=content)
@@ -71,7 +71,7 @@ def test_regions_come_back_as_they_went_in(store: ItemStore) -> None:
     assert got_picture.content == picture.content
 
 
-def test_items_come_back_as_they_went_in(store: ItemStore) -> None:
+def test_items_are_read_back_unchanged(store: ItemStore) -> None:
     """Content, embedding and tokens of both modalities are unchanged."""
     text, image = text_item("t/ünï ☃", 7), image_item("i", 8)
 
@@ -93,7 +93,7 @@ def test_items_come_back_as_they_went_in(store: ItemStore) -> None:
     assert (image_tokens.values.dtype, text_tokens.ids.dtype) == (np.float16, np.int32)
 
 
-def test_attributes_come_back_of_the_same_types(store: ItemStore) -> None:
+def test_attributes_keep_their_types(store: ItemStore) -> None:
     """An integer, an equal float and a boolean stay distinct, and texts stay a tuple."""
     items = [replace(text_item("a"), attributes=ATTRIBUTES), image_item("b")]
     store.apply([Upsert("scenes", FINGERPRINT, items)])
@@ -113,7 +113,7 @@ def test_attributes_come_back_of_the_same_types(store: ItemStore) -> None:
 
 
 @given(attributes=st.dictionaries(st.text(), ATTRIBUTE_VALUES))
-def test_any_attributes_come_back(attributes: dict[str, AttributeValue]) -> None:
+def test_any_attributes_are_read_back(attributes: dict[str, AttributeValue]) -> None:
     item = replace(image_item("a", 3), attributes=attributes)
     key = item_key("scenes", "a")
 
@@ -158,7 +158,7 @@ def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
     assert store.sequence() == 4
 
 
-def test_an_index_comes_with_its_first_upsert(store: ItemStore) -> None:
+def test_the_first_upsert_creates_an_index(store: ItemStore) -> None:
     """It keeps that fingerprint and dimension, even when emptied."""
     with pytest.raises(IndexNotFound):
         store.index_fingerprint("scenes")
@@ -170,7 +170,7 @@ def test_an_index_comes_with_its_first_upsert(store: ItemStore) -> None:
     assert store.read_tokens("scenes", ["a"]) == [None]
 
 
-def test_a_write_that_does_not_fit_its_index_is_left_out_alone(store: ItemStore) -> None:
+def test_only_the_write_of_another_model_is_left_out(store: ItemStore) -> None:
     """Each refused write has its error in its place; the others are stored."""
     outcomes = store.apply(
         [
@@ -219,7 +219,7 @@ def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) 
     np.testing.assert_array_equal(found[-1].embedding, unit_vector(1299))
 
 
-def test_everything_is_there_after_opening_anew(path: Path) -> None:
+def test_everything_is_there_after_reopening(path: Path) -> None:
     """Items, indexes and the sequence are the same."""
     first = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
     first.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 5)])])

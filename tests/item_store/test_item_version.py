@@ -45,7 +45,7 @@ def test_each_write_has_another_version(store: ItemStore) -> None:
     assert len(set(told)) == len(told) == 7
 
 
-def test_tokens_come_with_the_version_that_was_told(store: ItemStore) -> None:
+def test_tokens_have_the_reported_version(store: ItemStore) -> None:
     """Both are None for a missing item."""
     upsert(store, text_item("a", 1), image_item("b", 2))
 
@@ -80,7 +80,7 @@ def test_two_contents_under_one_sequence_have_different_versions() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"abc", b"x" * 40, seal(KEY, b"TDMI\x09\x00" + bytes(60))])
-def test_what_is_no_record_has_no_version(tmp_path: Path, value: bytes) -> None:
+def test_a_value_that_is_not_a_record_has_no_version(tmp_path: Path, value: bytes) -> None:
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
     upsert(store, text_item("a"))

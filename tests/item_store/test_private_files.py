@@ -34,7 +34,7 @@ def open_to_others(path: Path) -> dict[str, str]:
     return found
 
 
-def test_a_store_its_backup_and_what_is_restored(tmp_path: Path, umask: int) -> None:
+def test_a_store_its_backup_and_its_restore_are_private(tmp_path: Path, umask: int) -> None:
     """Lock files are private too."""
     store = ItemStore.open(tmp_path / "shard", 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("one")])])
@@ -50,7 +50,7 @@ def test_a_store_its_backup_and_what_is_restored(tmp_path: Path, umask: int) -> 
         restored.close()
 
 
-def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     """Its permissions were decided when it was made, for example on a volume."""
     folder = tmp_path / "shard"
     folder.mkdir()

@@ -44,7 +44,7 @@ def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Cloc
     assert times.oldest_reader_age_seconds([6]) == 10.0
 
 
-def test_who_reads_the_newest_state_holds_nothing_back(clock: Clock) -> None:
+def test_a_reader_of_the_newest_state_holds_no_pages(clock: Clock) -> None:
     """Without writes no page is freed."""
     times = committed(clock, (5, 100.0))
     clock.now = 10_000.0
@@ -70,7 +70,7 @@ def test_lmdbs_table_is_read() -> None:
     assert reader_ids("(no active readers)\n") == []
 
 
-def test_a_reader_that_is_left_open_beside_writes_ages(tmp_path: Path) -> None:
+def test_an_open_reader_ages_with_writes(tmp_path: Path) -> None:
     """It ages only after a write that it does not see, and until it ends."""
     store = ItemStore.open(tmp_path / "shard", 0, 1)
     try:

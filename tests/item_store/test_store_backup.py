@@ -89,9 +89,7 @@ def test_two_restores_are_two_histories(path: Path, tmp_path: Path) -> None:
     assert len(ids) == 2
 
 
-def test_backups_beside_a_writer_are_states_between_transactions(
-    path: Path, tmp_path: Path
-) -> None:
+def test_backups_during_writes_are_states_between_transactions(path: Path, tmp_path: Path) -> None:
     """Each upsert writes two items, and every backup has both or neither."""
     stop = threading.Event()
 
@@ -230,7 +228,7 @@ def test_a_value_that_no_manifest_has_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("name", MANIFEST)
-def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
+def test_a_manifest_is_complete(tmp_path: Path, name: str) -> None:
     values = {key: value for key, value in MANIFEST.items() if key != name}
     (tmp_path / "manifest.json").write_text(json.dumps(values))
 
@@ -254,7 +252,7 @@ def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
     ],
     ids=lambda content: content[:20].decode("latin-1") + f" {len(content)}",
 )
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
 
     for attempt in (lambda: verify_backup(tmp_path), lambda: restore(tmp_path, tmp_path / "new")):
@@ -266,7 +264,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> N
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["manifest.json", DATA_NAME])
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_no_part_of_a_backup(
+def test_a_backup_contains_only_plain_files(
     path: Path, tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
     """Reading a named pipe would never end."""
@@ -280,7 +278,7 @@ def test_what_is_no_file_is_no_part_of_a_backup(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_half_backup_is_no_backup(path: Path, tmp_path: Path) -> None:
+def test_an_incomplete_backup_is_refused(path: Path, tmp_path: Path) -> None:
     """The remains of a killed backup are refused, and the next backup removes them."""
     half = tmp_path / "backups" / "shard-1-of-2-20200101T000000Z.part"
     half.mkdir(parents=True)
@@ -338,7 +336,7 @@ def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) 
 
 
 @pytest.mark.timeout(240)
-def test_killed_restores_leave_a_whole_store_or_none(path: Path, tmp_path: Path) -> None:
+def test_a_killed_restore_leaves_a_whole_store_or_none(path: Path, tmp_path: Path) -> None:
     """They are killed at random moments."""
     backup, _ = back_up(path, tmp_path / "backups")
     script = (

@@ -45,7 +45,7 @@ def test_a_flipped_bit_is_caught(path: Path, offset: int) -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"xy", b"\0" * 12, seal(b"scenes\0a", b"sealed, no record")]
 )
-def test_a_value_that_is_no_record_is_caught(path: Path, value: bytes) -> None:
+def test_a_value_that_is_not_a_record_is_caught(path: Path, value: bytes) -> None:
     """A truncated, zeroed or foreign value raises only ItemCorrupt."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])])

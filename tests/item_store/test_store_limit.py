@@ -35,7 +35,7 @@ WRITER = (
 """Stores 2,000 items: a few megabytes."""
 
 
-def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
+def test_a_full_map_refuses_writes_and_still_reads(path: Path) -> None:
     """Only the write that is too large gets StoreFull; others of its batch are stored."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
@@ -141,7 +141,7 @@ def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
     reader.close()
 
 
-def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> None:
+def test_a_reader_opens_while_a_writer_outgrows_its_map(path: Path) -> None:
     """Writes between mapping and the first transaction are not damage."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     entry_counts: list[Any] = []
@@ -162,7 +162,7 @@ def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> Non
     reader.close()
 
 
-def test_a_map_that_nobody_outgrew_is_not_enlarged_for_ever(path: Path) -> None:
+def test_an_unfilled_map_is_not_enlarged_repeatedly(path: Path) -> None:
     """If the file is damaged, that is reported."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
 

@@ -95,7 +95,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     assert run_store(tmp_path, "open_store(False); print('written')") == "written\n"
 
 
-def test_a_writer_that_was_killed_is_no_writer(tmp_path: Path) -> None:
+def test_a_killed_writer_does_not_lock_the_store(tmp_path: Path) -> None:
     """The lock ends with its process, whatever its file says."""
     run_store(tmp_path, "open_store(False); os.kill(os.getpid(), 9)")
 

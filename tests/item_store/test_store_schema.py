@@ -133,7 +133,7 @@ def test_a_reader_waits_for_a_store_half_made(path: Path) -> None:
         ItemStore.open(path, 0, 1, readonly=True)
 
 
-def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
+def test_a_half_made_store_is_made_again(path: Path) -> None:
     """A process was killed while it created the store."""
     (path / "making").mkdir(parents=True)
     (path / "making" / "data.mdb").write_bytes(b"half of it")

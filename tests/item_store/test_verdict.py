@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("depth", CheckDepth)
-def test_a_sound_store_is_told_to_be_sound(path: Path, depth: CheckDepth) -> None:
+def test_a_sound_store_passes(path: Path, depth: CheckDepth) -> None:
     """Positive control: no fault is found, and items are counted."""
     verdict = verify_in_child(path, depth)
 
@@ -48,7 +48,7 @@ def test_a_sound_store_is_told_to_be_sound(path: Path, depth: CheckDepth) -> Non
     assert verdict.is_sound
 
 
-def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
+def test_a_store_is_checked_during_writes(path: Path) -> None:
     """Values are checked, and the verdict says that a process was writing."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("new")])])
@@ -59,7 +59,7 @@ def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
     store.close()
 
 
-def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
+def test_a_growing_store_is_checked_during_writes(path: Path) -> None:
     """Writes past the end of the checker's map are not damage."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     stop = threading.Event()
@@ -117,7 +117,7 @@ def another_format(data: bytearray) -> None:
     [truncate, zero_all_but_the_first_pages, zero_the_first_pages, empty, another_format],
 )
 @pytest.mark.parametrize("depth", [CheckDepth.WALK, CheckDepth.VALUES])
-def test_damage_that_ends_a_process_is_told(
+def test_damage_that_kills_a_process_is_reported(
     path: Path, depth: CheckDepth, damage: Callable[[bytearray], None]
 ) -> None:
     """LMDB reacts with an assertion or a bus error."""
@@ -131,8 +131,8 @@ def test_damage_that_ends_a_process_is_told(
     assert not verdict.is_sound
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """An empty folder is no store, but not a damaged one."""
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    """An empty folder is not a store, but not a damaged one."""
     with pytest.raises(StoreRefused, match="no item store"):
         verify_in_child(tmp_path)
 
@@ -181,14 +181,14 @@ def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
         ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
 
-def test_a_large_limit_is_no_damage(path: Path) -> None:
+def test_a_large_limit_is_not_damage(path: Path) -> None:
     """The limit exceeds memory; only existing pages are checked."""
     raise_limit(path, 1 << 40)
 
     assert verify_in_child(path).is_sound
 
 
-def test_a_newer_schema_is_no_damage(path: Path) -> None:
+def test_a_newer_schema_is_not_damage(path: Path) -> None:
     """It is refused, but not called damaged."""
     schema = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1}
     overwrite(path, "meta", b"schema", seal_json(b"schema", schema))
@@ -197,7 +197,7 @@ def test_a_newer_schema_is_no_damage(path: Path) -> None:
         verify_in_child(path)
 
 
-def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
+def test_a_store_that_was_only_begun_is_not_damage(tmp_path: Path) -> None:
     """Earlier releases could be killed between creating the file and its contents."""
     lmdb.open(str(tmp_path)).close()
 
@@ -205,7 +205,7 @@ def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
     ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES).close()
 
 
-def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
+def test_a_check_without_memory_or_time_does_not_pass(path: Path) -> None:
     """A store that could not be checked is not called sound."""
     with pytest.raises(StoreRefused, match="within the memory limit"):
         verify_in_child(path, memory_bytes=90 << 20)
@@ -220,7 +220,7 @@ def test_damaged_notes_are_damage(path: Path, key: bytes) -> None:
     assert "CRC32" in verify_in_child(path, CheckDepth.WALK).damage[0]
 
 
-def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
+def test_only_the_damaged_item_is_named(path: Path) -> None:
     """Only the deepest check finds it, and the store can still be opened."""
     key = item_key("scenes", "004")
     overwrite(path, "items", key, stored_value(path, "items", key)[:-1] + b"?")
@@ -307,7 +307,7 @@ def test_answers_out_of_order_are_damage(path: Path) -> None:
     assert "damaged" in verify_in_child(path).damage[0]
 
 
-def test_progress_is_told(path: Path) -> None:
+def test_progress_is_reported(path: Path) -> None:
     """It grows to the number of items and changes."""
     told: list[tuple[int, int]] = []
 
@@ -317,7 +317,7 @@ def test_progress_is_told(path: Path) -> None:
     assert told[-1] == (183 + 600, 183 + 600)
 
 
-def test_the_first_change_is_what_the_store_says(path: Path) -> None:
+def test_the_first_change_is_the_one_that_the_store_records(path: Path) -> None:
     """The figures in these tests are the store's own."""
     store = ItemStore.open(path, 0, 1, readonly=True)
     changes = store.changes_since(117)

@@ -22,7 +22,7 @@ def issued(folder: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
 
 
-def test_every_process_starts_with_what_is_issued(tmp_path: Path) -> None:
+def test_every_process_starts_with_its_certificate(tmp_path: Path) -> None:
     """Identity reads each pair, and only the doors ask callers for nothing."""
     variables = LocalAuthority(tmp_path / "tls").issue_all()
 
@@ -35,7 +35,7 @@ def test_every_process_starts_with_what_is_issued(tmp_path: Path) -> None:
         )
 
 
-def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     """Keys above all."""
     LocalAuthority(tmp_path / "tls").issue_all()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tandem.local.free_ports import free_ports
 
 
-def test_no_connection_that_goes_out_takes_them() -> None:
+def test_outgoing_connections_do_not_take_the_ports() -> None:
     """They lie outside of what the kernel chooses from."""
     low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     assert not {*free_ports(200)} & {*range(int(low), int(high) + 1)}

@@ -32,7 +32,7 @@ needs_prometheus = pytest.mark.skipif(
 )
 
 
-def test_every_window_and_wait_is_divided_alike() -> None:
+def test_every_window_and_wait_is_divided_equally() -> None:
     """Names and labels that look like durations are left alone."""
     rules = (
         "  interval: 30s\n"
@@ -64,7 +64,7 @@ def test_rules_that_are_sped_up_are_rules(tmp_path: Path, speed: int) -> None:
     assert "interval: 30s" not in text
 
 
-def test_what_is_missing_is_named_before_anything_starts(
+def test_missing_programs_are_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tandem up --monitoring` where there is no prometheus on PATH."""
@@ -84,7 +84,7 @@ def test_a_speed_that_leaves_no_time_to_scrape_is_refused(tmp_path: Path) -> Non
 
 
 @needs_prometheus
-def test_it_scrapes_what_it_is_told_and_is_gone_at_the_end(tmp_path: Path) -> None:
+def test_it_scrapes_its_targets_and_stops_at_the_end(tmp_path: Path) -> None:
     """Real Prometheus, a real endpoint, one more target while it runs, and no process left."""
     registry = CollectorRegistry()
     Gauge("tandem_serving", "1 while serving.", ["service"], registry=registry).labels("x").set(1)

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) ->
     assert "RERANK_THREAD_COUNT" not in str(refused.value)
 
 
-def test_what_kubernetes_sets_for_a_service_is_passed_over() -> None:
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored() -> None:
     """As in a pod of a namespace that has a service called "index", for example."""
     links = {
         "INDEX_PORT": "tcp://10.0.0.1:80",
@@ -85,10 +85,10 @@ def test_a_variable_of_another_program_is_passed_over_with_a_word(variable: str)
     given = given_settings({variable: "1"})
 
     assert variable not in given.variables
-    assert given.notes == [f"{variable} is no setting of Tandem's, and is passed over"]
+    assert given.notes == [f"{variable} is not a Tandem setting and is ignored"]
 
 
-def test_a_slip_in_a_prefix_is_told() -> None:
+def test_a_typo_in_a_prefix_is_reported() -> None:
     """Other programs' variables are not."""
     given = given_settings({"INDX_RECALL_TARGET": "0.9", "PORT": "1", "HOME": "/", "INDEX": "x"})
 
@@ -96,7 +96,7 @@ def test_a_slip_in_a_prefix_is_told() -> None:
     assert note.endswith("did you mean INDEX_RECALL_TARGET?")
 
 
-def test_what_a_stack_sets_itself_is_all_refused(tmp_path: Path) -> None:
+def test_settings_that_the_stack_itself_sets_are_refused(tmp_path: Path) -> None:
     """Or a user's value would go before the stack's own, which its other parts go by."""
     stack = LocalStack(tmp_path, tmp_path, Ports.free(1))
     tuned = {"ORCHESTRATOR_MAX_INFLIGHT_COUNT"}  # a number that the machine's cores suggest

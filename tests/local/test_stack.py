@@ -28,7 +28,7 @@ def test_free_ports_are_all_different() -> None:
     assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 20
 
 
-def test_as_many_searches_are_let_in_as_the_cores_can_answer(tmp_path: Path) -> None:
+def test_admission_is_sized_by_the_cores(tmp_path: Path) -> None:
     """Twelve a core, 16 at least; a number that is given goes before."""
     name, ports = "ORCHESTRATOR_MAX_INFLIGHT_COUNT", Ports.free(shard_count=1)
     stack = LocalStack(tmp_path, tmp_path, ports)

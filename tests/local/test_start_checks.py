@@ -96,7 +96,7 @@ def test_a_folder_is_closed_to_others_of_the_machine(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "up.lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_demo_empties_what_is_tandems_and_nothing_else(tmp_path: Path) -> None:
+def test_a_demo_empties_only_tandems_own_folder(tmp_path: Path) -> None:
     """A caller's own folder keeps what is in it."""
     made_store(tmp_path, 1)
     (tmp_path / "letters").mkdir()
@@ -119,13 +119,13 @@ def test_a_demo_empties_what_is_tandems_and_nothing_else(tmp_path: Path) -> None
         ("/dev/full", "is a file"),
     ],
 )
-def test_what_is_no_folder_to_write_in_is_told(path: str, why: str) -> None:
+def test_a_path_that_cannot_be_written_in_is_reported(path: str, why: str) -> None:
     """Not as an errno."""
     with pytest.raises(StartRefused, match=f"{path} {why}.*--data"):
         DataFolder(Path(path)).take()
 
 
-def test_as_many_shards_are_started_as_the_folder_has(tmp_path: Path) -> None:
+def test_the_folder_decides_the_number_of_shards(tmp_path: Path) -> None:
     """Another number is refused with both ways out; a new folder gets what was asked for, or 2."""
     made_store(tmp_path, 3)
     stored = DataFolder(tmp_path).shard_count()
@@ -138,7 +138,7 @@ def test_as_many_shards_are_started_as_the_folder_has(tmp_path: Path) -> None:
     assert DataFolder(tmp_path / "none").shard_count() is None
 
 
-def test_each_port_in_use_is_named_with_what_it_is_for() -> None:
+def test_each_port_in_use_is_named_with_its_purpose() -> None:
     """A metrics' port counts as well."""
     ports = Ports.free(1)
     check_ports(ports)
@@ -156,12 +156,12 @@ def test_each_port_in_use_is_named_with_what_it_is_for() -> None:
     assert "--free-ports" in str(refused.value)
 
 
-def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_checkpoint_is_refused(tmp_path: Path) -> None:
     """The shipped one is one."""
     check_machine(default_checkpoint())
     (tmp_path / "file").touch()
 
-    for name, why in (("none", "is not there"), ("file", "is a file"), ("", "is no checkpoint")):
+    for name, why in (("none", "is not there"), ("file", "is a file"), ("", "is not a checkpoint")):
         with pytest.raises(ValueError, match=why):
             check_machine(tmp_path / name)
 
@@ -183,7 +183,7 @@ def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.Mo
         check_machine(default_checkpoint())
 
 
-def test_a_repository_that_takes_no_model_is_told_with_its_option(tmp_path: Path) -> None:
+def test_an_unusable_repository_is_named_with_its_option(tmp_path: Path) -> None:
     """A file, or a disk that is read alone."""
     (tmp_path / "file").touch()
 
@@ -191,7 +191,7 @@ def test_a_repository_that_takes_no_model_is_told_with_its_option(tmp_path: Path
         exported(default_checkpoint(), tmp_path / "file")
 
 
-def test_up_tells_before_it_starts_anything(tmp_path: Path) -> None:
+def test_up_reports_mistakes_before_it_starts_anything(tmp_path: Path) -> None:
     """By the command itself: no log, no model repository, and a status."""
     data, repository = tmp_path / "data", tmp_path / "models"
 

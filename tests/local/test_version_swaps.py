@@ -219,7 +219,7 @@ def test_a_version_that_is_not_fit_is_set_aside(
 
 
 @pytest.mark.parametrize("late", ["load", "index", "statistics"])
-def test_what_serves_goes_on_while_an_old_version_cannot_be_unloaded(
+def test_the_current_version_serves_while_an_old_one_cannot_be_unloaded(
     swaps: VersionSwaps,
     triton: FailingTriton,
     server: ServerWithoutProcess,
@@ -258,7 +258,7 @@ def test_a_version_that_is_loaded_too_late_is_unloaded_again(
     assert triton.loaded == {1}
 
 
-def test_a_refused_version_whose_unload_is_late_is_seen_to_again(
+def test_a_refused_version_whose_unload_is_late_is_unloaded_again(
     swaps: VersionSwaps, triton: FailingTriton, server: ServerWithoutProcess, repository: Path
 ) -> None:
     """Its own fault is what is told, not Triton's."""
@@ -282,7 +282,7 @@ def _full_disk(repository: Path) -> Path:
     return folder
 
 
-def test_an_outcome_that_no_disk_takes_is_told_once_and_written_later(
+def test_an_unwritable_outcome_is_reported_once_and_written_later(
     swaps: VersionSwaps, triton: FailingTriton, repository: Path, full_disk: Path
 ) -> None:
     """A full disk ends nothing that serves."""
@@ -300,7 +300,7 @@ def test_an_outcome_that_no_disk_takes_is_told_once_and_written_later(
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_an_outcome_is_not_written_late_of_a_version_that_is_no_longer_loaded(
+def test_a_late_outcome_of_an_unloaded_version_is_not_written(
     swaps: VersionSwaps, triton: FailingTriton, repository: Path
 ) -> None:
     """Triton was restarted meanwhile, with what served before."""

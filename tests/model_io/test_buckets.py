@@ -18,7 +18,7 @@ def test_the_smallest_that_holds_it(length: int, bucket: int) -> None:
     assert bucket_of(length, BUCKETS) == bucket
 
 
-def test_what_no_bucket_holds_is_refused() -> None:
+def test_rows_longer_than_every_bucket_are_refused() -> None:
     """A length over the last bucket is a text that is too long."""
     with pytest.raises(TextTooLong) as caught:
         bucket_of(65, BUCKETS)
@@ -123,6 +123,6 @@ def test_chunks_of_a_large_model_are_even_too() -> None:
     assert size == 5
 
 
-def test_no_pairs_are_no_chunks() -> None:
+def test_no_pairs_give_no_chunks() -> None:
     """A size is still one that a range can step by."""
     assert pair_chunk_size(0, instance_count=2, most=32) == 1

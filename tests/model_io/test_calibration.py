@@ -37,7 +37,7 @@ def _repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_written_is_read_by_fingerprint(repository: Path) -> None:
+def test_a_calibration_is_read_by_fingerprint(repository: Path) -> None:
     """Each precision has its own; what was not measured stays unset."""
     unmeasured = Calibration("fp32", None, None)
 
@@ -57,7 +57,7 @@ def test_another_model_has_none(repository: Path) -> None:
     assert read_calibration(repository, "int8") is None
 
 
-def test_a_fingerprint_is_measured_anew_in_its_place() -> None:
+def test_a_new_measurement_replaces_the_old_one() -> None:
     """Others stay as they are."""
     other, anew = replace(CALIBRATION, fingerprint="fp32"), Calibration("bf16", None, RULE)
 
@@ -86,7 +86,7 @@ def test_numbers_that_cannot_be_used_are_refused(
     content["calibrations"][0][part][field] = value
     path.write_text(json.dumps(content))
 
-    with pytest.raises(ValueError, match=r"calibration\.json is no calibration of this version"):
+    with pytest.raises(ValueError, match=r"calibration\.json is not a calibration of this version"):
         read_calibration(repository, "bf16")
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_named(repository: Path, content: str) -> None:
         read_calibrations(path)
 
 
-def test_what_cannot_be_used_is_not_written(repository: Path) -> None:
+def test_an_unusable_calibration_is_not_written(repository: Path) -> None:
     """The file that is there stays."""
     path = calibration_file(repository)
     write_calibrations(path, [CALIBRATION])
@@ -133,7 +133,7 @@ def test_an_export_gets_its_own_of_a_checkpoints(repository: Path, tmp_path: Pat
     assert not calibration_file(repository).exists()
 
 
-def test_a_damaged_one_of_an_export_is_written_anew(repository: Path, tmp_path: Path) -> None:
+def test_a_damaged_calibration_of_an_export_is_replaced(repository: Path, tmp_path: Path) -> None:
     """The checkpoint's says what it was."""
     folder = tmp_path / "checkpoint"
     folder.mkdir()

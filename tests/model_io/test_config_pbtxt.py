@@ -111,7 +111,7 @@ def test_two_encoders_count_by_the_wider_of_their_widths() -> None:
     assert max_batch_size(replace(blip, token_width=96), "pair_encoder") == 14
 
 
-def test_nothing_but_our_models_is_committed() -> None:
+def test_only_our_models_are_committed() -> None:
     """Triton would load whatever else lies there."""
     names = {path.parent.name for path in COMMITTED.glob("*/config.pbtxt")}
     assert names == {IMAGE_BACKBONE, JOINT_ENCODER}

@@ -52,7 +52,7 @@ def test_a_model_that_nothing_was_measured_of(repository: Path) -> None:
     )
 
 
-def test_what_was_measured_is_the_models_own(repository: Path) -> None:
+def test_measurements_belong_to_their_model(repository: Path) -> None:
     """Another fingerprint's figures in the same file are not taken."""
     calibrations = [
         Calibration("another", ProbabilityCalibration(9.0, 9.0), None),

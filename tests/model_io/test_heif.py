@@ -193,7 +193,7 @@ def test_the_process_sees_none_of_the_services_variables(
     assert "ACCESS_TOKEN_FILE" in os.environ
 
 
-def test_kinds_are_told_by_their_brands() -> None:
+def test_formats_are_recognised_by_their_brands() -> None:
     """Of the major one; "mif1" by those that are compatible."""
 
     def brands(major: bytes, *compatible: bytes) -> bytes:
@@ -225,7 +225,7 @@ def box(kind: bytes, data: bytes) -> bytes:
         (png_chunk(b"ispe", bytes(4)), ImageUnreadable),
     ],
 )
-def test_headers_that_are_no_headers_are_refused(boxes: bytes, error: type[TandemError]) -> None:
+def test_malformed_headers_are_refused(boxes: bytes, error: type[TandemError]) -> None:
     """Too many, too long, too short, or without a size; a box in itself ends the walk."""
     with pytest.raises(error):
         check_heif_size(heic()[:28] + boxes, 25_000_000)

@@ -112,7 +112,7 @@ def corners(pixels: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(10))
 def test_each_orientation_as_pillow_would_turn_it(file_format: str, orientation: int) -> None:
-    """The levels of the corners are told apart by 40; 0 and 9 are no orientations."""
+    """The levels of the corners are told apart by 40; 0 and 9 are not orientations."""
     levels = np.kron(np.array([[40, 100], [160, 220]], np.uint8), np.ones((56, 56), np.uint8))
     picture = Image.fromarray(levels).convert("RGB")
     exif = Image.Exif()
@@ -156,7 +156,7 @@ def test_orientation_in_either_byte_order(order: str) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
-def test_what_is_cut_out_changes_no_pixel(file_format: str) -> None:
+def test_removed_parts_change_no_pixel(file_format: str) -> None:
     """Texts, profiles and EXIF go; the picture stays, byte for byte."""
     picture = noise()
     exif = Image.Exif()
@@ -173,8 +173,8 @@ def test_what_is_cut_out_changes_no_pixel(file_format: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])
-def test_what_is_behind_a_jpeg_is_not_handed_on(options: dict[str, Any]) -> None:
-    """It is no part of the picture, and no decoder shall read a scan that was not counted."""
+def test_data_after_a_jpeg_is_not_stored(options: dict[str, Any]) -> None:
+    """It is not part of the picture, and no decoder shall read a scan that was not counted."""
     file = encoded(noise(size=64), "JPEG", **options)
     tail = np.random.default_rng(0).bytes(4 * MIB)
 
@@ -182,7 +182,7 @@ def test_what_is_behind_a_jpeg_is_not_handed_on(options: dict[str, Any]) -> None
     np.testing.assert_array_equal(decode_image(file + tail, RULES), decode_image(file, RULES))
 
 
-def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoders ask for block after block; the control has the usual time."""
     file = encoded(noise(size=600), "PNG")
     assert decode_image(file, RULES).shape == (SIZE, SIZE, 3)
@@ -193,7 +193,7 @@ def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPat
         decode_image(file, RULES)
 
 
-def test_limits_are_reached_but_not_overstepped() -> None:
+def test_a_value_at_the_limit_passes_and_one_above_fails() -> None:
     """A picture of exactly the longest side is read, and so is one of exactly the most pixels."""
     for size in ((65_535, 1), (5_000, 5_000)):
         pixels = decode_image(encoded(Image.new("1", size), "PNG"), RULES)
@@ -204,7 +204,7 @@ def test_limits_are_reached_but_not_overstepped() -> None:
             decode_image(encoded(Image.new("1", size), "PNG"), RULES)
 
 
-def test_a_url_is_no_picture() -> None:
-    """Nothing is fetched: the bytes of a URL are bytes that are no image."""
+def test_a_url_is_not_a_picture() -> None:
+    """Nothing is fetched: the bytes of a URL are bytes that are not an image."""
     with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
         decode_image(b"https://example.org/cat.png", RULES)

@@ -48,7 +48,7 @@ def is_near(
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
-def test_picture_of_the_models_size_comes_back_bit_for_bit(file_format: str) -> None:
+def test_a_picture_of_the_models_size_is_returned_bit_for_bit(file_format: str) -> None:
     """Training and serving see the same pixels where nothing has to be scaled."""
     picture = noise(size=SIZE)
 
@@ -106,7 +106,7 @@ def test_broken_exif_does_not_refuse_the_picture() -> None:
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
-def test_transparent_pixels_are_white_whatever_colour_lies_under_them(file_format: str) -> None:
+def test_transparent_pixels_are_white_over_any_colour(file_format: str) -> None:
     """Black under full transparency shows as white, without a dark edge."""
     picture = plain((0, 0, 0, 0), (SIZE // 2, SIZE // 2), "RGBA")
     picture.paste((255, 0, 0, 255), (0, 0, SIZE // 4, SIZE // 2))
@@ -169,7 +169,7 @@ def test_extreme_shapes_keep_at_least_a_pixel(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["GIF", "TIFF", "BMP", "PPM", "ICO"])
-def test_other_formats_are_refused_whatever_their_name(file_format: str) -> None:
+def test_other_formats_are_refused_under_any_name(file_format: str) -> None:
     """Pillow would read these; we let no stranger reach so many parsers."""
     with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
         decode_image(encoded(plain(), file_format), RULES)
@@ -178,7 +178,7 @@ def test_other_formats_are_refused_whatever_their_name(file_format: str) -> None
 @pytest.mark.parametrize(
     "file", [b"", b"\xff", b"hello", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP"]
 )
-def test_what_is_hardly_a_file_is_unreadable(file: bytes) -> None:
+def test_tiny_files_are_unreadable(file: bytes) -> None:
     """Nothing, a bit of text, and bare signatures."""
     with pytest.raises(ImageUnreadable):
         decode_image(file, RULES)

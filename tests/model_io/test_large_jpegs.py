@@ -108,7 +108,7 @@ def test_a_large_photograph_looks_like_a_small_one(rules: ImageRules) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}])
-def test_a_repeated_strip_is_what_an_encoder_makes_of_the_whole(options: dict[str, object]) -> None:
+def test_a_repeated_strip_equals_an_encoding_of_the_whole(options: dict[str, object]) -> None:
     """The files of these tests are sound: the same pixels as from the strip, again and again."""
     strip = phone_jpeg(64, STRIP_HEIGHT, **options)
     file = phone_jpeg(64, 4 * STRIP_HEIGHT, **options)
@@ -131,7 +131,7 @@ def test_a_repeated_strip_is_what_an_encoder_makes_of_the_whole(options: dict[st
     ],
     ids=["progressive", "progressive without subsampling", "over 210 megapixels"],
 )
-def test_what_takes_too_much_is_refused_by_its_header(
+def test_an_oversized_picture_is_refused_by_its_header(
     size: tuple[int, int], options: dict[str, Any], unit: str
 ) -> None:
     """Nothing of its scans is read: they are missing."""

@@ -64,7 +64,7 @@ def letters(token_count: int) -> str:
         (10_000, BEST_WINDOW, 32, 2 + 32 * ROOM),
     ],
 )
-def test_what_is_read_around_the_limit(
+def test_texts_around_the_limit_are_read(
     preprocessor: TextPreprocessor,
     token_count: int,
     policy: TruncationPolicy,
@@ -81,7 +81,7 @@ def test_what_is_read_around_the_limit(
 
 
 @pytest.mark.parametrize("token_count", [LIMIT + 1, 4_000])
-def test_error_refuses_what_is_over_the_limit(
+def test_error_refuses_a_text_over_the_limit(
     preprocessor: TextPreprocessor, token_count: int
 ) -> None:
     """With the count of tokens, and what would be taken."""

@@ -74,7 +74,7 @@ def test_a_changed_file_is_named(
         read_manifest(repository).verify(repository)
 
 
-def test_a_model_that_triton_is_told_nothing_of_is_named(repository: Path) -> None:
+def test_a_model_without_a_configuration_is_named(repository: Path) -> None:
     """Without its config.pbtxt a model would silently not be served."""
     config_file(repository, JOINT_ENCODER).unlink()
 
@@ -82,7 +82,7 @@ def test_a_model_that_triton_is_told_nothing_of_is_named(repository: Path) -> No
         read_manifest(repository).verify(repository)
 
 
-def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
+def test_the_tokenizer_is_checked_separately(repository: Path) -> None:
     """Who needs no models can check the tokenizer without them; another model's is refused."""
     model_file(repository, JOINT_ENCODER).unlink()
     manifest = read_manifest(repository)
@@ -113,21 +113,21 @@ def test_a_manifest_of_another_form_is_refused(repository: Path, change: dict[st
     kept = {name: value for name, value in fields.items() if value is not ...}
     path.write_text(json.dumps(kept))
 
-    with pytest.raises(ValueError, match=f"{path} is no manifest of this version"):
+    with pytest.raises(ValueError, match=f"{path} is not a manifest of this version"):
         read_manifest(repository)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"'])
-def test_a_file_that_is_no_manifest_is_refused(repository: Path, content: str) -> None:
+def test_a_file_that_is_not_a_manifest_is_refused(repository: Path, content: str) -> None:
     """Whatever else is in the file, the message names it."""
     path = repository / MANIFEST_NAME
     path.write_text(content)
 
-    with pytest.raises(ValueError, match="is no manifest of this version"):
+    with pytest.raises(ValueError, match="is not a manifest of this version"):
         read_manifest(repository)
 
 
-def test_no_manifest_is_no_model(tmp_path: Path) -> None:
+def test_without_a_manifest_there_is_no_model(tmp_path: Path) -> None:
     """A repository whose export broke off has none: the service does not start."""
     with pytest.raises(FileNotFoundError):
         read_manifest(tmp_path)

@@ -41,7 +41,7 @@ def test_both_parts_are_listed_with_their_sizes(repository: Path, tiny_manifest:
         assert model.is_config_ours
 
 
-def test_an_edited_config_is_told_from_our_own(repository: Path) -> None:
+def test_an_edited_config_is_distinguished_from_ours(repository: Path) -> None:
     """A blank at its end is enough: the next add would lose it."""
     with (repository / "joint_encoder" / "config.pbtxt").open("a") as config:
         config.write(" ")
@@ -62,7 +62,7 @@ def test_a_missing_file_is_listed_without_a_size(repository: Path) -> None:
     )
 
 
-def test_what_is_not_ours_is_listed_without_a_manifest(repository: Path) -> None:
+def test_foreign_models_are_listed_without_a_manifest(repository: Path) -> None:
     """Triton loads it all the same."""
     add_a_model_of_others(repository)
 
@@ -80,7 +80,7 @@ def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path, name: str) -> 
         stored_models(tmp_path / name)
 
 
-def test_remove_leaves_what_a_checkout_has(repository: Path) -> None:
+def test_remove_keeps_committed_files(repository: Path) -> None:
     """The two config.pbtxt stay, byte for byte; all that add wrote beside them goes."""
     configs = {path: path.read_bytes() for path in repository.glob("*/config.pbtxt")}
     (repository / "calibration.json").write_text("{}")

@@ -44,7 +44,7 @@ MEASURED = replace(
 
 
 @pytest.mark.parametrize("model", [PLAIN, MEASURED], ids=["plain", "measured"])
-async def test_a_caller_is_told_all_of_it(model: ModelDescription) -> None:
+async def test_a_caller_gets_the_whole_description(model: ModelDescription) -> None:
     """What was not measured is unset, not 0."""
     server = await make_server(
         "test",

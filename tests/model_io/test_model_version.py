@@ -48,7 +48,7 @@ def add_version(repository: Path, manifest: Manifest, content: bytes = b"a model
     return version
 
 
-def test_the_first_version_serves_until_it_is_said_otherwise(repository: Path) -> None:
+def test_the_first_version_serves_by_default(repository: Path) -> None:
     """And what was written is read again."""
     assert serving(repository) == Serving(version=1)
     assert wanted(repository) is None
@@ -60,7 +60,7 @@ def test_the_first_version_serves_until_it_is_said_otherwise(repository: Path) -
     assert wanted(repository) == Wanted(request_id="b", version=5)
 
 
-def test_no_number_is_given_twice(repository: Path, tiny_manifest: Manifest) -> None:
+def test_no_version_number_is_reused(repository: Path, tiny_manifest: Manifest) -> None:
     """Nor that of a version that was refused, which lies where no Triton looks."""
     assert add_version(repository, tiny_manifest) == 2
     assert add_version(repository, tiny_manifest) == 3
@@ -71,7 +71,7 @@ def test_no_number_is_given_twice(repository: Path, tiny_manifest: Manifest) -> 
     assert next_version(repository) == 4
 
 
-def test_a_version_that_is_not_what_it_says_is_refused(
+def test_a_version_with_a_false_manifest_is_refused(
     repository: Path, tiny_manifest: Manifest
 ) -> None:
     """By name: a damaged file, one that is gone, another model's, and no word of what it is."""
@@ -92,7 +92,7 @@ def test_a_version_that_is_not_what_it_says_is_refused(
         ModelVersion.read(folder)
 
 
-def test_versions_go_with_their_model(repository: Path, tiny_manifest: Manifest) -> None:
+def test_versions_are_removed_with_their_model(repository: Path, tiny_manifest: Manifest) -> None:
     """All but the first, which is the manifest's; what is not ours stays."""
     add_version(repository, tiny_manifest)
     set_aside(repository, add_version(repository, tiny_manifest))
@@ -113,7 +113,7 @@ def test_versions_go_with_their_model(repository: Path, tiny_manifest: Manifest)
     "content",
     ["{", "[]", "{}", '{"version": "2"}', '{"version": 2, "request_id": "a", "model": "new"}'],
 )
-def test_a_damaged_word_is_told_by_name(repository: Path, content: str) -> None:
+def test_a_damaged_version_file_is_named(repository: Path, content: str) -> None:
     """One field too many or too few included, as another release may write it."""
     for name, read in (("serving.json", serving), ("wanted.json", wanted)):
         path = repository / name
@@ -127,7 +127,7 @@ def test_a_damaged_word_is_told_by_name(repository: Path, content: str) -> None:
         wanted(repository)
 
 
-def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest) -> None:
+def test_a_service_follows_the_current_version(repository: Path, tiny_manifest: Manifest) -> None:
     """When it looks, and not to what it cannot read."""
     followed = FollowedVersion(repository, tiny_manifest)
     assert followed.number() == followed.describe().version == 1
@@ -149,10 +149,10 @@ def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest
         followed.calibration(99)
 
 
-def test_a_service_does_not_go_on_over_another_model(
+def test_a_service_does_not_continue_with_another_model(
     repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """A Triton that is restarted would load it. The same model exported anew is no other."""
+    """A Triton that is restarted would load it. The same model exported anew is the same."""
     followed = FollowedVersion(repository, tiny_manifest)
     path = repository / MANIFEST_NAME
     models = tiny_manifest.models

@@ -62,7 +62,7 @@ async def test_chunks_are_sent_in_their_order_as_there_is_room() -> None:
     await chunks.end("e")
 
 
-async def test_what_was_given_up_is_not_sent() -> None:
+async def test_abandoned_pairs_are_not_sent() -> None:
     """And lets through what came after it."""
     chunks = Chunks(PairWindow(10))
     first = await chunks.start("a", 10)
@@ -92,7 +92,7 @@ async def test_a_cancellation_at_any_turn_leaves_the_window_empty(turns: int) ->
     await chunks.end("c")
 
 
-async def test_what_was_sent_keeps_its_room_until_it_is_answered() -> None:
+async def test_sent_pairs_hold_their_place_until_answered() -> None:
     """However soon its caller gives up: or each cancellation would send another chunk."""
     chunks = Chunks(PairWindow(10))
     sent = await chunks.start("a", 10)

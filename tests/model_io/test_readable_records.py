@@ -128,7 +128,7 @@ def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> No
     assert report.count == 0
 
 
-def test_bad_records_are_skipped_and_counted_by_what_is_wrong(check: ModelCheck) -> None:
+def test_bad_records_are_skipped_and_counted_by_fault(check: ModelCheck) -> None:
     """All of those above between good ones, which come through in their order."""
     other = a_record("one umbrella")
     report = SkippedRecords()
@@ -169,7 +169,7 @@ def test_a_caption_is_taken_to_the_last_token(check: ModelCheck) -> None:
     assert list(readable_records([fits], check, OnError.STOP, SkippedRecords())) == [fits]
 
 
-def test_the_picture_alone_is_checked_where_a_server_judges(tmp_path: Path) -> None:
+def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path) -> None:
     """That its bytes and captions can be had: these may be whatever they are."""
     judged_there = [
         record
@@ -208,8 +208,8 @@ def test_records_are_checked_as_they_are_asked_for(check: ModelCheck) -> None:
     assert report.count == 2
 
 
-def test_a_corpus_that_is_broken_itself_stops_either_way(check: ModelCheck, tmp_path: Path) -> None:
-    """It is no record's fault, and nothing after it could be trusted."""
+def test_a_broken_corpus_always_stops(check: ModelCheck, tmp_path: Path) -> None:
+    """It is not a record's fault, and nothing after it could be trusted."""
     for name in ("a.jpg", "a.png"):
         (tmp_path / name).write_bytes(PICTURE)
     records = read_picture_folder(tmp_path, "all")
@@ -218,7 +218,7 @@ def test_a_corpus_that_is_broken_itself_stops_either_way(check: ModelCheck, tmp_
         list(readable_records(records, check, OnError.SKIP, SkippedRecords()))
 
 
-def test_a_folder_goes_on_past_a_caption_file_that_is_no_text(
+def test_a_folder_continues_past_a_caption_file_that_is_not_text(
     check: ModelCheck, tmp_path: Path
 ) -> None:
     """The report says which line of which file; a list of all records can be made before."""
@@ -237,7 +237,7 @@ def test_a_folder_goes_on_past_a_caption_file_that_is_no_text(
     ]
 
 
-def test_a_karpathy_corpus_goes_on_past_a_missing_picture(
+def test_a_karpathy_corpus_continues_past_a_missing_picture(
     check: ModelCheck, tmp_path: Path
 ) -> None:
     """The report says which entry of the file names which picture."""

@@ -160,7 +160,7 @@ async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_p
         assert worst(logits, be.match_logits(*pairs)) > 100 * TOLERANCE  # positive control
 
 
-async def test_all_at_once_is_as_one_after_another(
+async def test_concurrent_calls_equal_sequential_ones(
     tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
     """Calls of all kinds that run beside one another get what they get alone."""
@@ -197,7 +197,7 @@ async def test_nothing_asked_is_nothing_given(tiny_served: ServedModel) -> None:
     assert no_images.cost == InferenceCost()
 
 
-async def test_a_call_says_what_it_cost(
+async def test_a_call_reports_its_cost(
     tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
     """Tokens as they are, tokens as they were computed, and pairs."""

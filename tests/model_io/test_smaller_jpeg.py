@@ -26,7 +26,7 @@ def large() -> bytes:
     return phone_jpeg(16384, 12288, quality=94, exif=exif)
 
 
-def test_a_large_photograph_becomes_one_that_a_server_takes(large: bytes) -> None:
+def test_a_large_photograph_is_scaled_to_the_servers_limit(large: bytes) -> None:
     """Of a quarter of its sides, 12.6 megapixels, and the same way up."""
     with pytest.raises(ImageTooLarge):
         decode_image(large, RULES)

@@ -116,7 +116,7 @@ def test_threads_share_one_preprocessor(preprocessor: TextPreprocessor) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "no JSON"])
-def test_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
+def test_file_that_is_not_a_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
     """The start stops, naming the file."""
     path = tmp_path / "tokenizer.json"
     path.write_text(content)

@@ -293,7 +293,7 @@ async def serving_as(triton: OtherTriton) -> AsyncIterator[TritonClient]:
         ("a fork of ours", False),
     ],
 )
-async def test_the_server_s_version_says_whether_it_is_told_of_cancelled_calls(
+async def test_the_servers_version_decides_whether_it_gets_cancelled_calls(
     version: str, is_told: bool
 ) -> None:
     """And of those that are late, which are cancelled at their deadline."""
@@ -369,7 +369,7 @@ async def test_a_model_that_does_not_tell_leaves_the_times_unset(odd_client: Tri
         ("UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
     ],
 )
-def test_what_triton_says_is_told_apart(
+def test_errors_of_triton_are_distinguished(
     status: str, message: str, expected: type[TandemError], words: str
 ) -> None:
     """Some of it, no test can make a real one say on demand."""
@@ -447,7 +447,7 @@ async def test_requests_are_counted_by_model_version_and_purpose(odd_client: Tri
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 3, 1]
 
 
-def test_a_version_that_is_no_number_is_no_label() -> None:
+def test_a_version_that_is_not_a_number_is_rejected() -> None:
     """Whatever a server may say."""
     for version in ("1\nx 1", "latest", "", "123456"):
         note_inference(MOODY, version, Priority.CANARY, 1, 0.1, 0.05)

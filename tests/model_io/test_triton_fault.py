@@ -32,7 +32,7 @@ def told(message: str, status: str) -> InferenceServerException:
 
 
 @pytest.mark.parametrize("fault", TritonFault)
-def test_each_kind_is_told_by_its_words(fault: TritonFault) -> None:
+def test_each_kind_is_recognised_by_its_text(fault: TritonFault) -> None:
     """And made one of our errors."""
     error = told(*WORDS[fault])
 
@@ -40,7 +40,7 @@ def test_each_kind_is_told_by_its_words(fault: TritonFault) -> None:
     assert error_of_fault(fault, error, "m").message
 
 
-async def test_a_dead_process_is_known_by_its_kind_and_not_by_what_an_error_says() -> None:
+async def test_a_dead_process_is_recognised_by_its_type_and_not_by_its_text() -> None:
     """A model whose own message reads like ours is not held to be dead."""
     client = TritonClient("127.0.0.1:9")
     try:

@@ -8,7 +8,7 @@ import pytest
 from tandem.model_io.triton_install import TritonUnavailable, wheel_folder
 
 
-def test_triton_is_found_beside_packages_that_another_environment_lends(
+def test_triton_is_found_with_packages_of_another_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A .pth file adds their folder to sys.path; `make install` unpacks Triton beside it."""
@@ -21,7 +21,7 @@ def test_triton_is_found_beside_packages_that_another_environment_lends(
     assert wheel_folder() == server
 
 
-def test_where_there_is_none_the_error_names_both_ways_on(
+def test_without_triton_the_error_names_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second line of pip, since no extra can bring the wheel, or a Tandem that needs none."""

@@ -251,7 +251,7 @@ async def test_it_serves_on_a_machine_as_it_is_found(
         assert await double(running) == [2, 4]
 
 
-def test_told_to_stop_while_it_starts_it_leaves_nothing(repository: Path) -> None:
+def test_stopped_during_its_start_it_leaves_nothing(repository: Path) -> None:
     """At once, and not when its models are ready."""
     grpc_port, metrics_port = free_ports(2)
     server = TritonServer(

@@ -146,7 +146,7 @@ async def test_a_version_takes_the_place_of_another(
     await client.close()
 
 
-def test_a_server_is_not_told_what_to_load_unless_it_was_asked_for(tiny_serving: Serving) -> None:
+def test_a_server_gets_no_load_request_without_a_swap(tiny_serving: Serving) -> None:
     """Such a call can run code of its sender's; the test above is the control."""
     with grpc.insecure_channel(tiny_serving.address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

@@ -1,4 +1,4 @@
-"""What is invisible in a text is no part of it: the same tokens in training, ingest and search."""
+"""What is invisible in a text is not part of it: the same tokens in training, ingest and search."""
 
 import unicodedata
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_a_text_of_which_nothing_can_be_seen_is_empty(tokenizer: Tokenizer, text
 
 
 @pytest.mark.parametrize("text", ["?", "\u0301", "़", "\ufffd", "🐕", "👩\u200d🚀", "￾", "\ue000"])
-def test_what_can_be_seen_is_a_text(tokenizer: Tokenizer, text: str) -> None:
+def test_visible_characters_make_a_text(tokenizer: Tokenizer, text: str) -> None:
     """A mark, a picture, an unassigned letter."""
     assert len(TextPreprocessor(tokenizer, 64).token_ids(text)) >= 3
 
@@ -135,8 +135,8 @@ def test_a_form_that_is_many_letters_counts_as_them(tokenizer: Tokenizer) -> Non
     assert caught.value.metadata == {"got": "90090", "limit": "8192", "unit": "bytes"}
 
 
-def test_half_a_character_is_named(tokenizer: Tokenizer) -> None:
-    """It is no text, and the error says where it is; two halves are one."""
+def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
+    """It is not text, and the error says where it is; two halves are one."""
     with pytest.raises(TextNotUnicode, match=r"U\+D83D, an unpaired surrogate\) at place 4"):
         TextPreprocessor(tokenizer, 64).token_ids("two \ud83d dogs")
 

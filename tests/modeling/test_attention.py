@@ -74,7 +74,7 @@ def test_where_nothing_is_read_it_is_finite(is_training: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dropout_is_of_weights_and_of_training_alone(dtype: torch.dtype) -> None:
+def test_dropout_applies_to_weights_and_only_in_training(dtype: torch.dtype) -> None:
     """All of them dropped, nothing is read."""
     attends_B11L = torch.ones(B, 1, 1, L, dtype=torch.bool)
 

@@ -11,7 +11,7 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 
-def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_back_unchanged(tmp_path: Path) -> None:
     """Shape, tokenizer and training notes are equal, and the model is ready to run."""
     model = save_tiny_checkpoint(tmp_path)
 
@@ -68,7 +68,7 @@ def test_other_weights_have_another_digest(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
-def test_weights_may_be_read_by_whoever_may_read_the_folder(tmp_path: Path) -> None:
+def test_weights_have_the_permissions_of_their_folder(tmp_path: Path) -> None:
     """Services run as another user than the one who trained."""
     save_tiny_checkpoint(tmp_path)
 
@@ -78,7 +78,7 @@ def test_weights_may_be_read_by_whoever_may_read_the_folder(tmp_path: Path) -> N
 
 
 def test_training_notes_are_optional(tmp_path: Path) -> None:
-    """They tell of the model but are no part of it."""
+    """They tell of the model but are not part of it."""
     save_tiny_checkpoint(tmp_path)
     (tmp_path / "training.json").unlink()
 
@@ -87,11 +87,11 @@ def test_training_notes_are_optional(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    """A folder that is no checkpoint says what it lacks."""
+    """A folder that is not a checkpoint says what it lacks."""
     save_tiny_checkpoint(tmp_path)
     (tmp_path / name).unlink()
 
-    with pytest.raises(ValueError, match=f"is no checkpoint: it lacks {name}"):
+    with pytest.raises(ValueError, match=f"is not a checkpoint: it lacks {name}"):
         load_checkpoint(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> Non
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
 
-    with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
+    with pytest.raises(ValueError, match=f"{tmp_path} is not a checkpoint of this version"):
         load_checkpoint(tmp_path)
 
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_is_never_unpickled(tmp_path: Path, form: str) -> None:
     else:
         torch.save({"weights": Payload(trace)}, weights)
 
-    with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
+    with pytest.raises(ValueError, match=f"{tmp_path} is not a checkpoint of this version"):
         load_checkpoint(tmp_path)
 
     assert not trace.exists()
@@ -156,7 +156,7 @@ def test_a_shape_of_another_version_is_refused_by_folder(tmp_path: Path) -> None
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"experts": 8}))
 
-    with pytest.raises(ValueError, match=r"no checkpoint of this version: .*experts"):
+    with pytest.raises(ValueError, match=r"not a checkpoint of this version: .*experts"):
         load_checkpoint(tmp_path)
 
 

@@ -48,7 +48,7 @@ def test_an_image_source_that_there_is_not_is_refused() -> None:
         ("regions", 36, 2054),
     ],
 )
-def test_a_source_says_how_many_tokens_and_how_wide(
+def test_a_source_gives_the_number_and_width_of_tokens(
     source: ImageSource, count: int, width: int
 ) -> None:
     """Of 112 pixels: 7 x 7, or 4 x 4; of regions as many as are asked for."""

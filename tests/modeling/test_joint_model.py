@@ -55,7 +55,7 @@ def test_pixels_become_a_grid_of_half_precision_tokens(model: JointModel) -> Non
 
 
 @torch.inference_mode()
-def test_what_is_drawn_at_a_place_shows_at_its_token(model: JointModel) -> None:
+def test_a_drawing_changes_the_token_at_its_place(model: JointModel) -> None:
     """A square changed in the top right corner changes that corner's token most of all 49."""
     blank = torch.full((1, 112, 112, 3), 255, dtype=torch.uint8)
     drawn = blank.clone()
@@ -147,7 +147,7 @@ def test_a_row_does_not_depend_on_its_batch(model: JointModel) -> None:
 
 
 @torch.inference_mode()
-def test_an_image_is_read_behind_its_cls_token(model: JointModel) -> None:
+def test_image_tokens_follow_the_cls_token(model: JointModel) -> None:
     """The image pass has one text token, which takes part: another id gives another embedding."""
     tokens = image_tokens(1)
 
@@ -186,7 +186,7 @@ def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel
 
 
 @torch.inference_mode()
-def test_the_logit_is_that_of_a_match_less_that_of_none(model: JointModel) -> None:
+def test_the_logit_is_match_minus_no_match(model: JointModel) -> None:
     """z1 - z0 of the two-class head, whose sigmoid is the softmax' probability of class 1."""
     logits = _record(model.joint_encoder.classifier)  # type: ignore[arg-type]
     ids = texts(3, 6)

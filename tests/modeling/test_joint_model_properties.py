@@ -191,7 +191,7 @@ def test_padding_on_either_side_changes_nothing(kind: str, data: st.DataObject) 
 @every_kind
 @BRIEF
 @given(data=st.data())
-def test_what_is_masked_has_no_influence_whatever_it_holds(kind: str, data: st.DataObject) -> None:
+def test_masked_values_have_no_influence(kind: str, data: st.DataObject) -> None:
     """Not even the first position, and not even values far from any that a backbone gives."""
     batch = data.draw(inputs(ANY))
     others = data.draw(inputs_of(*batch.ids.shape, batch.tokens.shape[1], ANY))  # type: ignore[call-arg]
@@ -209,7 +209,7 @@ def test_what_is_masked_has_no_influence_whatever_it_holds(kind: str, data: st.D
 @pytest.mark.parametrize("position", [0, 3])
 @pytest.mark.parametrize("side", ["text", "image"])
 @every_kind
-def test_what_counts_has_influence(kind: str, side: str, position: int) -> None:
+def test_unmasked_values_have_influence(kind: str, side: str, position: int) -> None:
     """The control of the test above: without the mask the same change shows, and with it not."""
     generator = torch.Generator().manual_seed(3)
     ids_BT = torch.randint(0, VOCABULARY_SIZE, (1, R_MAX), generator=generator)

@@ -18,7 +18,7 @@ def _threads() -> Iterator[ModelThreads]:
     one.close()
 
 
-async def test_results_and_errors_come_back(threads: ModelThreads) -> None:
+async def test_results_and_errors_are_returned(threads: ModelThreads) -> None:
     """From a thread of that name, also to a program that waits without an event loop."""
     assert await threads.run(lambda: threading.current_thread().name) == "one_0"
     with pytest.raises(KeyError, match="lost"):
@@ -28,7 +28,7 @@ async def test_results_and_errors_come_back(threads: ModelThreads) -> None:
         threads.submit(lambda: {}["lost"]).result()
 
 
-async def test_work_that_waits_goes_with_its_caller(threads: ModelThreads) -> None:
+async def test_queued_work_is_dropped_with_its_caller(threads: ModelThreads) -> None:
     """Begun work runs to its end, and its result is nobody's."""
     is_begun, may_end = threading.Event(), threading.Event()
     done: list[str] = []
@@ -53,7 +53,7 @@ async def test_work_that_waits_goes_with_its_caller(threads: ModelThreads) -> No
 
 
 def test_a_program_may_end_without_closing_them(threads: ModelThreads) -> None:
-    """Closing twice is no error, and work after the end is left out."""
+    """Closing twice is not an error, and work after the end is left out."""
     threads.close()
     threads.close()
     assert not threads.submit(lambda: 1).done()

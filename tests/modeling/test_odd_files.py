@@ -119,7 +119,7 @@ def test_every_odd_value_of_every_field_is_refused_by_its_name(checkpoint: Path,
             assert len(str(caught.value)) < 800
 
 
-def test_every_field_that_a_checkpoint_lacks_is_named(checkpoint: Path) -> None:
+def test_every_missing_field_of_a_checkpoint_is_named(checkpoint: Path) -> None:
     """Nothing is made up: with another head_count the same weights are another function."""
     path = checkpoint / "config.json"
     said = json.loads(path.read_text())
@@ -131,7 +131,7 @@ def test_every_field_that_a_checkpoint_lacks_is_named(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", NO_OBJECTS.values(), ids=NO_OBJECTS.keys())
-def test_a_file_that_is_none_is_named(checkpoint: Path, name: str, content: bytes) -> None:
+def test_an_invalid_file_is_named(checkpoint: Path, name: str, content: bytes) -> None:
     """Whatever else it is; a git-lfs pointer with what to do about it."""
     read = FILES[name][0](checkpoint)
     (checkpoint / name).write_bytes(content)
@@ -166,7 +166,7 @@ def test_every_odd_number_of_a_calibration_is_refused_by_its_name(
             spoilt = json.loads(json.dumps(said))
             spoilt["calibrations"][0][part][name] = value
             path.write_text(json.dumps(spoilt))
-            with pytest.raises(ValueError, match="is no calibration of this version"):
+            with pytest.raises(ValueError, match="is not a calibration of this version"):
                 read_calibrations(path)
 
 
@@ -196,7 +196,7 @@ def test_no_room_is_made_for_weights_that_are_not_there(
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), float("-inf")], ids=["NaN", "inf", "-inf"]
 )
-def test_weights_that_are_no_numbers_are_not_loaded(checkpoint: Path, value: float) -> None:
+def test_weights_that_are_not_numbers_are_not_loaded(checkpoint: Path, value: float) -> None:
     """The weight is named."""
     weights = load_file(checkpoint / "model.safetensors")
     weights["joint_encoder.pooler.bias"][0] = value

@@ -91,7 +91,7 @@ def test_the_manifest_has_the_published_special_ids(
         *(pytest.param(each, marks=pytest.mark.slow) for each in (Precision.FP16, Precision.BF16)),
     ],
 )
-def test_an_export_gives_what_the_checkpoint_gives(
+def test_an_export_equals_the_checkpoint(
     checkpoint: Path, tmp_path: Path, precision: Precision
 ) -> None:
     """Texts as the served tokenizer splits them, alone and beside an image, in any precision."""

@@ -58,8 +58,8 @@ def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
             OscarPickle(tmp_path / "it.pt")
 
 
-def test_our_own_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    """Boxes within float16; padding is no region."""
+def test_our_own_file_is_read_back(tmp_path: Path) -> None:
+    """Boxes within float16; padding is not a region."""
     boxes = np.array([[50, 0, 150, 100], [0, 0, 200, 50]])
     said = np.arange(4096).reshape(2, 2048) / 4096
     path = tmp_path / "regions.safetensors"

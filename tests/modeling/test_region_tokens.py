@@ -80,7 +80,7 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-def test_a_region_says_where_it_is() -> None:
+def test_a_region_carries_its_box() -> None:
     """x1 50 and x2 150 of 200, y1 20 and y2 30 of 100; what the detector said stays as it is."""
     said = np.arange(2048)[None] / 2048
 
@@ -191,13 +191,13 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
     save_file(integers, tmp_path / "integers.safetensors", {"record_ids": '["a", "b", "c"]'})
 
     for name, message in [
-        ("without-ids", "is no file of regions: KeyError"),
-        ("cut", "is no file of regions: SafetensorError"),
+        ("without-ids", "is not a file of regions: KeyError"),
+        ("cut", "is not a file of regions: SafetensorError"),
         ("pointer", "is a git-lfs pointer"),
-        ("nested", "is no file of regions"),
+        ("nested", "is not a file of regions"),
         ("numbers", "has other contents than write_regions"),
         ("integers", "has other contents than write_regions"),
-        ("nothing", "is missing; it is no file of regions"),
+        ("nothing", "is missing; it is not a file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
     ]:
         with pytest.raises(RegionFileInvalid, match=f"{name}.safetensors.*{message}"):
@@ -257,7 +257,7 @@ def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, cou
 
 
 @pytest.mark.parametrize("ids", ['"abc"', "7", '{"a": 1}'])
-def test_ids_that_are_no_list_are_refused(tmp_path: Path, file: RegionFile, ids: str) -> None:
+def test_ids_that_are_not_a_list_are_refused(tmp_path: Path, file: RegionFile, ids: str) -> None:
     """By the file's name, and not by what Python stumbles over."""
     path = tmp_path / "regions.safetensors"
     save_file(load_file(path), path, {"record_ids": ids})
@@ -268,7 +268,7 @@ def test_ids_that_are_no_list_are_refused(tmp_path: Path, file: RegionFile, ids:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 @pytest.mark.parametrize("row", [0, 2])
-def test_regions_that_are_no_numbers_are_named(
+def test_regions_that_are_not_numbers_are_named(
     tmp_path: Path, file: RegionFile, number: float, row: int
 ) -> None:
     """By their record, also in a row that does not count: it would spread through attention."""

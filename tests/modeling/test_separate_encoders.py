@@ -91,7 +91,7 @@ def test_a_side_alone_is_read_by_the_be_and_a_pair_by_the_ce(
         *(pytest.param(each, marks=pytest.mark.slow) for each in (Precision.FP16, Precision.BF16)),
     ],
 )
-def test_an_export_gives_what_the_two_give(
+def test_an_export_equals_the_two_encoders(
     folders: tuple[Path, Path], combined: Path, tmp_path: Path, precision: Precision
 ) -> None:
     """Every kind of input, through the saved file, in any precision."""
@@ -118,7 +118,7 @@ def test_an_export_gives_what_the_two_give(
 
 
 @pytest.mark.slow
-def test_an_archive_gives_what_the_two_give(
+def test_an_archive_equals_the_two_encoders(
     folders: tuple[Path, Path], combined: Path, tmp_path: Path
 ) -> None:
     """model.pt2 has both branches; the exporter compares it by every kind of input, too."""
@@ -140,7 +140,7 @@ def test_an_archive_gives_what_the_two_give(
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.BF16, Precision.INT8])
-def test_fewer_bits_go_to_both_encoders(combined: Path, precision: Precision) -> None:
+def test_fewer_bits_apply_to_both_encoders(combined: Path, precision: Precision) -> None:
     """Or one of them would cost as much as before."""
     model = load_checkpoint(combined).model
     whole, fewer = answers(model), answers(lowered(model, precision))
@@ -189,7 +189,7 @@ def test_another_ce_is_a_version_of_the_same_model(
         assert differ(one(ids, mask, tokens, every)[1], other(ids, mask, tokens, every)[1])
 
 
-def test_a_combined_checkpoint_says_what_it_was_made_of(
+def test_a_combined_checkpoint_names_its_sources(
     folders: tuple[Path, Path], combined: Path
 ) -> None:
     made_of = load_checkpoint(combined).training["combined_of"]

@@ -282,7 +282,7 @@ def test_early_tokens_and_late_blocks_are_the_whole_network() -> None:
         ({"picture_fit": "stretch"}, "no picture_fit 'stretch'; there are letterbox, squash, crop"),
     ],
 )
-def test_a_shape_that_is_none_is_refused(changes: dict[str, object], why: str) -> None:
+def test_an_invalid_shape_is_refused(changes: dict[str, object], why: str) -> None:
     """By the name of the field."""
     with pytest.raises(ValueError, match=why):
         replace(tower_config(), **changes)  # type: ignore[arg-type]

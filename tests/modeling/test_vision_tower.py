@@ -90,14 +90,16 @@ def test_a_checkpoint_holds_the_network(tmp_path: Path, family: str) -> None:
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        ({"model_type": "bert"}, 'model_type "bert" is no vision network'),
+        ({"model_type": "bert"}, 'model_type "bert" is not a vision network'),
         ({"auto_map": {"AutoModel": "x.Y"}}, "asks for code of the checkpoint"),
         ({"num_hidden_layers": 3}, "the weights are not those of ViTModel: missing"),
         ({"patch_size": 128}, "it gives no image tokens of 64 pixels"),
         ({"hidden_size": 48}, "weights cannot be read"),
     ],
 )
-def test_what_is_no_network_is_refused(tmp_path: Path, edit: dict[str, object], why: str) -> None:
+def test_a_folder_without_a_network_is_refused(
+    tmp_path: Path, edit: dict[str, object], why: str
+) -> None:
     """By the folder and what is wrong."""
     published_vision(tmp_path, "vit")
     path = tmp_path / "config.json"
@@ -107,7 +109,7 @@ def test_what_is_no_network_is_refused(tmp_path: Path, edit: dict[str, object], 
         started(tmp_path)
 
 
-def test_a_weight_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_weight_that_is_nan_is_refused(tmp_path: Path) -> None:
     """As everywhere; and another file is another digest."""
     published_vision(tmp_path, "vit")
     before = PublishedVision.open(str(tmp_path)).weights_sha256()

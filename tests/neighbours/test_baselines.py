@@ -142,7 +142,7 @@ def test_a_second_call_gives_the_same_bits(name: str) -> None:
 
 
 @each_baseline
-def test_inputs_stay_as_they_are(name: str) -> None:
+def test_inputs_are_not_changed(name: str) -> None:
     queries, items = _embeddings(7, seed=1), _embeddings(20, seed=2)
 
     BASELINES[name](queries, items, 5)

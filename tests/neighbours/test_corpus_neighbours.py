@@ -64,7 +64,7 @@ def test_a_pair_of_either_pool_has_its_match_probability() -> None:
     assert pooled.without_pools().base == "BE"
 
 
-def test_the_cross_encoder_reorders_the_lists_across_modalities_alone() -> None:
+def test_the_cross_encoder_reorders_only_the_lists_across_modalities() -> None:
     """Image a's first text gets a probability near 0 and its second one near 1."""
     near = _by_hand()
     image_logits, text_logits = np.array([[-9.0, 9.0], [9.0, 9.0]]), np.full((3, 2), -9.0)

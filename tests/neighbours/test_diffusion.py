@@ -89,7 +89,7 @@ def test_items_that_are_not_reached_have_the_base_order() -> None:
     assert_array_equal(order_with_base(scores, base), [[1, 0, 3, 2]])
 
 
-def test_what_cannot_be_diffused_is_refused() -> None:
+def test_invalid_diffusions_are_refused() -> None:
     with pytest.raises(ValueError, match="alpha is 1"):
         DiffusionSettings(alpha=1)
     with pytest.raises(ValueError, match="2 items are searched, 3 in the graph"):

@@ -57,7 +57,7 @@ def test_settings_that_need_more_than_dev_has_are_left_out() -> None:
         tuned("dfs", small)
 
 
-def test_what_does_not_apply_is_named() -> None:
+def test_inapplicable_settings_are_named() -> None:
     pooled = with_pools(DEV, {}, np.zeros((24, 2)), np.zeros((48, 2)))
 
     with pytest.raises(ValueError, match="no method 'knn'; there are aqe"):

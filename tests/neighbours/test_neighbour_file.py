@@ -76,7 +76,7 @@ def test_damaged_and_other_files_are_named(tmp_path: Path) -> None:
     nan = _changed(path, "nan", images=np.full((8, 16), np.nan, np.float32))
 
     for file, message in [
-        (plain, "plain is no whole file of neighbours: it has no manifest"),
+        (plain, "plain is not a whole file of neighbours: it has no manifest"),
         (cut, "cut is damaged or cut short"),
         (twice, "twice .*texts_of_image has, in row 2, an item twice"),
         (shorter, "shorter .*its manifest describes other lists"),

@@ -32,7 +32,7 @@ def test_equal_scores_have_the_base_order() -> None:
 
 
 @pytest.mark.parametrize(("value", "named"), [(np.nan, "NaN"), (np.inf, "infinite")])
-def test_what_is_no_similarity_is_named_with_its_place(value: float, named: str) -> None:
+def test_an_invalid_similarity_is_named_with_its_place(value: float, named: str) -> None:
     similarity = np.zeros((3, 4), np.float32)
     similarity[1, 2] = value
 

@@ -57,7 +57,7 @@ def test_without_similar_texts_it_is_the_plain_order() -> None:
     )
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_inputs_are_refused() -> None:
     with pytest.raises(ValueError, match="4 queries search, 3 are compared"):
         rerank_by_similar_queries(SIMILARITY, 2, np.eye(3), 1)
     with pytest.raises(ValueError, match="4 neighbours of 3 items"):

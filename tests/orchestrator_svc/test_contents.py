@@ -74,7 +74,7 @@ async def refusal(call: grpc.aio.UnaryUnaryCall) -> errors.TandemError:
     return error_from_rpc(caught.value, "the orchestrator")
 
 
-async def test_contents_that_fit_come_however_many_calls_they_take(
+async def test_contents_that_fit_are_returned_over_any_number_of_calls(
     behind: Stack, stub: SearchServiceStub
 ) -> None:
     """Each item appears once, in its place, with its own content."""
@@ -92,7 +92,7 @@ async def test_contents_that_fit_come_however_many_calls_they_take(
     assert len(sizes) >= 4
 
 
-async def test_contents_that_do_not_fit_are_refused_with_how_to_go_on(
+async def test_contents_that_do_not_fit_are_refused_with_a_remedy(
     stub: SearchServiceStub,
 ) -> None:
     """For a single search, a page and a stream; and each remedy that the error names works."""
@@ -120,7 +120,7 @@ async def test_contents_that_do_not_fit_are_refused_with_how_to_go_on(
     assert type(error_from_rpc(caught.value, "it")) is errors.AnswerTooLarge
 
 
-async def test_both_answers_of_a_stream_have_room_of_their_own(stub: SearchServiceStub) -> None:
+async def test_each_answer_of_a_stream_has_its_own_room(stub: SearchServiceStub) -> None:
     """They are two messages; contents of the first are not read again for the second."""
     answers = [
         response.answer
@@ -261,7 +261,7 @@ def test_an_answer_has_room_for_its_contents_and_its_cursor() -> None:
     assert MAX_ROOM_BYTES + MAX_CURSOR_BYTES + 8 * 2**20 <= MAX_MESSAGE_BYTES
 
 
-async def test_what_a_failed_answer_took_is_given_back() -> None:
+async def test_a_failed_answer_releases_its_room() -> None:
     """Otherwise one search of a batch could take the room of all others."""
     room = ContentRoom(10)
 

@@ -25,7 +25,7 @@ Three = tuple[int | None, int | None, int | None]
         ((20, 20, 20), (20, 20, 20)),
     ],
 )
-def test_what_is_left_out_fits_what_is_not(asked: Three, given_: tuple[int, int, int]) -> None:
+def test_defaults_fit_the_given_numbers(asked: Three, given_: tuple[int, int, int]) -> None:
     """The contract's defaults: 20 or more retrieved, the smaller of 20 reranked, 10 returned."""
     assert Depth.of(*asked) == Depth(*given_)
 
@@ -46,7 +46,7 @@ def test_what_is_left_out_fits_what_is_not(asked: Three, given_: tuple[int, int,
         ((-1, 5, 5), "retrieve_k", 1000),
     ],
 )
-def test_what_is_out_of_range_is_refused_by_field(asked: Three, name: str, high: int) -> None:
+def test_values_out_of_range_are_refused_by_field(asked: Three, name: str, high: int) -> None:
     """The error names the range that the other fields leave."""
     with pytest.raises(KOutOfRange) as caught:
         Depth.of(*asked)
@@ -59,7 +59,7 @@ numbers = st.none() | st.integers(1, 1000)
 
 
 @given(numbers, st.none() | st.integers(1, 200), numbers)
-def test_a_depth_that_is_given_is_one_that_can_be_searched(
+def test_every_accepted_depth_can_be_searched(
     retrieve_k: int | None, rerank_k: int | None, return_n: int | None
 ) -> None:
     """It never reranks or returns more than it retrieves, and keeps the given numbers."""

@@ -40,7 +40,7 @@ async def test_calls_run_side_by_side() -> None:
         await fan_out(*(barrier.wait() for _ in range(3)))
 
 
-async def test_the_first_failure_is_raised_as_it_is() -> None:
+async def test_the_first_failure_is_raised_unchanged() -> None:
     """Not in a group, and not the error that cancelling the others causes."""
 
     async def fail(seconds: float, error: Exception) -> None:

@@ -47,13 +47,13 @@ def test_merging_only_the_best_of_each_shard_loses_nothing(
     assert merge_hits([each[:count] for each in shards], count) == hits[:count]
 
 
-def test_ties_between_shards_go_to_the_smaller_id() -> None:
+def test_ties_between_shards_sort_by_id() -> None:
     """Not to the shard that is asked first: "10" stands before "9", as ids compare."""
     first, second = [Hit("9", 0.5)], [Hit("8", 0.75), Hit("10", 0.5)]
 
     assert [hit.item_id for hit in merge_hits([first, second], 3)] == ["8", "10", "9"]
 
 
-def test_no_hits_merge_to_none() -> None:
+def test_no_hits_merge_into_an_empty_list() -> None:
     assert merge_hits([], 5) == []
     assert merge_hits([[], []], 5) == []

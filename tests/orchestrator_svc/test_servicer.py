@@ -33,7 +33,7 @@ from tests.support.orchestrator_svc.caller import (
 from tests.support.orchestrator_svc.downstream import door, stack
 
 
-async def test_what_was_ingested_is_found() -> None:
+async def test_ingested_items_are_found() -> None:
     """Through one server: ids, ranks, similarities, and contents if requested."""
     async with stack() as behind, door(behind) as stub:
         call = stub.IngestItems(iter([batch({"a": "0", "b": "30", "c": "60"})]))
@@ -52,7 +52,7 @@ async def test_what_was_ingested_is_found() -> None:
     assert found.durations.total_duration.ToNanoseconds() > 0
 
 
-async def test_scores_are_told_with_the_items() -> None:
+async def test_scores_are_returned_with_the_items() -> None:
     """A text finds images by default; a scored item has logit and probability."""
     async with stack() as behind, door(behind) as stub:
         picture = index_pb.Item(item_id="p", content=content_pb2.Content(image=b"3"))
@@ -123,7 +123,7 @@ async def test_removed_items_are_gone_and_counted_once() -> None:
 
 
 async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothing() -> None:
-    """It never had an item of the index, which is no error."""
+    """It never had an item of the index, which is not an error."""
     async with stack() as behind, door(behind) as stub:
         here, there = behind.id_on(0), behind.id_on(1)
         assert [each async for each in stub.IngestItems(iter([batch({here: "0"})]))]
@@ -136,7 +136,7 @@ async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothin
 
 
 async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
-    """Until nothing is left; then it is not found. A shard that never had it is no error."""
+    """Until nothing is left; then it is not found. A shard that never had it is not an error."""
     async with stack() as behind, door(behind) as stub:
         items = {f"item-{n}": str(n) for n in range(10)}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -160,7 +160,7 @@ async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
         )
 
 
-async def test_a_removal_of_an_index_says_what_a_shard_that_failed_left() -> None:
+async def test_removing_an_index_reports_items_left_by_a_failed_shard() -> None:
     """With the shard's error; the others' items are removed, and the same call continues."""
     async with stack() as behind, door(behind) as stub:
         items = {behind.id_on(0): "0", behind.id_on(1): "1"}
@@ -203,7 +203,7 @@ def attributed(items: dict[str, Attributes]) -> pb.IngestItemsRequest:
     return request
 
 
-async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None:
+async def test_a_search_finds_matching_items_on_every_shard() -> None:
     """The attributes are returned with the contents, as they were sent."""
     async with stack() as behind:
         styles = {f"item-{n}": "noto" if n % 2 else "blob" for n in range(20)}
@@ -230,7 +230,7 @@ async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None
     assert not any(item.attributes for item in every.items)
 
 
-async def test_searches_of_a_batch_are_told_apart_by_the_types_of_their_filters() -> None:
+async def test_searches_of_a_batch_differ_by_the_types_of_their_filters() -> None:
     """1 and 1.0 find the same, True another: as each search alone does, not as Python's keys do."""
     kept: dict[str, Attributes] = {
         "int": {"x": 1}, "real": {"x": 1.0}, "flag": {"x": True}, "text": {"x": "1"},
@@ -257,7 +257,7 @@ async def test_searches_of_a_batch_are_told_apart_by_the_types_of_their_filters(
         assert {item.item_id for item in result.response.items} == expected, tree
 
 
-async def test_an_answer_says_how_each_shard_found_its_items() -> None:
+async def test_an_answer_has_the_search_path_of_each_shard() -> None:
     """By modality: the planner's choice, and why it is not the index's own."""
     path = index_pb.SearchPath(
         strategy="SEARCH_STRATEGY_PRE_FILTER",

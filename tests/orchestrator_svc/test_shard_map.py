@@ -22,7 +22,7 @@ names = st.text(min_size=1, max_size=20)
         ("scenes", "Käse/犬", [0, 0, 7]),
     ],
 )
-def test_owners_are_what_they_always_were(index_id: str, item_id: str, owners: list[int]) -> None:
+def test_owners_never_change(index_id: str, item_id: str, owners: list[int]) -> None:
     """Of 2, 3 and 8 shards: a change here would lose every stored item."""
     assert [ShardMap(count).owner(index_id, item_id) for count in (2, 3, 8)] == owners
 

@@ -31,7 +31,7 @@ ITEM_COUNT = 60
 
 @dataclass
 class Shards:
-    """An orchestrator's parts over real shards and an encoder that is none."""
+    """An orchestrator's parts over real shards and a stub encoder."""
 
     processes: Sequence[ShardProcess]
     shard_map: ShardMap

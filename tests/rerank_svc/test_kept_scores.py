@@ -95,7 +95,7 @@ async def test_a_repeated_search_reads_nothing_again(
     assert (wider.cost.pair_count, wider.cost.cache_hit_count) == (1, 1)
 
 
-async def test_another_query_has_scores_of_its_own(
+async def test_another_query_has_its_own_scores(
     stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:
     """The cache tells queries apart by their tokens."""
@@ -106,7 +106,7 @@ async def test_another_query_has_scores_of_its_own(
     assert one.scores[0] != other.scores[0]
 
 
-async def test_fifty_searches_at_once_cost_one_batch(
+async def test_fifty_concurrent_searches_cost_one_batch(
     stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
 ) -> None:
     """By Triton's own count: one execution, of as many rows as there are candidates."""
@@ -172,7 +172,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(
     assert rows.inferences == total.pair_count
 
 
-async def test_probabilities_go_by_the_calibration(
+async def test_probabilities_follow_the_calibration(
     tiny_served: ServedModel, tiny_manifest: Manifest, store_path: Path
 ) -> None:
     """Of kept logits and computed ones alike; logits are as without it."""

@@ -33,7 +33,7 @@ QUERIES: dict[str, tuple[Tokens, str, int]] = {
 }
 
 
-def test_queries_are_told_apart() -> None:
+def test_queries_are_distinguished() -> None:
     """By model, version, modality, shape and values; equal ones are not."""
     digests = {name: query_digest(*query) for name, query in QUERIES.items()}
 
@@ -44,7 +44,7 @@ def test_queries_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "entry_count", [5_000, pytest.param(20_000, marks=pytest.mark.slow), 50_000]
 )
-def test_an_entry_takes_what_the_limit_counts(entry_count: int) -> None:
+def test_an_entrys_size_is_what_the_limit_counts(entry_count: int) -> None:
     """To within a third, dictionary included, as tracemalloc counts it."""
     cache = make_cache(1 << 30)
 

@@ -153,7 +153,7 @@ async def test_a_query_that_cannot_be_scored_fails_alone(
     )
 
 
-async def test_queries_that_all_fail_ask_nobody(
+async def test_queries_that_all_fail_call_no_model(
     stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:
     """Not even which index they are of."""

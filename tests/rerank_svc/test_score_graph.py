@@ -232,7 +232,7 @@ async def test_a_graph_that_the_model_does_not_read_is_named(
     assert type(await refusal(stub, broken(change))) is error
 
 
-async def test_a_service_without_a_neighbour_model_says_so() -> None:
+async def test_a_service_without_a_neighbour_model_is_refused_by_name() -> None:
     async with served(None) as stub:
         error = await refusal(stub, graph(Modality.TEXT, 0))
 

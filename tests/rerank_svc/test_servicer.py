@@ -251,8 +251,8 @@ async def test_stored_text_that_the_model_cannot_read_is_named_before_it_fails(
     assert isinstance(error, errors.TokensInvalid)
 
 
-async def test_half_a_query_is_refused(stub: RerankServiceStub, fingerprint: str) -> None:
-    """Bytes that are no whole number of tokens, and NaN among image tokens."""
+async def test_an_incomplete_query_is_refused(stub: RerankServiceStub, fingerprint: str) -> None:
+    """Bytes that are not a whole number of tokens, and NaN among image tokens."""
     message = request(["i-0"], fingerprint)
     message.query.text.ids = b"\1\2\3"
     _, error = await refusal(stub, message)
@@ -306,7 +306,7 @@ async def test_before_the_store_exists_the_service_waits(
 async def test_another_shards_store_stops_the_start(
     tiny_served: ServedModel, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Which retrying cannot mend, so it is no TandemError."""
+    """Which retrying cannot mend, so it is not a TandemError."""
     store_path = write_store(tmp_path / "shard", tiny_manifest)
     with ThreadPoolExecutor(1) as threads:
         reranker = Reranker(

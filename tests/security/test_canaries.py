@@ -56,7 +56,7 @@ def secrets_of(stack: SecuredStack, requests: CanaryRequests) -> list[Canary]:
     ]
 
 
-async def test_secrets_are_told_nowhere(secured: SecuredStack, collector: Collector) -> None:
+async def test_secrets_are_never_logged(secured: SecuredStack, collector: Collector) -> None:
     """Not in logs, metrics, traces or what errors tell; which have what they should have."""
     requests = CanaryRequests(secured.token, TEXT, REQUEST_ID)
     sent = requests.take(REQUEST_COUNT)

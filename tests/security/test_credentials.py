@@ -166,7 +166,7 @@ async def attempt(stack: SecuredStack, service: str, path: str, shown: Shown) ->
 
 
 @pytest.mark.parametrize("service", ["orchestrator", "encoder", "index-0", "rerank-0"])
-async def test_a_method_that_does_not_exist_is_none(secured: SecuredStack, service: str) -> None:
+async def test_an_unknown_method_is_unimplemented(secured: SecuredStack, service: str) -> None:
     """Of another service's: nothing stands behind a door that its reflection does not tell."""
     good = good_of(secured, service)
     served = await served_methods(secured.address_of(service), good)
@@ -175,9 +175,7 @@ async def test_a_method_that_does_not_exist_is_none(secured: SecuredStack, servi
         assert code is grpc.StatusCode.UNIMPLEMENTED, path
 
 
-async def test_a_damaged_shard_is_behind_its_locks_too(
-    tmp_path: Path, secured: SecuredStack
-) -> None:
+async def test_a_damaged_shard_checks_tokens_too(tmp_path: Path, secured: SecuredStack) -> None:
     """It tells the orchestrator what is damaged, and strangers nothing."""
     store = ItemStore.open(tmp_path / "shard", 0, 1)
     store.close()

@@ -83,7 +83,7 @@ def smuggling() -> Mapping[str, Attack]:
 
 
 def odd_heads() -> Mapping[str, Attack]:
-    """Returns heads that are no request, too large, or of other protocols."""
+    """Returns heads that are not requests, too large, or of other protocols."""
     tail, end = "Content-Length: 2\r\n\r\n{}", "Connection: close\r\n\r\n"
     many = "".join(f"x-{number}: a\r\n" for number in range(20_000))
     return {
@@ -123,7 +123,7 @@ def paths() -> Mapping[str, Attack]:
 
 
 def bodies() -> Mapping[str, Attack]:
-    """Returns bodies that are no request, or that do not come."""
+    """Returns bodies that are not requests, or that do not come."""
     kinds = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"]
     kinds += ["application/xml", "application/json-patch+json", "application/jsonx", "*/*", ""]
     close = "Connection: close\r\n"

@@ -164,7 +164,7 @@ def test_a_bad_item_id_fails_alone(client: Client, item_id: str, reason: str) ->
 
 
 def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> None:
-    """Such bytes are no message of the contract; what the stream stored before them stays."""
+    """Such bytes are not a message of the contract; what the stream stored before them stays."""
     good = search_service_pb2.IngestItemsRequest(index_id="bad-ids")
     good.items.add(item_id="before", content=content(text="one cat"))
     bad = good.SerializeToString().replace(b"before", b"bef\xff\xfee")

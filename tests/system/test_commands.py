@@ -107,7 +107,7 @@ def test_the_best_expected_is_of_the_queries_that_are_asked(
     assert "text→image 100.0, image→text 100.0" in _run(*command, "--query-count", "1")
 
 
-def test_up_serves_and_leaves_nothing_behind(tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
     """It exports its model first; Ctrl-C stops every process that it started, with status 0."""
     environment = os.environ | {"COLUMNS": "200"}
     with (tmp_path / "out.txt").open("wb") as out:

@@ -51,7 +51,9 @@ def test_best_window_finds_what_truncation_misses(
 
 
 @pytest.mark.parametrize("policy", list(TruncationPolicy))
-def test_what_was_read_is_told(client: Client, scenes_index: str, policy: TruncationPolicy) -> None:
+def test_the_number_of_tokens_read_is_reported(
+    client: Client, scenes_index: str, policy: TruncationPolicy
+) -> None:
     """10,000 tokens, of which the shipped model reads 64 at a time: 62 and the special two."""
     text = "one " * 9_998
 

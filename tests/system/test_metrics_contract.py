@@ -37,7 +37,7 @@ def scraped_names(stack: LocalStack) -> set[str]:
     return names
 
 
-def test_what_is_asked_for_is_scraped_and_what_is_scraped_is_told(
+def test_rules_and_dashboards_use_exported_and_documented_metrics(
     stack: LocalStack, client: Client, scenes_index: str
 ) -> None:
     """Both ways; and a made-up name is caught."""

@@ -173,7 +173,7 @@ def test_regions_find_texts(served: tuple[Client, Model]) -> None:
     }
 
 
-def test_what_the_model_does_not_read_is_refused(served: tuple[Client, Model]) -> None:
+def test_inputs_that_the_model_does_not_read_are_refused(served: tuple[Client, Model]) -> None:
     """A picture, another detector's regions, and a box outside the picture."""
     client, model = served
     outside = RegionContent.of(
@@ -188,7 +188,7 @@ def test_what_the_model_does_not_read_is_refused(served: tuple[Client, Model]) -
         client.search(outside, index_id="photos")
 
 
-def test_the_model_says_what_it_reads(served: tuple[Client, Model]) -> None:
+def test_the_model_description_names_its_input(served: tuple[Client, Model]) -> None:
     client, model = served
 
     described = client.describe_model()

@@ -164,7 +164,7 @@ def overlap_seconds(
 
 
 @pytest.mark.timeout(1200 if IS_FULL else 300)
-def test_searches_are_answered_in_time_whatever_becomes_of_the_cross_encoder(
+def test_searches_are_answered_in_time_during_an_outage_of_the_cross_encoder(
     stack: LocalStack, scenes_index: str, records: list[Record], outages: Outages
 ) -> None:
     """At least 99 % OK within the deadline, and flagged where they are less; none is late.
@@ -194,7 +194,7 @@ def test_searches_are_answered_in_time_whatever_becomes_of_the_cross_encoder(
     errors: Counter[str] = Counter()
     stalled_count, latest_seconds = 0, -DEADLINE_SECONDS
     for answer, late_seconds, start_time, end_time in outcomes:
-        # A machine that stands still for part of a search is no fault of the search's.
+        # A machine that stands still for part of a search is not a fault of the search's.
         stalled_seconds = overlap_seconds(stalls, start_time, end_time)
         latest_seconds = max(latest_seconds, late_seconds - stalled_seconds)
         if isinstance(answer, str):

@@ -82,7 +82,7 @@ def test_like_finds_like_without_a_cross_encoder(
 
 
 def test_removed_items_are_gone(client: Client, records: list[Record]) -> None:
-    """What is removed is found no more, and removing twice is no error."""
+    """What is removed is found no more, and removing twice is not an error."""
     list(client.ingest([("here", records[0].image.read()), ("stays", "one cat")], index_id="gone"))
 
     assert client.remove(["here", "never-was"], index_id="gone").removed_count == 1

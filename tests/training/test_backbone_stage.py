@@ -56,7 +56,7 @@ def moved(before: nn.Module, after: nn.Module) -> float:
     return mean(not torch.equal(old[name], new[name]) for name in old)
 
 
-def test_the_backbone_learns_and_then_stays(tmp_path: Path, init: Path) -> None:
+def test_the_backbone_learns_and_is_then_frozen(tmp_path: Path, init: Path) -> None:
     """In its own steps, norms' statistics too; not one bit of it moves in the rounds.
 
     Its biases before a norm have no gradient to speak of, so that not all tensors need move.
@@ -73,7 +73,7 @@ def test_the_backbone_learns_and_then_stays(tmp_path: Path, init: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_frozen_backbone_cannot_tell_apart_a_learned_one_can(
+def test_a_learned_backbone_distinguishes_what_a_frozen_one_cannot(
     tmp_path: Path, init: Path
 ) -> None:
     """The frozen one sees nothing at all: its tokens are the same for every picture.
@@ -136,7 +136,7 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
 @pytest.mark.parametrize(
     "stop_at", [("backbone", 10), pytest.param(("encoder", 10), marks=pytest.mark.slow)]
 )
-def test_a_stopped_run_goes_on_to_the_same_weights(
+def test_a_resumed_run_reaches_the_same_weights(
     tmp_path: Path, init: Path, stop_at: tuple[str, int]
 ) -> None:
     """From the middle of either stage; in bf16, as a user's does."""

@@ -48,7 +48,7 @@ def test_the_losses_of_a_short_run_are_seen(tmp_path: Path) -> None:
     assert sum(panel.getchannel("S").histogram()[128:]) > 10
 
 
-def test_runs_are_drawn_beside_each_other(tmp_path: Path) -> None:
+def test_runs_are_drawn_next_to_each_other(tmp_path: Path) -> None:
     """A line each in every panel that it has figures for."""
     for name in ("joint-1", "joint-2"):
         write_curve(tmp_path / name, with_ce=True)

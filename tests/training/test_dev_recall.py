@@ -146,7 +146,7 @@ def tiny_dev_set(count: int) -> tuple[JointModel, TextBatch, torch.Tensor]:
     return tiny_model(), texts, torch.randn(count, 49, 16, generator=generator).half()
 
 
-def test_similarities_are_told_apart_under_autocast() -> None:
+def test_similarities_are_distinguished_under_autocast() -> None:
     """In bf16, as the model multiplies in training, near ones would tie."""
     model, texts, tokens = tiny_dev_set(60)
 
@@ -161,13 +161,13 @@ def test_similarities_are_told_apart_under_autocast() -> None:
     assert not torch.equal(order, rounded.argsort(dim=1, descending=True, stable=True))
 
 
-def test_what_is_shown_is_what_there_is() -> None:
+def test_the_measured_recalls_are_shown() -> None:
     """One decimal; nothing of what was not trained."""
     assert str(DevRecall(57.44, 100.0, 71.8)) == "BE R@1 57.4, BE R@10 100.0, CE R@1 71.8"
     assert str(DevRecall(None, None, 71.8)) == "CE R@1 71.8"
 
 
-def test_the_score_weighs_both_ways_of_use_alike() -> None:
+def test_the_score_weighs_both_uses_equally() -> None:
     """The BE's two recalls share a half, the CE's has the other: (40 + 80) / 4 + 90 / 2."""
     assert DevRecall(be_r1=40.0, be_r10=80.0, ce_r1=90.0).score == pytest.approx(75.0)
 

@@ -62,7 +62,7 @@ SPOILS: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS.keys())
-def test_a_run_that_diverges_keeps_what_was_good(
+def test_a_diverging_run_keeps_its_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
     """The step is named, the checkpoint and the state are those of before, and it can go on."""
@@ -119,7 +119,7 @@ def test_a_rate_that_is_too_high_ends_the_run(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_no_step_is_taken_along_a_gradient_that_is_none(value: float) -> None:
+def test_no_step_is_taken_along_a_gradient_of_nan(value: float) -> None:
     """The weights stay, to the last bit; along a finite one they change."""
     weight = torch.nn.Parameter(torch.ones(3))
     optimiser = torch.optim.AdamW([weight], lr=0.1)
@@ -135,7 +135,7 @@ def test_no_step_is_taken_along_a_gradient_that_is_none(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 70_000.0])
-def test_a_weight_that_is_none_becomes_no_checkpoint(tmp_path: Path, value: float) -> None:
+def test_a_weight_of_nan_is_not_saved(tmp_path: Path, value: float) -> None:
     """Nor one that float16 has no number for; what lay there stays as it was."""
     save_tiny_checkpoint(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -173,7 +173,7 @@ def weights_of(folder: Path, regions: Regions, region_count: int) -> str:
     return load_checkpoint(folder / "out").weights_sha256
 
 
-def test_what_is_no_region_has_no_part_in_training(tmp_path: Path) -> None:
+def test_padding_regions_do_not_affect_training(tmp_path: Path) -> None:
     """Of rows that do not count the numbers change no bit; positive control: those of one do."""
     made = made_regions(TRAIN + DEV)
     other = dict(made)
@@ -200,7 +200,7 @@ def _with_noise_behind(path: Path, target: Path) -> Path:
     return target
 
 
-def test_a_run_does_not_go_on_over_other_regions(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_regions(tmp_path: Path) -> None:
     """The file has the same name, what lies in it is another; a picture may have none."""
     path = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
     recipe = of_regions(FRESH)
@@ -223,7 +223,7 @@ def test_a_run_does_not_go_on_over_other_regions(tmp_path: Path) -> None:
     assert begin().best.be_r1 is not None
 
 
-def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_pictures(tmp_path: Path) -> None:
     """A caption, a family or a picture that was changed meanwhile, of either split, is noticed."""
     recipe = replace(FRESH, backbone_step_count=0)
     folder = tmp_path / "out"
@@ -252,7 +252,7 @@ def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
     assert len(losses(folder, "be")) == recipe.round_count
 
 
-# That training reads regions is shown by test_what_is_no_region_has_no_part_in_training.
+# That training reads regions is shown by test_padding_regions_do_not_affect_training.
 @pytest.mark.slow
 def test_regions_are_learned(tmp_path: Path) -> None:
     """Where a region names its picture the BE's loss falls; where none does, it stays.
@@ -284,9 +284,7 @@ def test_regions_are_learned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "stop_at", [("encoder", 3), pytest.param(("backbone", 4), marks=pytest.mark.slow)]
 )
-def test_a_stopped_run_goes_on_to_the_same_weights(
-    tmp_path: Path, stop_at: tuple[str, int]
-) -> None:
+def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, stop_at: tuple[str, int]) -> None:
     """From its vocabulary on, which is learned anew, through the backbone's steps and mining."""
     recipe = replace(EVERYTHING, backbone_step_count=4)
 
@@ -348,7 +346,7 @@ def test_a_folder_for_features_that_are_not_kept_is_refused(
     assert not kept.exists()
 
 
-def test_a_cross_encoder_alone_has_nothing_that_teaches_its_grid(tmp_path: Path) -> None:
+def test_a_cross_encoder_alone_cannot_train_its_grid(tmp_path: Path) -> None:
     """It is refused, with what to do."""
     recipe = replace(FRESH, be_steps_per_round=0)
 
@@ -356,7 +354,7 @@ def test_a_cross_encoder_alone_has_nothing_that_teaches_its_grid(tmp_path: Path)
         train_fresh(recipe, tmp_path)
 
 
-def test_a_checkpoint_of_regions_goes_on(tmp_path: Path) -> None:
+def test_a_checkpoint_of_regions_can_be_fine_tuned(tmp_path: Path) -> None:
     """With their file, and with the words that it knows."""
     regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
     train_fresh(of_regions(FRESH), tmp_path / "init", regions=regions)

@@ -110,7 +110,7 @@ def test_a_crop_is_the_same_in_every_run_and_differs_by_picture() -> None:
     assert np.array_equal(picture_view(pixels, 1, b"a"), pixels[:, ::-1])
 
 
-def test_a_stretch_changes_the_aspect_of_crops_alone(tmp_path: Path, run: Run) -> None:
+def test_a_stretch_changes_only_the_aspect_of_crops(tmp_path: Path, run: Run) -> None:
     """Stored tokens of the other views are reused, and a stretch of 0 keeps every digest."""
     network = MeanColours()
     plain = pictures(tmp_path, 3).tokens(network, run, "tokens").of(range(15))[0]

@@ -57,7 +57,7 @@ def test_the_triplet_loss_by_hand() -> None:
     assert loss.item() == pytest.approx(0.5 / 3)
 
 
-def test_captions_of_one_image_are_no_negatives_of_each_other() -> None:
+def test_captions_of_one_image_are_not_negatives_of_each_other() -> None:
     """Pairs 0 and 1 in one group: only pair 2 can be a negative of theirs, and they of it.
 
     Hardest text of i0, i1, i2: 1, 1, .4, so hinges 0, 0, .1.
@@ -181,7 +181,7 @@ def test_the_in_batch_softmax_by_hand() -> None:
     assert loss.item() == pytest.approx(1.5 * math.log(2))
 
 
-def test_the_in_batch_softmax_goes_both_ways() -> None:
+def test_the_in_batch_softmax_covers_both_directions() -> None:
     """Swapping texts and images changes nothing; one direction alone would be another number."""
     generator = torch.Generator().manual_seed(1)
     texts, images = (F.normalize(torch.randn(5, 4, generator=generator), dim=-1) for _ in range(2))

@@ -60,7 +60,7 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-def test_what_is_masked_is_gone_and_all_else_stays(tokenizer: Tokenizer) -> None:
+def test_masked_words_are_replaced_and_others_stay(tokenizer: Tokenizer) -> None:
     """The words asked for are those that stood there; images, and what counts, are untouched."""
     whole, one = batch(tokenizer, 20), of(tokenizer, 0.5, 20)
 
@@ -72,7 +72,7 @@ def test_what_is_masked_is_gone_and_all_else_stays(tokenizer: Tokenizer) -> None
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5, 1.0])
-def test_of_the_words_alone_the_share_is_masked(tokenizer: Tokenizer, share: float) -> None:
+def test_the_share_of_masked_tokens_counts_words_only(tokenizer: Tokenizer, share: float) -> None:
     """Neither [CLS] nor [SEP] nor padding ever; of the rest as many as asked for, within chance."""
     one = of(tokenizer, share, 200)
     is_word = words_of(tokenizer, one.words)
@@ -106,7 +106,7 @@ def test_a_published_tokenizer_brings_its_mask(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
-def test_a_share_that_is_none_is_refused(tokenizer: Tokenizer, share: float) -> None:
+def test_an_invalid_share_is_refused(tokenizer: Tokenizer, share: float) -> None:
     """It masks nothing, or more than there is."""
     with pytest.raises(ValueError, match="must be above 0 and at most 1"):
         of(tokenizer, share)

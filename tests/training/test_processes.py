@@ -110,7 +110,7 @@ def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None
 # What is left out fails the test above too, whose own control shows that it would.
 @pytest.mark.slow
 @pytest.mark.parametrize("left_out", LEFT_OUT)
-def test_whatever_two_processes_leave_out_bends_their_curve(
+def test_each_step_that_two_processes_omit_changes_their_curve(
     bent: Path, alone: Curve, left_out: str
 ) -> None:
     assert difference(losses(bent / left_out / "rank-0"), alone) > TOLERANCE
@@ -127,7 +127,7 @@ def test_each_process_takes_its_own_rows() -> None:
         Processes(0, 4).part(rows)
 
 
-def test_one_process_alone_does_as_if_there_were_none() -> None:
+def test_one_process_equals_a_run_without_processes() -> None:
     """Nothing is copied, and nothing waits for others."""
     rows = torch.arange(6)
 

@@ -69,7 +69,7 @@ def test_every_field_can_be_set_or_says_how() -> None:
         (["precision=int8"], "has precision 'int8': bf16 or fp32"),
     ],
 )
-def test_what_no_recipe_can_have_is_refused(settings: list[str], why: str) -> None:
+def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> None:
     """By the field's name and with what it may be."""
     with pytest.raises(ValueError, match=why):
         with_settings(default(1), settings)

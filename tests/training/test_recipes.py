@@ -24,7 +24,7 @@ from tandem.training.recipes import (
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_a_recipe_is_called_what_it_is_found_by(name: str) -> None:
+def test_a_recipes_name_finds_it(name: str) -> None:
     """And takes the seed that it is given."""
     recipe = recipe_named(name, seed=7)
 
@@ -75,7 +75,7 @@ def test_mined_negatives_are_two_switches() -> None:
     assert "ance" not in mismatches.uses_in_order(is_mined=True)
 
 
-def test_another_base_is_varied_alike() -> None:
+def test_another_base_has_the_same_variants() -> None:
     """Its name says which; what is varied follows its size."""
     base = recipe_named("compact", 5)
 
@@ -94,7 +94,7 @@ def test_another_base_is_varied_alike() -> None:
         half(5, small)
 
 
-def test_a_round_goes_be_words_ce_ance_ce() -> None:
+def test_a_round_runs_be_mlm_ce_and_mined_ce() -> None:
     """The paper's order, with the masked words before the CE; no ANCE before the first mining."""
     words = ("mlm",) * 3
 

@@ -52,7 +52,7 @@ def _tune(init: Path) -> Tune:
     return tune
 
 
-def test_the_encoder_learns_and_the_rest_stays(tmp_path: Path, init: Path, tune: Tune) -> None:
+def test_only_the_encoder_learns(tmp_path: Path, init: Path, tune: Tune) -> None:
     """Tokenizer, shape and backbone are the checkpoint's to the bit; the encoder's are not."""
     tune(tmp_path)
 
@@ -70,7 +70,7 @@ def test_the_encoder_learns_and_the_rest_stays(tmp_path: Path, init: Path, tune:
 
 
 @pytest.mark.parametrize("source", ["grid", "patches", "efficientnet_lite0"])
-def test_a_checkpoint_of_any_encoder_and_image_source_goes_on(
+def test_a_checkpoint_of_any_encoder_and_image_source_can_be_fine_tuned(
     tmp_path: Path, source: ImageSource
 ) -> None:
     """BERT's layers, XLM-R's special tokens, whose first has the id 0, and its own image tokens.
@@ -113,7 +113,7 @@ def test_a_checkpoint_of_any_encoder_and_image_source_goes_on(
         ("ce", {"be_steps_per_round": 0, "ce_steps_per_round": 2}),
     ],
 )
-def test_what_was_trained_alone_goes_on_alone(
+def test_a_use_that_was_trained_alone_continues_alone(
     tmp_path: Path, init: Path, trained: str, steps: dict[str, int]
 ) -> None:
     """A BE's checkpoint trains no CE, whose head stays to the bit; a CE's trains no BE."""
@@ -197,7 +197,7 @@ def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
         train_further(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out")
 
 
-def test_what_shaped_it_is_written_beside_it(tmp_path: Path, init: Path, tune: Tune) -> None:
+def test_its_provenance_is_written_next_to_it(tmp_path: Path, init: Path, tune: Tune) -> None:
     """Corpus, beginning and shape, and the best dev recall, which the curve has too."""
     done = tune(tmp_path)
 
@@ -213,7 +213,7 @@ def test_what_shaped_it_is_written_beside_it(tmp_path: Path, init: Path, tune: T
     assert done.best.be_r1 == training["dev_recall_percent"]["be_r1"]
 
 
-def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, tune: Tune) -> None:
+def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, tune: Tune) -> None:
     """As training from nothing does; in bf16, as a user's does."""
     recipe = replace(RECIPE, precision="bf16")
 
@@ -238,7 +238,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, tune: Tune) -
     assert stopped.weights_sha256 == whole.weights_sha256
 
 
-def test_it_learns_what_it_is_shown(tmp_path: Path, tune: Tune) -> None:
+def test_it_learns_its_training_pairs(tmp_path: Path, tune: Tune) -> None:
     """The BE's loss on few families falls; at thirty times the usual rate, as weights are random.
 
     Positive control: at no rate it stays.

@@ -52,7 +52,7 @@ def test_a_damaged_list_is_named(tmp_path: Path, content: str) -> None:
         opened(tmp_path, 1)
 
 
-def test_a_phase_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_unknown_phase_is_named(tmp_path: Path) -> None:
     opened(tmp_path, 1)
     content = json.loads((tmp_path / FILE_NAME).read_text())
     content["runs"][0]["phase"] = "asleep"

@@ -210,7 +210,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
     ],
 )
-def test_whatever_a_resumed_run_forgets_changes_its_weights(
+def test_each_state_that_a_resumed_run_omits_changes_its_weights(
     tmp_path: Path,
     whole: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -240,7 +240,7 @@ def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 # Without the negatives it had the first case fails. The second shows that it would.
 @pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_resumed_run_goes_on_with_the_negatives_it_had(
+def test_a_resumed_run_continues_with_its_negatives(
     tmp_path: Path, whole_mined: str, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
     """Mined before rounds 3 and 15, stopped in round 10; mined by later weights they are others."""
@@ -258,7 +258,7 @@ def test_a_resumed_run_goes_on_with_the_negatives_it_had(
     assert (weights(tmp_path) == whole_mined) is not forgets
 
 
-def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
+def test_without_resume_a_run_starts_over(tmp_path: Path, whole: str) -> None:
     """The state that lies there is not looked at."""
     stop_after(10, tmp_path)
     (tmp_path / FILE_NAME).write_bytes(b"not a state")
@@ -333,7 +333,7 @@ def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).exists()
 
 
-def test_a_state_from_before_a_field_was_there_goes_on(tmp_path: Path) -> None:
+def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path) -> None:
     """It was made by what is the default now; a field that is there no more is a difference."""
     stop_after(10, tmp_path)
     file = tmp_path / FILE_NAME

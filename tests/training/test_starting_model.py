@@ -56,7 +56,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
 
 
 @pytest.mark.parametrize("is_published", [False, True])
-def test_a_trained_backbone_is_taken_as_it_is(tmp_path: Path, is_published: bool) -> None:
+def test_a_trained_backbone_is_used_unchanged(tmp_path: Path, is_published: bool) -> None:
     """Of another width than the encoder; no stage of its own, and no weight of it moves."""
     train(replace(tiny(1), width=16), SceneSource(), tmp_path / "init", lambda *_: None)
     published_bert(tmp_path / "published")
@@ -126,7 +126,7 @@ def test_half_the_layers_are_taken(tmp_path: Path) -> None:
         assert torch.equal(own.feed_forward[2].weight, theirs)  # type: ignore[arg-type]
 
 
-def test_half_takes_half_of_whatever_it_begins_with(tmp_path: Path) -> None:
+def test_half_takes_half_of_any_starting_model(tmp_path: Path) -> None:
     """`tandem train half --from`: two of three layers, as the recipe says beside them."""
     published_bert(tmp_path)
     asked = replace(half(1), pretrained=str(tmp_path), image_source="patches")
@@ -146,7 +146,7 @@ def test_without_a_published_encoder_the_vocabulary_is_learned(tmp_path: Path) -
     assert model.config.vocabulary_size == tokenizer.get_vocab_size()
 
 
-def test_a_run_does_not_go_on_from_other_weights(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_from_other_weights(tmp_path: Path) -> None:
     """The folder is the same, what lies in it is not."""
     published_bert(tmp_path / "published", layer_count=2)
     recipe = from_published(tmp_path / "published")

@@ -54,7 +54,7 @@ def test_another_seed_gives_another_model(trained: Callable[..., Run]) -> None:
     assert trained(2)[0].weights_sha256 != trained(1)[0].weights_sha256
 
 
-def test_what_made_a_checkpoint_is_written_beside_it(trained: Callable[..., Run]) -> None:
+def test_a_checkpoints_provenance_is_written_next_to_it(trained: Callable[..., Run]) -> None:
     """The whole recipe, the round that was kept, its recalls, and the versions."""
     checkpoint, recall, _ = trained(1)
 
@@ -188,7 +188,7 @@ def test_half_a_cosine_leaves_the_rate_high_for_longer() -> None:
 
 
 @pytest.mark.parametrize("alone", ["be_steps_per_round", "ce_steps_per_round"])
-def test_either_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
+def test_each_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
     """And is scored by itself."""
     other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}
     recipe = replace(tiny(1), **dict.fromkeys(other, 0))  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None
         check_unfinished(tmp_path / "whole")
 
 
-def test_what_is_no_two_towers_has_no_matcher(tmp_path: Path) -> None:
+def test_a_joint_model_has_no_matcher(tmp_path: Path) -> None:
     """The message says what to give; recipes that could train nothing are refused at once."""
     train(tiny(1), SceneSource(), tmp_path / "joint", lambda *_: None)
 
@@ -251,7 +251,7 @@ def test_the_reciprocal_rank_is_of_both_directions() -> None:
     assert _reciprocal_rank(scores) == pytest.approx((0.5 + 1 + 1 + 0.5) / 4)
 
 
-def test_scenes_are_no_pictures_of_ones_own(tmp_path: Path) -> None:
+def test_scenes_have_no_pictures_on_disk(tmp_path: Path) -> None:
     """The recipes for photographs say what they need."""
     with pytest.raises(ValueError, match="photographs is for your own pictures; train on --"):
         train(replace(photographs(1), pretrained=""), SceneSource(), tmp_path, lambda *_: None)

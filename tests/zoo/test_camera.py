@@ -96,7 +96,7 @@ def test_a_score_is_that_of_the_best_view() -> None:
     assert pair.score(network) == pytest.approx(max(float(view @ text) for view in views), abs=1e-5)
 
 
-def test_views_that_are_alike_cost() -> None:
+def test_similar_views_add_to_the_loss() -> None:
     """0.01 of the squared off-diagonal of LᵀL, whose columns have unit length."""
     network = Camera(tiny_config("camera"))
     ids = torch.zeros(1, 3, dtype=torch.int64)

@@ -104,7 +104,7 @@ def test_a_score_follows_its_routes(refining: Literal["i2t", "t2i"], sharpness: 
     assert pair.score(network) == pytest.approx(score, abs=1e-5)
 
 
-def test_what_it_reads_of_both_sides() -> None:
+def test_it_reads_both_sides() -> None:
     """Words and text by windows and a layer, regions by a layer, all of unit length."""
     network = Dime(tiny_config("dime_t2i"), "t2i").eval()
     stirred(network)

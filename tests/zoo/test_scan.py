@@ -19,7 +19,7 @@ CASES = [("t2i", 9.0, 6.0), ("i2t", 4.0, 5.0)]
 
 @pytest.mark.parametrize(("asking", "sharpness", "of_sum"), CASES)
 @pytest.mark.parametrize("pooling", ["mean", "lse"])
-def test_a_score_is_what_its_fragments_say(
+def test_a_score_matches_its_fragments(
     asking: Literal["t2i", "i2t"], sharpness: float, of_sum: float, pooling: ScanPooling
 ) -> None:
     """Attention, context, cosine and pooling of Lee et al. 2018, section 3."""

@@ -32,7 +32,7 @@ def test_a_model_that_embeds_is_exported_as_a_bi_encoder(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["scan_t2i", "scan_i2t", "sgr", "saf", "camp", "dime_i2t"])
-def test_what_scores_pairs_reranks_for_what_embeds(tmp_path: Path, name: ZooName) -> None:
+def test_a_pair_scorer_reranks_for_an_embedding_model(tmp_path: Path, name: ZooName) -> None:
     """Any two serve together; the logits are those of the loaded checkpoint."""
     save_tiny_zoo(tmp_path / "be", "vse_pp")
     save_tiny_zoo(tmp_path / "ce", name, seed=1)

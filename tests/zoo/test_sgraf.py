@@ -51,7 +51,7 @@ def _filter(read: SimilarityFilter, vectors: list[Floats]) -> Floats:
 
 
 @pytest.mark.parametrize("reading", ["sgr", "saf"])
-def test_a_score_is_what_its_vectors_say(reading: Literal["sgr", "saf"]) -> None:
+def test_a_score_matches_its_vectors(reading: Literal["sgr", "saf"]) -> None:
     """Global and local vectors, then the graph or the filter, of Diao et al. 2021, section 3."""
     network = Sgraf(tiny_config("sgr"), reading).eval()
     stirred(network)

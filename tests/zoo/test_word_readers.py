@@ -29,7 +29,7 @@ def test_both_directions_are_those_of_a_packed_gru() -> None:
     assert torch.allclose(reader(ids, mask) * counts, expected * counts, atol=1e-6)
 
 
-def test_places_are_reversed_within_what_counts() -> None:
+def test_positions_are_reversed_within_the_valid_tokens() -> None:
     """Padding stays where it is."""
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
 

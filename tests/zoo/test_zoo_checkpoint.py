@@ -13,7 +13,7 @@ from tests.support.zoo.tiny_zoo import save_tiny_zoo, tiny_texts, tiny_tokens
 
 
 @torch.inference_mode()
-def test_a_checkpoint_gives_what_the_model_gave(tmp_path: Path) -> None:
+def test_a_checkpoint_equals_its_model(tmp_path: Path) -> None:
     """Rounded to float16."""
     model = save_tiny_zoo(tmp_path, "vse_pp")
 
@@ -28,7 +28,7 @@ def test_a_checkpoint_gives_what_the_model_gave(tmp_path: Path) -> None:
     )
 
 
-def test_kinds_of_checkpoints_are_told_apart(tmp_path: Path) -> None:
+def test_kinds_of_checkpoints_are_distinguished(tmp_path: Path) -> None:
     """Each reader names the other's."""
     save_tiny_zoo(tmp_path / "zoo", "vse_pp")
     save_tiny_checkpoint(tmp_path / "joint")
@@ -37,7 +37,7 @@ def test_kinds_of_checkpoints_are_told_apart(tmp_path: Path) -> None:
     assert not is_zoo_checkpoint(tmp_path / "joint")
     with pytest.raises(ValueError, match='is a model of the zoo \\("vse_pp"\\)'):
         load_checkpoint(tmp_path / "zoo")
-    with pytest.raises(ValueError, match="is no model of the zoo; tandem train zoo makes one"):
+    with pytest.raises(ValueError, match="is not a model of the zoo; tandem train zoo makes one"):
         load_zoo_checkpoint(tmp_path / "joint")
 
 
@@ -47,7 +47,7 @@ def test_kinds_of_checkpoints_are_told_apart(tmp_path: Path) -> None:
         ({"model": "vse_minus"}, "no model 'vse_minus'"),
         ({"width": 24}, "the weights do not fit config.json"),
         ({"width": 12}, "width 12 does not divide by 8"),
-        ({"width": "16"}, "width is no int"),
+        ({"width": "16"}, "width is not of type int"),
         ({"depth": 3}, "zoo has other fields"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_masked_region_has_no_influence(name: ZooName) -> None:
 
 @NAMES
 @torch.inference_mode()
-def test_the_order_of_candidates_does_not_matter(name: ZooName) -> None:
+def test_the_order_of_candidates_changes_nothing(name: ZooName) -> None:
     """A permutation of pictures and of texts permutes their scores."""
     network = tiny_network(name)
     (ids, mask), tokens = tiny_texts(4), tiny_tokens(3)
@@ -100,7 +100,7 @@ def test_a_row_by_row_score_is_that_of_all_pairs(name: ZooName) -> None:
 
 @NAMES
 @torch.inference_mode()
-def test_what_embeds_gives_unit_vectors(name: ZooName) -> None:
+def test_embedding_models_give_unit_vectors(name: ZooName) -> None:
     """And what does not says so by name."""
     network = tiny_network(name)
     tokens = tiny_tokens()

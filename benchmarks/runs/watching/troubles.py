@@ -33,7 +33,7 @@ class Background:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def repeat(self, work: Callable[[], object], every_seconds: float) -> None:
-        """Does it again and again; what a service refuses is no fault."""
+        """Does it again and again; what a service refuses is not a fault."""
 
         def run() -> None:
             while not self._ended.wait(every_seconds):

@@ -30,7 +30,7 @@ class Connection:
         return AsyncClient(self.address, self.timeout_seconds, self._access())
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the parameters; a token that is no environment variable raises ValueError."""
+        """Returns the parameters; a token that is not an environment variable raises ValueError."""
         return {
             "address": self.address,
             "timeout_seconds": self.timeout_seconds,

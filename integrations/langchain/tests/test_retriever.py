@@ -58,7 +58,7 @@ def test_filters_and_options_are_passed_on(retriever: TandemRetriever, caption: 
         retriever.invoke(caption, depth=3)
 
 
-def test_a_degraded_answer_says_so(
+def test_a_degraded_answer_is_marked(
     retriever: TandemRetriever, system: dict[str, Any], caption: str
 ) -> None:
     """In each document."""

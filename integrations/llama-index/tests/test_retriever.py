@@ -72,7 +72,7 @@ def test_filters_and_options_are_passed_on(given: dict[str, Any], caption: str) 
     assert 0 < len(likely) < len(every)
 
 
-def test_a_degraded_answer_says_so(
+def test_a_degraded_answer_is_marked(
     given: dict[str, Any], system: dict[str, Any], caption: str
 ) -> None:
     """In each node; its score is then the similarity."""

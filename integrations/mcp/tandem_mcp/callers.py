@@ -34,7 +34,7 @@ class CallerClients:
     async def of(self, request: Request | None) -> AsyncIterator[AsyncClient]:
         """Gives the client for a call; `request` is None unless it came by HTTP.
 
-        Raises Unauthenticated for a header that is no bearer token.
+        Raises Unauthenticated for a header that is not a bearer token.
         """
         header = request.headers.get("authorization") if request is not None else None
         if header is None:

@@ -8,7 +8,7 @@ from tandem.client import DirectionRecall, Modality
 from tandem_mcp.answers import IndexAnswer, SideDescription, index_answer, recall_entry
 
 
-def test_the_live_recall_of_an_index_is_told_by_direction() -> None:
+def test_an_index_reports_its_live_recall_by_direction() -> None:
     """In numbers for programs, in a sentence for a model; a direction without one has none."""
     side = SideDescription(item_count=3, example_ids=[], attributes={})
     recall = recall_entry(DirectionRecall(Modality.TEXT, Modality.IMAGE, 0.875, 40))

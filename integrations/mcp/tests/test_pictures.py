@@ -57,7 +57,7 @@ def test_a_photograph_is_turned_as_its_camera_was() -> None:
     assert opened(picture_content(lying, 100)).size == (50, 100)
 
 
-def test_a_file_that_is_no_picture_is_left_out() -> None:
+def test_a_file_that_is_not_a_picture_is_left_out() -> None:
     """Also one that ends early."""
     whole = file_of(Image.effect_noise((400, 400), 50).convert("RGB"), "PNG")
 

@@ -207,7 +207,7 @@ async def test_a_refusal_is_an_error_that_a_model_can_read(
     assert why in told(await client.call_tool("search_images", arguments))
 
 
-async def test_a_degraded_answer_says_so(
+async def test_a_degraded_answer_is_marked(
     system: dict[str, Any], stdio: StdioServerParameters, caption: str
 ) -> None:
     """To programs by name, to a model in the first line."""

@@ -13,7 +13,7 @@ from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.records import Caption
 
-# A caption of 10,000 words has about 60,000 bytes; a longer line is no caption.
+# A caption of 10,000 words has about 60,000 bytes; a longer line is not a caption.
 MAX_LINE_BYTES: Final = 2**20
 # All captions of one picture.
 MAX_TEXT_BYTES: Final = 2**20
@@ -89,15 +89,15 @@ def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
     found: Any = next((value for value in told if value not in (None, [])), [])
     texts = found if isinstance(found, list) else [found]
     if not all(isinstance(text, str) for text in texts):
-        raise CorpusMalformed(f"{place} has a caption that is no text; correct it")
+        raise CorpusMalformed(f"{place} has a caption that is not text; correct it")
     return texts
 
 
 def language_field(fields: Mapping[str, Any], place: str) -> str | None:
-    """Returns the captions' language, if it is given; raises CorpusMalformed if it is no text."""
+    """Returns the captions' language, if it is given; raises CorpusMalformed if it is not text."""
     language = fields.get(LANGUAGE_FIELD)
     if language is not None and not isinstance(language, str):
-        raise CorpusMalformed(f"{place} has a {LANGUAGE_FIELD} that is no text; correct it")
+        raise CorpusMalformed(f"{place} has a {LANGUAGE_FIELD} that is not text; correct it")
     return language
 
 

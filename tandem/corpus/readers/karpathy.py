@@ -87,7 +87,7 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
     read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
     last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
     CorpusError for an id that two records or captions have, for captions that could not be read,
-    or for bytes that are no JPEG, PNG or WebP.
+    or for bytes that are not JPEG, PNG or WebP.
     """
     json_path = folder / DATASET_FILE
     if json_path.exists():
@@ -218,7 +218,7 @@ def _check(attributes: Attributes, place: str) -> None:
             isinstance(part, str) for part in parts
         ):
             raise CorpusMalformed(
-                f"{place}: the attribute {name!r} is no text, number, flag or list of texts"
+                f"{place}: the attribute {name!r} is not a text, number, flag or list of texts"
             )
     try:
         check_attributes(attributes)
@@ -259,7 +259,7 @@ def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
 def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int:
     value = owner.get(name, default)
     if not isinstance(value, str | int):
-        raise CorpusMalformed(f"{place}: its {name} is no text and no whole number; correct it")
+        raise CorpusMalformed(f"{place}: its {name} is neither text nor a whole number; correct it")
     return value
 
 
@@ -309,4 +309,4 @@ def _extension(image_bytes: bytes, record_id: str) -> str:
         return ".png"
     if image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP":
         return ".webp"
-    raise CorpusError(f"the image of {record_id!r} is no JPEG, PNG or WebP; convert it first")
+    raise CorpusError(f"the image of {record_id!r} is not a JPEG, PNG or WebP; convert it first")

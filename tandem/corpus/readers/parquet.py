@@ -132,7 +132,7 @@ def read_parquet(
     file's name and row number from 0. Rows are read group by group, pictures on demand.
 
     Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations at the
-    call. Rejects a file that is no parquet, lacks a column, or declares a row group over
+    call. Rejects a file that is not parquet, lacks a column, or declares a row group over
     `max_group_bytes`, decompressed; a picture's `read` raises CorpusMalformed for a group that
     exceeds it unannounced. A row is rejected for an id of another type or an id of another row. A
     caption or language of another type becomes its record's `captions_fault`.
@@ -177,7 +177,7 @@ def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set
                 column = batch.column(0).to_pylist()
                 if not all(isinstance(each, str) for each in column):
                     raise CorpusMalformed(
-                        f"{file} has rows whose {_SPLIT} is no text; fill the column"
+                        f"{file} has rows whose {_SPLIT} is not text; fill the column"
                     )
                 splits.update(column)
     except _BROKEN as error:
@@ -345,4 +345,4 @@ def _group_too_large(file: Path, group: int, got: str, max_group_bytes: int) -> 
 
 
 def _no_parquet(file: Path, error: Exception) -> CorpusMalformed:
-    return CorpusMalformed(f"{file} is no whole parquet file ({error}); fetch it again")
+    return CorpusMalformed(f"{file} is not a whole parquet file ({error}); fetch it again")

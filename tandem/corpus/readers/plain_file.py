@@ -21,7 +21,7 @@ def open_plain_file(path: Path, root: Path | None = None) -> BufferedReader:
     """Returns the file, open for reading bytes.
 
     Raises CorpusFileMissing if the file is missing, cannot be opened, is a link out of `root`, or
-    is no plain file: opening a named pipe would block forever.
+    is not a plain file: opening a named pipe would block forever.
     """
     try:
         if root is not None and (outside := leads_out(path, root)):

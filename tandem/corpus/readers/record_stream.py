@@ -56,7 +56,7 @@ class RecordStream(Iterator[Record]):
         """Returns the next record.
 
         Raises what the corpus's reader raises, CorpusMalformed for an id that another item has or
-        that is no text, and NothingRead if there was no record at all.
+        that is not text, and NothingRead if there was no record at all.
         """
         while self._limit is None or self._given_count < self._limit:
             try:

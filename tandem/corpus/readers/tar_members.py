@@ -39,7 +39,7 @@ def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
 
     `cat a.tar b.tar` makes such a file, of which `tar` reads only the first archive. A name that is
     not UTF-8 contains surrogates. Raises CorpusFileMissing if there is no archive, CorpusMalformed
-    for one that is damaged, cut short or compressed, and ArchiveUnsafe for a member that is no
+    for one that is damaged, cut short or compressed, and ArchiveUnsafe for a member that is not a
     plain file or folder, whose name leads out of the archive, or whose header exceeds
     MAX_HEADER_BYTES.
     """
@@ -93,7 +93,7 @@ def _infos(file: BufferedReader, path: Path, start_bytes: int) -> Iterator[tarfi
         raise
     except _BROKEN as error:
         raise CorpusMalformed(
-            f"{path} is no whole tar archive ({error}); fetch it again, or unpack it if it is "
+            f"{path} is not a whole tar archive ({error}); fetch it again, or unpack it if it is "
             "compressed: pictures are read from their place in it"
         ) from error
 

@@ -168,7 +168,7 @@ def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[s
         if isinstance(told, dict):
             fields = told
         elif not text:
-            raise CorpusMalformed(f"{place} is no JSON object; pack the archive again")
+            raise CorpusMalformed(f"{place} is not a JSON object; pack the archive again")
     language = language_field(fields, place)
     if text:
         text_bytes = _text_bytes(file, archive, text)

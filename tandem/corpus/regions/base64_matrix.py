@@ -18,11 +18,11 @@ def base64_matrix(field: bytes, row_count: int, what: str) -> NDArray[np.float32
         raw = b64decode(field, validate=True)
     except binascii.Error as error:
         raise RegionsUnreadable(
-            f"{what} is no whole base64 ({error}); the file is cut short: copy it again"
+            f"{what} is not whole base64 ({error}); the file is cut short: copy it again"
         ) from error
     if row_count < 1 or not raw or len(raw) % (4 * row_count):
         raise RegionsUnreadable(
-            f"{what} has {len(raw):,} bytes, which are no float32 matrix of {row_count:,} rows; "
+            f"{what} has {len(raw):,} bytes, which are not a float32 matrix of {row_count:,} rows; "
             "the file is cut short: copy it again"
         )
     return np.frombuffer(raw, "<f4").reshape(row_count, -1)

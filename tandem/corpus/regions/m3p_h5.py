@@ -43,10 +43,12 @@ class M3pH5:
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise CorpusMalformed(f"{path} is no whole HDF5 file; copy it again") from error
+            raise CorpusMalformed(f"{path} is not a whole HDF5 file; copy it again") from error
         names = [*_WANTED, next((n for n in _FEATURES if n in self._file), _FEATURES[0])]
         if lacks := [name for name in names if not isinstance(self._file.get(name), h5py.Dataset)]:
-            raise CorpusMalformed(f"{path} has no dataset {', '.join(lacks)}; it is none of M3P's")
+            raise CorpusMalformed(
+                f"{path} has no dataset {', '.join(lacks)}; it is not an M3P file"
+            )
         lengths = {name: self._file[name].shape[:1] for name in names}
         if len(set(lengths.values())) != 1:
             raise CorpusMalformed(f"{path} has datasets of several lengths: {lengths}")

@@ -59,7 +59,7 @@ def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
         zlib.error,
     ) as error:
         raise RegionsUnreadable(
-            f"{place} is no whole archive of arrays ({error}); copy it again"
+            f"{place} is not a whole archive of arrays ({error}); copy it again"
         ) from error
 
 
@@ -94,7 +94,7 @@ def archived_regions(
         try:
             size = float(arrays["image_w"]), float(arrays["image_h"])
         except TypeError as error:
-            raise RegionsUnreadable(f"{place} has an image_w that is no number") from error
+            raise RegionsUnreadable(f"{place} has an image_w that is not a number") from error
         return checked_regions(place, arrays["x"], arrays["bbox"], size, feature_width)
     raise RegionsUnreadable(
         f"{place} has {', '.join(sorted(arrays)) or 'nothing'}; norm_bb and features are wanted, "

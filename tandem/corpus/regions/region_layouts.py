@@ -38,8 +38,8 @@ def open_regions(
             return VinvlTsv(path, feature_width)
         return BottomUpTsv(path, feature_width)
     raise CorpusFileMissing(
-        f"{path} is no detector's output that is known: a .tsv, .h5, *{IMAGES_END}, OSCAR's .pt, "
-        "or a folder with UNITER's data.mdb or with .npz files"
+        f"{path} is not a known detector output: a .tsv, .h5, *{IMAGES_END}, OSCAR's .pt, or "
+        " a folder with UNITER's data.mdb or with .npz files"
     )
 
 

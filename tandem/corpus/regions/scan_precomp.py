@@ -67,7 +67,7 @@ def _opened(path: Path, length: int | None = None) -> NDArray[Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise CorpusMalformed(f"{path} is no whole array ({error}); copy it again") from error
+        raise CorpusMalformed(f"{path} is not a whole array ({error}); copy it again") from error
     if length is not None and len(array) != length:
         raise CorpusMalformed(f"{path} has {len(array):,} rows instead of {length:,}")
     return array  # type: ignore[no-any-return]

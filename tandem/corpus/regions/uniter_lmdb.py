@@ -49,7 +49,7 @@ class UniterLmdb:
     """Reads regions from a folder with UNITER's data.mdb."""
 
     def __init__(self, folder: Path, feature_width: int = FEATURE_WIDTH) -> None:
-        """Reads the ids; raises CorpusMalformed for a database that is none of UNITER's."""
+        """Reads the ids; raises CorpusMalformed for a database that is not UNITER's."""
         self._folder, self._feature_width = folder, feature_width
         self._choice = _choice_of(folder.name)
         self._counts = _counts_beside(folder)
@@ -60,7 +60,7 @@ class UniterLmdb:
             with self._environment.begin() as transaction:
                 listed = transaction.get(_KEYS)
         except lmdb.Error as error:
-            raise CorpusMalformed(f"{folder} is no LMDB ({error}); copy it again") from error
+            raise CorpusMalformed(f"{folder} is not an LMDB ({error}); copy it again") from error
         self._ids = [name.removesuffix(_SUFFIX) for name in _names(folder, listed)]
 
     def image_ids(self) -> Iterator[str]:
@@ -87,10 +87,10 @@ def unpacked_arrays(place: str, value: bytes) -> dict[str, NDArray[Any]]:
         arrays = msgpack.unpackb(value, raw=False, strict_map_key=False, object_hook=_array)
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise RegionsUnreadable(
-            f"{place} is no whole msgpack of arrays ({error}); copy the database again"
+            f"{place} is not a whole msgpack of arrays ({error}); copy the database again"
         ) from error
     if not isinstance(arrays, dict):
-        raise RegionsUnreadable(f"{place} is no dict of arrays")
+        raise RegionsUnreadable(f"{place} is not a dict of arrays")
     return {str(name): array for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
@@ -101,7 +101,7 @@ def _array(packed: dict[Any, Any]) -> object:
         return packed
     dtype = np.dtype(_text(fields["type"]))
     if dtype.kind not in "fiu":
-        raise ValueError(f"an array of {dtype} is no array of numbers")
+        raise ValueError(f"an array of {dtype} is not an array of numbers")
     return np.frombuffer(fields["data"], dtype).reshape(tuple(fields["shape"]))
 
 
@@ -114,7 +114,7 @@ def _names(folder: Path, listed: bytes | None) -> list[str]:
         names = json.loads(listed or b"")
     except (ValueError, RecursionError) as error:
         raise CorpusMalformed(
-            f"{folder} has no list of its images under {_KEYS.decode()}; it is none of UNITER's"
+            f"{folder} has no list of its images under {_KEYS.decode()}; it is not UNITER's"
         ) from error
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise CorpusMalformed(f"{folder} has other things than names under {_KEYS.decode()}")
@@ -138,9 +138,9 @@ def _counts_beside(folder: Path) -> Mapping[str, int]:
         with open_plain_file(path) as file:
             counts = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise CorpusMalformed(f"{path} is no JSON ({error}); copy it again") from error
+        raise CorpusMalformed(f"{path} is not JSON ({error}); copy it again") from error
     if not isinstance(counts, dict) or not all(
         type(count) is int and count > 0 for count in counts.values()
     ):
-        raise CorpusMalformed(f"{path} is no object of counts; copy it again")
+        raise CorpusMalformed(f"{path} is not an object of counts; copy it again")
     return counts

@@ -65,7 +65,7 @@ def _starts_by_id(starts_path: Path, ids_path: Path, size_bytes: int) -> dict[st
         with open_plain_file(ids_path) as file:
             rows = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise CorpusMalformed(f"{ids_path} is no JSON ({error}); copy it again") from error
+        raise CorpusMalformed(f"{ids_path} is not JSON ({error}); copy it again") from error
     if not isinstance(rows, dict) or not all(
         type(row) is int and 0 <= row < len(lines) for row in rows.values()
     ):

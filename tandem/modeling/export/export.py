@@ -21,7 +21,7 @@ def export_model(
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
 
     Copies the checkpoint's calibration of this precision, if it has one. Errors as install_model,
-    and ValueError for a folder that is no checkpoint. A model of regions has no image backbone.
+    and ValueError for a folder that is not a checkpoint. A model of regions has no image backbone.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     manifest = export_manifest(checkpoint.files, precision, {})

@@ -107,8 +107,10 @@ def load_part(path: Path) -> Callable[..., Any]:
             return torch.export.load(str(path)).module()
         return torch.jit.load(str(path))
     except RuntimeError as error:
-        kind = "archive of torch.export" if path.suffix == ".pt2" else "TorchScript of this torch"
-        raise ExportMismatch(f"{path} is no {kind}: {error}") from error
+        kind = (
+            "an archive of torch.export" if path.suffix == ".pt2" else "TorchScript of this torch"
+        )
+        raise ExportMismatch(f"{path} is not {kind}: {error}") from error
 
 
 @torch.inference_mode()

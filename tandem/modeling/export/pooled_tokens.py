@@ -42,6 +42,6 @@ def _grid(token_count: int) -> tuple[int, int]:
         if side > 1 and side * side == token_count - first_count:
             return first_count, side
     raise ValueError(
-        f"{token_count} image tokens are no square grid, so they cannot be pooled; choose tokens "
-        "stored or recomputed"
+        f"{token_count} image tokens are not a square grid, so they cannot be pooled; choose "
+        "tokens stored or recomputed"
     )

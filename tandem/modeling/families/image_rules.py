@@ -117,7 +117,7 @@ def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: A
         raise folder.refused("its image processor pads pictures (do_pad), which is not supported")
     if crop is not None and crop.height != crop.width:
         raise folder.refused(
-            f"it cuts pictures to {crop.width} x {crop.height}, which is no square"
+            f"it cuts pictures to {crop.width} x {crop.height}, which is not a square"
         )
     if size.shortest_edge and not size.longest_edge:
         if crop is None:
@@ -133,7 +133,7 @@ def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: A
             )
         return Fit.CROP, int(size.shortest_edge), int(crop.height)
     if not size.height or size.height != size.width:
-        raise folder.refused(f"it scales pictures to {dict(size)}, which is no square")
+        raise folder.refused(f"it scales pictures to {dict(size)}, which is not a square")
     if crop is not None and crop.height != size.height:
         raise folder.refused(
             f"it squashes pictures to {size.height} pixels and cuts {crop.height} out of them, "

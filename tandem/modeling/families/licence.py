@@ -18,7 +18,7 @@ def card_licence(card: Path) -> str:
     """Returns the licence in the card's front matter, empty if it names none.
 
     A licence of the publisher's own ("other") is given by its name. Raises FileInvalid for a card
-    that is no text.
+    that is not text.
     """
     try:
         with card.open("rb") as file:

@@ -144,7 +144,7 @@ def _weights(folder: PublishedFolder) -> dict[str, Tensor]:
     if not isinstance(weights, dict) or not all(
         isinstance(name, str) and isinstance(each, Tensor) for name, each in weights.items()
     ):
-        raise folder.refused(f"{name} has no weights under 'model'; it is none of M3P's")
+        raise folder.refused(f"{name} has no weights under 'model'; it is not an M3P file")
     return {
         name: each.float() if each.is_floating_point() else each for name, each in weights.items()
     }
@@ -156,7 +156,7 @@ def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointCo
     found = [weights.get(name) for name in names]
     tables = [each for each in found if each is not None and each.dim() == 2]
     if len(tables) != len(names):
-        raise folder.refused(f"it lacks {' or '.join(names)}; it is none of M3P's")
+        raise folder.refused(f"it lacks {' or '.join(names)}; it is not an M3P file")
     words, positions, features, inner = tables
     if words.shape[1] % _HEAD_WIDTH:
         raise folder.refused(

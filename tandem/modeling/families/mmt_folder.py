@@ -102,7 +102,7 @@ def _outer_head(folder: PublishedFolder) -> OuterHead:
     if not isinstance(weights, dict) or not all(
         isinstance(name, str) and isinstance(each, Tensor) for name, each in weights.items()
     ):
-        raise folder.refused(f"{_HEAD} is no dict of weights")
+        raise folder.refused(f"{_HEAD} is not a dict of weights")
     return OuterHead({name: each.float() for name, each in weights.items()}, _READ_BY_HEAD[read])
 
 

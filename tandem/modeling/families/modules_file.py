@@ -32,9 +32,9 @@ def read_modules(folder: PublishedFolder) -> list[ModuleEntry]:
         check_file(path)
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (FileInvalid, OSError, ValueError, RecursionError) as error:
-        raise folder.refused(f"{MODULES} is no list of modules: {error}") from error
+        raise folder.refused(f"{MODULES} is not a list of modules: {error}") from error
     if not isinstance(rows, list) or not rows:
-        raise folder.refused(f"{MODULES} is no list of modules: it holds {shown(rows)}")
+        raise folder.refused(f"{MODULES} is not a list of modules: it holds {shown(rows)}")
     return [_entry(folder, row) for row in rows]
 
 

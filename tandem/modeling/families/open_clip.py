@@ -115,7 +115,7 @@ def _xlm_roberta_fields(folder: PublishedFolder, weights: Mapping[str, Tensor]) 
         positions = weights["embeddings.position_embeddings.weight"]
         inner = weights["encoder.layer.0.intermediate.dense.weight"]
     except KeyError as error:
-        raise folder.refused(f"its text tower is no XLM-R: it lacks {error}") from error
+        raise folder.refused(f"its text tower is not XLM-R: it lacks {error}") from error
     return {
         "vocab_size": words.shape[0],
         "hidden_size": words.shape[1],

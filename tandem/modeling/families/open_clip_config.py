@@ -175,7 +175,7 @@ def _integer(
         value = value[0]  # both sides of a square
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise folder.refused(
-            f"{name} is {shown(value)}, not a positive integer: its tower is no transformer of "
+            f"{name} is {shown(value)}, not a positive integer: its tower is not a transformer of "
             "CLIP's kind"
         )
     return value

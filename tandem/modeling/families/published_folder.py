@@ -75,7 +75,7 @@ class PublishedFolder:
     def licence(self) -> str:
         """Returns the licence that the model card names, empty if it names none.
 
-        The card is not among the files that were read: a new sentence in it is no new model.
+        The card is not among the files that were read: a new sentence in it is not a new model.
         """
         card = self._root / _CARD
         if not card.is_file():
@@ -88,7 +88,7 @@ class PublishedFolder:
     def inner(self, name: str) -> "PublishedFolder":
         """Returns a folder inside this one."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise self.refused(f"it names {shown(name)}, which is no folder inside it")
+            raise self.refused(f"it names {shown(name)}, which is not a folder inside it")
         return PublishedFolder(self.path / name, self._root, self._read)
 
     def sha256s(self) -> Mapping[str, str]:

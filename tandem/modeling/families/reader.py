@@ -78,7 +78,7 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
         raise published.refused(_NOT_SERVED[kind])
     if not isinstance(kind, str) or kind not in _FAMILIES:
         raise published.refused(
-            f"{CONFIG} has model_type {shown(kind)}, which is no family that is served; there are "
+            f"{CONFIG} has model_type {shown(kind)}, which is not a supported family; there are "
             f"{', '.join(_FAMILIES)}, and models in open_clip's format"
         )
     return _FAMILIES[kind](published)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _KNOWN_CLASS: Final = "ViltForImageAndTextRetrieval"
 _NOTES: Final = (
     "Pictures are squashed to a square; its authors keep their shape, so scores of pictures that "
-    "are no squares differ from theirs.",
+    "are not squares differ from theirs.",
     "Its logits are made for ranking: a probability means something after tandem calibrate alone.",
 )
 

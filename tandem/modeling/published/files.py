@@ -49,7 +49,7 @@ _DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json
 
 
 class PublishedCheckpointInvalid(ValueError):
-    """The folder or name is no published checkpoint that can be used."""
+    """The folder or name is not a published checkpoint that can be used."""
 
 
 def published_folder(name_or_folder: str) -> Path:
@@ -81,7 +81,7 @@ def hub_snapshot(name: str, patterns: Sequence[str], revision: str | None = None
         )
     except ImportError as error:
         raise PublishedCheckpointInvalid(
-            f"{name} is no folder, and to download it by that name transformers is "
+            f"{name} is not a folder, and to download it by that name transformers is "
             "needed: pip install 'tandem-search[pretrained]'"
         ) from error
     try:
@@ -259,12 +259,12 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     if not isinstance(weights, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
     ):
-        raise PublishedCheckpointInvalid(f"{path} is no list of weights by name")
+        raise PublishedCheckpointInvalid(f"{path} is not a list of weights by name")
     for name, tensor in weights.items():
         # A view can declare a few bytes to be a tensor of any size, which a copy would allocate.
         is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
         if not is_plain or tensor.is_quantized or not _is_held(tensor):
-            raise PublishedCheckpointInvalid(f"{path}: {name} is no plain tensor of numbers")
+            raise PublishedCheckpointInvalid(f"{path}: {name} is not a plain tensor of numbers")
     return dict(weights)
 
 

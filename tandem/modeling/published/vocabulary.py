@@ -21,7 +21,7 @@ def word_piece_tokenizer(folder: Path) -> Tokenizer:
     path = folder / VOCABULARY
     vocabulary = _vocabulary(path)
     if missing := [word for word in (_UNKNOWN, _CLS, _SEP) if word not in vocabulary]:
-        raise FileInvalid(f"{path} lacks {', '.join(missing)}, so it is no vocabulary of BERT's")
+        raise FileInvalid(f"{path} lacks {', '.join(missing)}, so it is not a BERT vocabulary")
     config = folder / _CONFIG
     fields = read_object(config) if config.exists() else {}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN))

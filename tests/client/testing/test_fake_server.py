@@ -311,7 +311,7 @@ def test_stored_documents_are_refused_as_the_reranker_does(fake: Client) -> None
         fake.score_documents("5", [StoredItem("text-1")], index_id="s")
 
 
-def test_embeddings_are_of_unit_length_and_words_alike() -> None:
+def test_embeddings_have_unit_length_and_common_words_are_near() -> None:
     """Without words too; the model's description says how many numbers they have."""
     texts = ["a red cup", "red cup!", "blue whale", "!!"]
     request = pb.EmbedContentsRequest(contents=[content_pb2.Content(text=each) for each in texts])

@@ -42,7 +42,7 @@ def with_lines(folder: Path, *lines: str) -> Path:
 
 
 @given(made(min_captions=1))
-def test_what_is_written_is_what_is_read(pictures: list[Made]) -> None:
+def test_a_written_corpus_is_read_back(pictures: list[Made]) -> None:
     """Any names, captions and bytes; a tab in a caption is the one thing a list cannot hold."""
     with a_folder() as folder:
         expected = []
@@ -142,7 +142,7 @@ def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str
         list(read_caption_list(path, "train"))
 
 
-def test_a_caption_that_is_not_utf8_spoils_its_own_record_alone(pets: Path) -> None:
+def test_a_caption_that_is_not_utf8_affects_only_its_record(pets: Path) -> None:
     """Named by its line; the reader's caller stops there or skips it."""
     (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
 
@@ -222,7 +222,7 @@ def test_a_name_may_be_spelled_otherwise_on_disk(tmp_path: Path, named: str, on_
     assert record.record_id == unicodedata.normalize("NFC", named)
 
 
-def test_two_spellings_on_disk_are_neither(tmp_path: Path) -> None:
+def test_two_files_whose_names_differ_in_spelling_are_ambiguous(tmp_path: Path) -> None:
     """Which of them is meant is unknown; an exact name is meant."""
     for name in ("a.JPG", "a.Jpg"):
         (tmp_path / name).write_bytes(name.encode())
@@ -262,7 +262,7 @@ def test_links_out_of_the_folder_are_refused(
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "latin-1"])
-def test_other_encodings_are_refused_with_what_mends_them(pets: Path, codec: str) -> None:
+def test_other_encodings_are_refused_with_a_remedy(pets: Path, codec: str) -> None:
     """UTF-16 with its mark or without, and the bytes of Western Europe."""
     (pets / "train.tsv").write_bytes("eine Kätzin\t2.jpg\n".encode(codec))
 

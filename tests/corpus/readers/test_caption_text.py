@@ -79,7 +79,7 @@ def test_a_line_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
     assert list(lines) == [(3, b"z")]
 
 
-def test_one_pictures_captions_are_no_book() -> None:
+def test_captions_of_one_picture_are_not_a_list() -> None:
     """The limit is 1 MiB."""
     assert caption_lines(b"x" * MAX_TEXT_BYTES, "x.txt") == ["x" * 1_048_576]
     with pytest.raises(CorpusMalformed, match=r"x\.txt has more than 1,048,576 bytes"):

@@ -34,7 +34,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
         image_file(tmp_path, name, PLACE)
 
 
-def test_what_is_no_file_is_missing(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_missing(tmp_path: Path) -> None:
     """Nothing, a folder, a link to nowhere, a name too long, and a pipe that would never end."""
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "link.jpg").symlink_to(tmp_path / "nowhere.jpg")

@@ -109,7 +109,7 @@ def test_a_caption_has_no_pictures_name(tmp_path: Path) -> None:
     assert [second.record_id, *caption_ids(second)] == ["65567", "65567#36979", "65567#36980"]
 
 
-def test_sentids_may_begin_anew_with_each_image(tmp_path: Path) -> None:
+def test_sentids_may_restart_with_each_image(tmp_path: Path) -> None:
     """Captions are told apart all the same."""
     images = [an_image(n, "test", f"{n}.jpg", [0, 1]) for n in range(2)]
 
@@ -125,7 +125,7 @@ def test_the_first_captions_in_sentids_order_can_be_kept(coco: Path) -> None:
     assert caption_ids(record) == ["v2#31", "v2#25", "v2#27", "v2#26", "v2#29"]
 
 
-def test_restval_is_training_data_unless_told_otherwise(coco: Path) -> None:
+def test_restval_is_training_data_by_default(coco: Path) -> None:
     """It is never validation data, and can be asked for by its own name."""
     assert record_ids(coco, "train") == ["t1", "v1"]
     assert {record.split for record in read_karpathy(coco, coco.parent, "train")} == {"train"}
@@ -261,9 +261,9 @@ def test_a_caption_of_anothers_name_is_refused(coco: Path, caption_id: str) -> N
     ("attributes", "says"),
     [
         (["noto"], "has no dict 'attributes'"),
-        ({"style": None}, "the attribute 'style' is no text, number, flag or list of texts"),
-        ({"style": ["noto", 1]}, "the attribute 'style' is no text"),
-        ({"style": {"of": "noto"}}, "the attribute 'style' is no text"),
+        ({"style": None}, "the attribute 'style' is not a text, number, flag or list of texts"),
+        ({"style": ["noto", 1]}, "the attribute 'style' is not a text"),
+        ({"style": {"of": "noto"}}, "the attribute 'style' is not a text"),
         ({"a style": "noto"}, "the attributes are not valid: 'a style' is not a name"),
     ],
 )
@@ -353,7 +353,7 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
         ({"captions": (Caption("x", "a", "en"), Caption("x", "b", "en"))}, "are called 'x'"),
     ],
 )
-def test_what_would_not_read_back_is_not_written(
+def test_records_that_would_not_read_back_are_not_written(
     tmp_path: Path, more: dict[str, Any], says: str
 ) -> None:
     record = replace(next(emoji_records("test")), **more)
@@ -365,8 +365,8 @@ def test_what_would_not_read_back_is_not_written(
 
 
 def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -> None:
-    """The fixture's images are no images, and are refused by the record's name."""
-    with pytest.raises(CorpusError, match="the image of 'v2' is no JPEG, PNG or WebP"):
+    """The fixture's images are not images, and are refused by the record's name."""
+    with pytest.raises(CorpusError, match="the image of 'v2' is not a JPEG, PNG or WebP"):
         write_karpathy(read_karpathy(coco, coco.parent, "test"), tmp_path / "out")
 
 
@@ -429,7 +429,7 @@ def test_a_file_that_is_not_utf8_says_how_to_save_it(tmp_path: Path) -> None:
         read_karpathy(path, tmp_path, "test")
 
 
-def test_a_split_file_that_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+def test_a_split_file_that_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
     """A named pipe would be waited on for ever."""
     os.mkfifo(tmp_path / "dataset.json")
 

@@ -70,7 +70,7 @@ def task2(tmp_path: Path) -> Path:
 
 
 @given(made(min_captions=4, max_captions=4), st.sets(st.sampled_from(["cs", "de", "en", "fr"])))
-def test_what_is_written_is_what_is_read(pictures: list[Made], dropped: set[str]) -> None:
+def test_a_written_corpus_is_read_back(pictures: list[Made], dropped: set[str]) -> None:
     """Any names, captions and bytes, in whichever languages there are."""
     languages = sorted({"cs", "de", "en", "fr"} - dropped) or ["en"]
     with a_folder() as folder:
@@ -105,7 +105,7 @@ def test_task_1_has_one_caption_a_language(task1: Path) -> None:
 
 
 def test_a_split_has_the_languages_that_it_has_files_for(task1: Path) -> None:
-    """And the caption's number behind a COCO picture is no part of its name."""
+    """And the caption's number behind a COCO picture is not part of its name."""
     (record,) = read(task1, "test_2017_mscoco")
 
     assert [caption.language for caption in record.captions] == ["en", "fr"]
@@ -135,7 +135,7 @@ def test_a_folder_of_both_variants_is_read_by_the_variants_name(task1: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["README.md", "fetch.sh", "tokenize.py", "raw/notes.md"])
-def test_other_files_beside_the_captions_are_passed_over(task2: Path, name: str) -> None:
+def test_other_files_next_to_the_captions_are_ignored(task2: Path, name: str) -> None:
     """Of two-letter endings only a split's are languages: with a picture list of the same name."""
     lines(task2 / name, "Multi30k, as published")
 
@@ -144,7 +144,7 @@ def test_other_files_beside_the_captions_are_passed_over(task2: Path, name: str)
         read(task2, "train")
 
 
-def test_the_folder_above_the_variants_is_told_from_them(task2: Path, tmp_path: Path) -> None:
+def test_the_folder_above_the_variants_is_recognised(task2: Path, tmp_path: Path) -> None:
     """The error says what to give."""
     with pytest.raises(CorpusFileMissing, match=r"holds the variants task2; give one: .*/task2$"):
         read(tmp_path, "val")
@@ -162,7 +162,7 @@ def test_a_folder_without_captions_is_refused(tmp_path: Path, folder: str, says:
 
 
 def test_an_unknown_split_names_those_with_a_picture_list(task1: Path) -> None:
-    """Captions without one are no split: their pictures are unknown."""
+    """Captions without one are not split: their pictures are unknown."""
     lines(task1 / "test_2018_flickr.en", "a bird")
 
     with pytest.raises(SplitUnknown, match=r"its splits are: test_2017_mscoco, train;"):
@@ -181,7 +181,7 @@ def test_files_that_are_not_parallel_are_refused(task1: Path, texts: list[str], 
 
 
 def test_a_file_that_lies_there_packed_too_is_read_once(task1: Path) -> None:
-    """The unpacked one, and it is no second caption."""
+    """The unpacked one, and it is not a second caption."""
     lines(task1 / "train.en.gz", "packed", "packed")
     lines(task1 / "raw" / "train.en", "raw", "raw")
 
@@ -227,7 +227,7 @@ def test_a_missing_picture_shows_when_it_is_read(task1: Path) -> None:
         missing.image.read()
 
 
-def test_a_line_that_is_not_utf8_spoils_its_own_record_alone(task1: Path) -> None:
+def test_a_line_that_is_not_utf8_affects_only_its_record(task1: Path) -> None:
     """Named by its file and number, with the line's other languages; the next record is whole."""
     (task1 / "train.de").write_bytes("zwei Männer\nein Hund\n".encode("latin-1"))
 

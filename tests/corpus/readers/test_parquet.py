@@ -59,7 +59,7 @@ def read(path: Path, split: str = "train") -> list[Record]:
     st.sampled_from(["none", "snappy", "zstd"]),
     st.booleans(),
 )
-def test_what_is_written_is_what_is_read(
+def test_a_written_corpus_is_read_back(
     pictures: list[Made], image: pa.DataType, texts: pa.DataType, packed: str, has_ids: bool
 ) -> None:
     """Any ids, captions and bytes, in the types that writers choose."""
@@ -114,7 +114,7 @@ def test_pictures_may_be_read_in_any_order(tmp_path: Path) -> None:
     assert [records[number].image.read() for number in order] == [images[n] for n in order]
 
 
-def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
+def test_the_column_gives_the_split(tmp_path: Path) -> None:
     """And where there is none, what the file's name or folder says."""
     pets(tmp_path / "a.parquet", split=["train", "test", "train"])
     pets(tmp_path / "train-00000-of-00001.parquet")
@@ -133,7 +133,7 @@ def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
 
 
 def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -> None:
-    """As a dataset of Hugging Face has them; together they are no corpus."""
+    """As a dataset of Hugging Face has them; together they are not a corpus."""
     for name in ("de", "fr"):
         (tmp_path / name).mkdir()
         pets(tmp_path / name / "train" / "0000.parquet", caption=[name] * 3)
@@ -161,7 +161,7 @@ def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
     assert read(bare, "a")[0].captions == ()
 
 
-def test_a_path_without_bytes_is_a_file_beside_the_corpus(tmp_path: Path) -> None:
+def test_a_path_without_bytes_is_a_file_next_to_the_corpus(tmp_path: Path) -> None:
     """Hugging Face's datasets may name pictures instead of holding them; not just any."""
     (tmp_path / "cat.jpg").write_bytes(b"pixels of cat")
     named = [{"bytes": None, "path": path} for path in ("cat.jpg", "dog.jpg", "/etc/passwd")]
@@ -176,7 +176,7 @@ def test_a_path_without_bytes_is_a_file_beside_the_corpus(tmp_path: Path) -> Non
         outside.image.read()
 
 
-def test_a_file_that_changes_is_read_anew_or_is_missing(tmp_path: Path) -> None:
+def test_a_changed_file_is_reread_or_missing(tmp_path: Path) -> None:
     """What stays in memory of it is not given for its successor's."""
     path = pets(tmp_path / "train.parquet")
     first, _, last = read(path)
@@ -255,9 +255,9 @@ def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
         ({"picture": [b""], "caption": ["x"]}, r"needs the columns image .*has: picture, caption"),
         ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
         ({"image": [{"path": "1.jpg"}], "caption": ["x"]}, "the column image is struct"),
-        ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is no text"),
-        ({"image": [b""], "caption": ["x"], "split": [1]}, "rows whose split is no text"),
-        ({"image": [b""], "caption": ["x"], "split": [["a"]]}, "rows whose split is no text"),
+        ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is not text"),
+        ({"image": [b""], "caption": ["x"], "split": [1]}, "rows whose split is not text"),
+        ({"image": [b""], "caption": ["x"], "split": [["a"]]}, "rows whose split is not text"),
     ],
 )
 def test_another_table_is_refused_at_the_call(
@@ -293,12 +293,12 @@ def test_a_bad_row_is_refused_by_its_number(
 @pytest.mark.parametrize(
     ("more", "row", "says"),
     [
-        ({"caption": [1, 2, 3]}, 0, "row 0 has a caption that is no text"),
-        ({"caption": [["a"], ["b", None], ["c"]]}, 1, "row 1 has a caption that is no text"),
-        ({"language": [1, 2, 3]}, 2, "row 2 has a language that is no text"),
+        ({"caption": [1, 2, 3]}, 0, "row 0 has a caption that is not text"),
+        ({"caption": [["a"], ["b", None], ["c"]]}, 1, "row 1 has a caption that is not text"),
+        ({"language": [1, 2, 3]}, 2, "row 2 has a language that is not text"),
     ],
 )
-def test_captions_that_are_no_text_are_told_with_their_record(
+def test_captions_that_are_not_text_are_reported_with_their_record(
     tmp_path: Path, more: dict[str, Any], row: int, says: str
 ) -> None:
     """The rows after it come through."""
@@ -337,19 +337,19 @@ def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
     assert [each.image.read() for each in records] == images[1::2]
 
 
-def test_what_is_no_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
     """A file of another kind, one cut short, and none."""
     path = pets(tmp_path / "train.parquet")
     for content in (b"", b"no parquet at all", path.read_bytes()[:-20]):
         path.write_bytes(content)
-        with pytest.raises(CorpusMalformed, match=r"train\.parquet is no whole parquet file"):
+        with pytest.raises(CorpusMalformed, match=r"train\.parquet is not a whole parquet file"):
             read_parquet(path, "train")
 
     with pytest.raises(CorpusFileMissing, match=r"no \.parquet file at .*nowhere"):
         read_parquet(tmp_path / "nowhere", "train")
 
 
-def test_no_damage_raises_anything_else(tmp_path: Path) -> None:
+def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
     """500 files with bytes changed: read, or refused by name."""
     dice = random.Random(5)
     path = pets(tmp_path / "train.parquet")
@@ -427,7 +427,7 @@ def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
     assert left_out.first_files == {FileFault.COLUMN: [f"{path}: alt_text"]}
 
 
-def test_a_cell_that_is_not_utf8_spoils_its_own_row_alone(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_utf8_affects_only_its_row(tmp_path: Path) -> None:
     """Though its batch cannot be read as text."""
     texts = pa.array([b"a", b"\xff", b"c"], pa.binary()).cast(pa.string(), safe=False)
     path = pets(tmp_path / "train.parquet", caption=texts)
@@ -435,10 +435,10 @@ def test_a_cell_that_is_not_utf8_spoils_its_own_row_alone(tmp_path: Path) -> Non
     first, second, third = read(path)
 
     assert [each.text for each in (*first.captions, *third.captions)] == ["a", "c"]
-    assert "row 1 has a caption that is no text" in (second.captions_fault or "")
+    assert "row 1 has a caption that is not text" in (second.captions_fault or "")
 
 
-def test_a_damaged_file_ends_no_corpus_where_work_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: Path) -> None:
     """It is counted, and the others are read."""
     pets(tmp_path / "train-1.parquet")
     (tmp_path / "train-0.parquet").write_bytes(b"no parquet")
@@ -446,11 +446,11 @@ def test_a_damaged_file_ends_no_corpus_where_work_goes_on(tmp_path: Path) -> Non
 
     assert len(list(read_parquet(tmp_path, "train", left_out=left_out))) == 3
     assert left_out.counts == {FileFault.DAMAGED: 1}
-    with pytest.raises(CorpusMalformed, match=r"train-0\.parquet is no whole parquet file"):
+    with pytest.raises(CorpusMalformed, match=r"train-0\.parquet is not a whole parquet file"):
         read_parquet(tmp_path, "train")
 
 
-def test_pictures_beside_a_parquet_file_are_no_links_out(tmp_path: Path) -> None:
+def test_pictures_next_to_a_parquet_file_may_not_lead_out(tmp_path: Path) -> None:
     """Nor is the file that names them."""
     root = tmp_path / "root"
     named = pa.array([{"bytes": None, "path": path} for path in ("a", "b", "c")], HUGGING_FACE)

@@ -58,7 +58,7 @@ def faults(folder: Path) -> dict[str, str]:
 
 
 @given(made(), made())
-def test_what_is_put_there_is_what_is_read(whole: list[Made], train: list[Made]) -> None:
+def test_all_pictures_and_captions_are_read(whole: list[Made], train: list[Made]) -> None:
     """Any names, captions and bytes, in the folder itself and in a split of it."""
     with a_folder() as folder:
         for each in whole:
@@ -128,7 +128,7 @@ def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -
         cat.image.read()
 
 
-def test_a_picture_that_goes_away_is_missing_when_it_is_read(pets: Path) -> None:
+def test_a_deleted_picture_is_missing_when_it_is_read(pets: Path) -> None:
     """The folder was listed when it was there."""
     cat, _ = read_picture_folder(pets, "all")
     (pets / "cat.PNG").unlink()
@@ -145,7 +145,7 @@ def test_a_picture_alone_has_no_captions(pets: Path) -> None:
     assert [record.captions for record in read_picture_folder(pets, "all")] == [(), ()]
 
 
-def test_captions_that_are_no_text_are_told_with_their_record(pets: Path) -> None:
+def test_captions_that_are_not_text_are_reported_with_their_record(pets: Path) -> None:
     """And the record behind it comes through; without captions it is, and not with some of them."""
     (pets / "cat.txt").write_bytes(b"a cat\n\xff")
 
@@ -160,7 +160,7 @@ def test_captions_that_are_no_text_are_told_with_their_record(pets: Path) -> Non
     assert (dog.captions[0].text, dog.captions_fault) == ("a dog", None)
 
 
-def test_a_subfolder_called_all_does_not_hide_the_pictures_beside_it(pets: Path) -> None:
+def test_a_subfolder_called_all_does_not_hide_pictures_next_to_it(pets: Path) -> None:
     """Both are called the same; where only one of them has pictures, it is that one."""
     (pets / "all").mkdir()
     assert ids(pets, "all") == ["cat", "dog"]
@@ -176,7 +176,7 @@ def test_a_subfolder_called_all_does_not_hide_the_pictures_beside_it(pets: Path)
     assert ids(pets, "all") == ["all/dog"]
 
 
-def test_a_folder_that_cannot_be_listed_is_in_nobody_elses_way(pets: Path) -> None:
+def test_an_unreadable_subfolder_does_not_stop_other_splits(pets: Path) -> None:
     """It is named and passed over. A link to itself cannot be followed even by root."""
     put(pets / "train", DOG)
     put(pets / "val", CAT)
@@ -202,7 +202,7 @@ def test_two_files_of_one_kind_and_name_are_refused(pets: Path, name: str, says:
         next(records)
 
 
-def test_what_cannot_be_read_is_named(pets: Path) -> None:
+def test_unreadable_files_are_named(pets: Path) -> None:
     """As on a disk that fails: Linux has a plain file whose first byte never comes."""
     with pytest.raises(PictureFileMissing, match=r"/proc/self/mem, which cannot be read: Input"):
         ImageFile(Path("/proc/self/mem"), "x").read()
@@ -339,7 +339,7 @@ def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("split", ["test", "val", "dev", "anything"])
 def test_a_folder_without_subfolders_is_the_split_that_is_asked_for(pets: Path, split: str) -> None:
-    """And so is one whose subfolders are no splits, for names that splits have."""
+    """And so is one whose subfolders are not splits, for names that splits have."""
     records = list(read_picture_folder(pets, split))
     assert [(each.record_id, each.split) for each in records] == [("cat", split), ("dog", split)]
     assert read_picture_folder(pets, split).is_undivided

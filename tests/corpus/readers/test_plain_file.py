@@ -20,7 +20,7 @@ def test_a_file_is_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "folder", "pipe", "x" * 300])
-def test_what_cannot_be_opened_is_refused(tmp_path: Path, name: str) -> None:
+def test_files_that_cannot_be_opened_are_refused(tmp_path: Path, name: str) -> None:
     """Nothing, a folder, a pipe that would never end, a name too long."""
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -61,7 +61,7 @@ def test_a_folder_is_read_once_by_its_own_name(tmp_path: Path) -> None:
     assert left_out.file_counts == {FileFault.AGAIN: 3}
 
 
-def test_what_is_no_plain_file_is_passed_over(tmp_path: Path) -> None:
+def test_entries_that_are_not_plain_files_are_ignored(tmp_path: Path) -> None:
     """By why; what file managers and disks leave is ignored."""
     os.mkfifo(tmp_path / "pipe.jpg")
     for name in (".hidden", "._a.jpg", ".DS_Store", ".a.parquet.crc", "a.jpg"):

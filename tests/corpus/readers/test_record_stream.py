@@ -53,7 +53,7 @@ def test_two_items_of_one_id_are_refused(other: Record) -> None:
         next(stopping)
 
 
-def test_an_id_with_half_a_character_is_refused() -> None:
+def test_an_id_with_a_lone_surrogate_is_refused() -> None:
     """It could be neither sent nor shown: not in the report either."""
     records = stream(a_record("\ud83d"), a_record("a", "a#\udce9"), a_record("z"))
 
@@ -81,7 +81,7 @@ def test_nothing_read_is_an_error_that_says_what_there_is() -> None:
     assert list(stream(a_record("a")).limited(0)) == []
 
 
-def test_no_more_are_read_than_asked_for() -> None:
+def test_no_more_records_are_read_than_requested() -> None:
     """Those that are refused do not count."""
     given: list[str] = []
 

@@ -21,7 +21,7 @@ def names(path: Path) -> dict[str, list[str]]:
 
 
 def test_a_split_is_what_comes_before_the_number(tmp_path: Path) -> None:
-    """Whichever way writers number; a number alone is of the whole, and a year is no number."""
+    """Whichever way writers number; a number alone is of the whole, and a year is not a number."""
     hashed = "test-00000-of-00001-a09b74b3ef9c3b56"
     trains = ("train-00000-of-00002", "train-00001-of-00002")
     for name in ("001", "000", *trains, "val_0", "coco2014", hashed):
@@ -159,7 +159,7 @@ def test_folders_stand_for_columns(tmp_path: Path) -> None:
     assert shard.partitions == {"language": "de", "split": "val"}
 
 
-def test_what_is_not_of_the_kind_is_counted(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     """Links out of the corpus among it; extensions may be in capitals."""
     outside = tmp_path / "outside.tar"
     outside.touch()
@@ -214,7 +214,7 @@ def test_parts_that_names_promise_are_missed(
     assert left_out.first_files.get(FileFault.PARTS_MISSING, []) == expected
 
 
-def test_one_part_that_was_given_misses_no_other(tmp_path: Path) -> None:
+def test_one_given_part_needs_no_others(tmp_path: Path) -> None:
     """It is what was meant."""
     part = tmp_path / "train-00000-of-00002.tar"
     part.touch()

@@ -114,7 +114,7 @@ def resealed(header: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-def test_what_no_corpus_needs_is_refused(tmp_path: Path, name: str) -> None:
+def test_unsafe_members_are_refused(tmp_path: Path, name: str) -> None:
     """At once, by its place, and behind a good file as much as before it."""
     parts, says = UNSAFE[name]
     hostile = b"".join(parts)
@@ -184,7 +184,7 @@ def test_a_compressed_archive_is_refused_with_what_to_do(tmp_path: Path) -> None
     path = tmp_path / "000.tar"
     path.write_bytes(gzip.compress(plain()))
 
-    with pytest.raises(CorpusMalformed, match=r"is no whole tar archive .*unpack it"):
+    with pytest.raises(CorpusMalformed, match=r"is not a whole tar archive .*unpack it"):
         list(tar_members(path))
 
 
@@ -194,7 +194,7 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
         next(tar_members(tmp_path / "000.tar"))
 
 
-def test_no_damage_raises_anything_else(tmp_path: Path) -> None:
+def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
     """3,000 archives with bytes changed, most of them in headers: read, or refused by name."""
     dice = random.Random(5)
     path = tmp_path / "000.tar"

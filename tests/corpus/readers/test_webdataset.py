@@ -54,7 +54,7 @@ def said(record: Record) -> list[tuple[str, str]]:
 
 
 @given(made(), made(), st.sampled_from(FORMATS), st.booleans())
-def test_what_is_packed_is_what_is_read(
+def test_a_packed_corpus_is_read_back(
     first: list[Made], second: list[Made], tar_format: int, as_json: bool
 ) -> None:
     """Any names, captions and bytes, in two archives, captions in either kind of file."""
@@ -131,7 +131,7 @@ def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
     assert (record.record_id, record.image.read()) == ("000/v1.0/cat", b"pixels")
 
 
-def test_archives_may_number_alike(tmp_path: Path) -> None:
+def test_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
     """Their records are told apart by the archives' names."""
     for name in ("train/0.tar", "train/1.tar", "val/0.tar"):
         pack(tmp_path / name, CAT)
@@ -163,7 +163,7 @@ def test_a_picture_without_captions_is_a_record(tmp_path: Path) -> None:
     assert [each.captions for each in read(pack(tmp_path / "000.tar", files))] == [(), ()]
 
 
-def test_an_archive_that_goes_away_shows_when_a_picture_is_read(tmp_path: Path) -> None:
+def test_a_deleted_archive_is_reported_when_a_picture_is_read(tmp_path: Path) -> None:
     """Or one that has become shorter: half a picture is none."""
     path = pack(tmp_path / "000.tar", CAT)
     (cat,) = read(path)
@@ -203,14 +203,14 @@ def test_two_files_of_one_kind_and_name_are_refused(
         (("dog.txt", b"x" * (MAX_TEXT_BYTES + 1)), r"dog\.txt has more than 1,048,576 bytes"),
         (("dog.json", b"{"), r"dog\.json is not JSON"),
         (("dog.json", b"[" * 100_000), r"dog\.json is not JSON"),
-        (("dog.json", b"[]"), r"dog\.json is no JSON object"),
-        (("dog.json", b'{"captions": ["a", 1]}'), r"dog\.json has a caption that is no text"),
-        (("dog.json", b'{"caption": {}}'), r"dog\.json has a caption that is no text"),
-        (("dog.json", b'{"language": 1}'), r"dog\.json has a language that is no text"),
+        (("dog.json", b"[]"), r"dog\.json is not a JSON object"),
+        (("dog.json", b'{"captions": ["a", 1]}'), r"dog\.json has a caption that is not text"),
+        (("dog.json", b'{"caption": {}}'), r"dog\.json has a caption that is not text"),
+        (("dog.json", b'{"language": 1}'), r"dog\.json has a language that is not text"),
     ],
     ids=range(8),
 )
-def test_captions_that_cannot_be_read_are_told_with_their_record(
+def test_unreadable_captions_are_reported_with_their_record(
     tmp_path: Path, file: tuple[str, bytes], says: str
 ) -> None:
     """By the file's and the archive's name; the record behind it comes through."""
@@ -222,7 +222,7 @@ def test_captions_that_cannot_be_read_are_told_with_their_record(
     assert (said(cat)[0], cat.captions_fault) == (("a cat", "en"), None)
 
 
-def test_json_beside_a_text_file_may_be_of_anything(tmp_path: Path) -> None:
+def test_json_next_to_a_text_file_may_hold_anything(tmp_path: Path) -> None:
     """Such as what a detector found, as a list or by names that captions have elsewhere."""
     for number, found in enumerate((b'[{"box": [0, 0, 9, 9]}]', b'{"caption": {"score": 0.9}}')):
         path = pack(tmp_path / f"{number}.tar", [*CAT, ("cat.json", found)])
@@ -379,7 +379,7 @@ def test_names_that_could_be_paired_in_two_ways_are_refused(
     assert left_out.counts == {ReaderFault.MALFORMED: 1}
 
 
-def test_files_that_are_no_records_are_counted(tmp_path: Path) -> None:
+def test_files_outside_records_are_counted(tmp_path: Path) -> None:
     """By their extension, extras of a record, hidden ones; an archive of nothing else is none."""
     path = packed(tmp_path, "a.png", "a.mask.png", "a.cls", ".jpg", "b.bmp")
     left_out = LeftOut()
@@ -396,7 +396,7 @@ def test_files_that_are_no_records_are_counted(tmp_path: Path) -> None:
         read(packed(tmp_path, "b.bmp"))
 
 
-def test_archives_behind_one_another_are_read_to_the_end(tmp_path: Path) -> None:
+def test_concatenated_archives_are_read_to_the_end(tmp_path: Path) -> None:
     """As `cat` puts them; tarfile alone reads the first: the control."""
     parts = [packed(tmp_path, f"{name}.png", f"{name}.txt").read_bytes() for name in "abc"]
     path = tmp_path / "000.tar"
@@ -408,12 +408,12 @@ def test_archives_behind_one_another_are_read_to_the_end(tmp_path: Path) -> None
     assert [each.record_id for each in records] == ["000/a", "000/b", "000/c"]
     assert [each.image.read() for each in records] == [b"a.png", b"b.png", b"c.png"]
 
-    path.write_bytes(b"".join(parts) + b"what is no archive" * 100)
+    path.write_bytes(b"".join(parts) + b"what is not an archive" * 100)
     with pytest.raises(CorpusMalformed, match=r"000\.tar is (no whole tar|damaged)"):
         read(path)
 
 
-def test_archives_behind_one_another_may_number_alike(tmp_path: Path) -> None:
+def test_concatenated_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
     """Each record is its archive's; where one has the pictures and one the captions, they meet."""
     parts = [packed(tmp_path, *names).read_bytes() for names in (("1.png", "1.txt"), ("2.png",))]
     path = tmp_path / "000.tar"

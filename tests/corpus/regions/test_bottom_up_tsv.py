@@ -53,9 +53,9 @@ def test_a_missing_image_is_named(path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (row("a")[:-3], "features is no whole base64"),
-        (row("a")[:-4], "features has 30 bytes, which are no float32 matrix of 2 rows"),
-        (row("a", count=3), "boxes has 32 bytes, which are no float32 matrix of 3 rows"),
+        (row("a")[:-3], "features is not whole base64"),
+        (row("a")[:-4], "features has 30 bytes, which are not a float32 matrix of 2 rows"),
+        (row("a", count=3), "boxes has 32 bytes, which are not a float32 matrix of 3 rows"),
         (row("a").replace("640", "wide"), "image_w is b'wide', not a number"),
         (row("a").rpartition("\t")[0], "has 5 columns instead of 6"),
         (row("a").replace("640", "100"), "reach out of an image of 100 x 480"),

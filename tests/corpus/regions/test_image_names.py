@@ -39,7 +39,7 @@ def test_other_images_are_not(name: str, image_id: str) -> None:
     assert ImageNames([image_id]).find(name) is None
 
 
-def test_what_two_images_may_be_called_is_neither() -> None:
+def test_a_name_of_two_images_is_ambiguous() -> None:
     names = ImageNames(["a.jpg", "a.png", "train_000000000007", "val_000000000007"])
 
     assert names.find("a") is None

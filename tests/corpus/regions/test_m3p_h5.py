@@ -99,7 +99,7 @@ def test_faults_of_one_image_are_named(tmp_path: Path) -> None:
 def test_files_that_are_not_there_or_no_hdf5(tmp_path: Path) -> None:
     (tmp_path / "cut.h5").write_bytes(write(tmp_path / "it.h5").read_bytes()[:700])
 
-    with pytest.raises(CorpusMalformed, match=r"cut.h5 is no whole HDF5"):
+    with pytest.raises(CorpusMalformed, match=r"cut.h5 is not a whole HDF5"):
         M3pH5(tmp_path / "cut.h5")
     with pytest.raises(CorpusFileMissing, match=r"no file .*gone.h5"):
         M3pH5(tmp_path / "gone.h5")

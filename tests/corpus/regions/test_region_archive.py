@@ -105,7 +105,7 @@ def test_damage_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(pickled, x=np.array([{"an": "object"}]))
 
     for damaged in (whole[:-30], b"PK", b"", pickled.getvalue()):
-        with pytest.raises(RegionsUnreadable, match=r"^it is no whole archive of arrays"):
+        with pytest.raises(RegionsUnreadable, match=r"^it is not a whole archive of arrays"):
             archived_arrays("it", damaged)
     assert archived_arrays("it", whole).keys() >= {"x", "bbox"}
     monkeypatch.setattr(region_archive, "MAX_ARCHIVE_BYTES", 100)

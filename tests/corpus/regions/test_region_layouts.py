@@ -45,5 +45,5 @@ def test_each_layout_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_known_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusFileMissing, match=r"notes.txt is no detector's output that is known"):
+    with pytest.raises(CorpusFileMissing, match=r"notes.txt is not a known detector output"):
         open_regions(tmp_path / "notes.txt")

@@ -67,14 +67,14 @@ def test_a_pixel_too_many_is_cut_off() -> None:
         (FEATURES, BOXES, (np.nan, 100), "an image of nan x 100"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_the_fault_is_named(
     features: np.ndarray, boxes: np.ndarray, size: tuple[float, float], message: str
 ) -> None:
     with pytest.raises(RegionsUnreadable, match=f"^photo 7 .*{message}"):
         checked_regions("photo 7", features, boxes, size, feature_width=3)
 
 
-def test_what_cannot_be_read_is_counted() -> None:
+def test_unreadable_regions_are_counted() -> None:
     left_out = LeftOut(goes_on=True)
 
     read = dict(read_regions(OneGood(), ["bad", "good", "gone"], left_out))

@@ -54,7 +54,7 @@ def test_boxes_come_from_side_files(tmp_path: Path) -> None:
     assert second.boxes[2].tolist() == [0, 0, 1, 1]
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_a_mismatch_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusMalformed, match="3 ids for 2 images"):
         ScanPrecomp(write(tmp_path, ["a", "b", "c"]))
     with pytest.raises(CorpusMalformed, match="image 'a' in two places"):
@@ -76,10 +76,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, ["a", "b"])
     whole = path.read_bytes()
     path.write_bytes(whole[:-4])
-    with pytest.raises(CorpusMalformed, match=r"test_ims.npy is no whole array"):
+    with pytest.raises(CorpusMalformed, match=r"test_ims.npy is not a whole array"):
         ScanPrecomp(path)
     np.save(path, np.array([{"an": "object"}, None]))
-    with pytest.raises(CorpusMalformed, match=r"test_ims.npy is no whole array"):
+    with pytest.raises(CorpusMalformed, match=r"test_ims.npy is not a whole array"):
         ScanPrecomp(path)
     write(tmp_path, ["a", "b"])
     (tmp_path / "test_ids.txt").unlink()

@@ -87,11 +87,14 @@ def test_the_side_file_says_how_many_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (as_msgpack(ARRAYS)[:-5], "no whole msgpack"),
-        (as_msgpack(ARRAYS) + b"x", "no whole msgpack"),
-        (msgpack.packb([1]), "no dict of arrays"),
-        (msgpack.packb({"features": packed(np.zeros(2)) | {b"type": "O"}}), "no whole msgpack"),
-        (msgpack.packb({"features": packed(np.zeros(2)) | {b"shape": (9,)}}), "no whole msgpack"),
+        (as_msgpack(ARRAYS)[:-5], "not a whole msgpack"),
+        (as_msgpack(ARRAYS) + b"x", "not a whole msgpack"),
+        (msgpack.packb([1]), "not a dict of arrays"),
+        (msgpack.packb({"features": packed(np.zeros(2)) | {b"type": "O"}}), "not a whole msgpack"),
+        (
+            msgpack.packb({"features": packed(np.zeros(2)) | {b"shape": (9,)}}),
+            "not a whole msgpack",
+        ),
     ],
 )
 def test_a_damaged_value_is_named(value: bytes, message: str) -> None:
@@ -109,5 +112,5 @@ def test_a_side_file_of_other_things_is_refused(tmp_path: Path) -> None:
     write(tmp_path / NAME, {b"__keys__": b"[]"})
     (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": "two"}')
 
-    with pytest.raises(CorpusMalformed, match=r"min1\.json is no object of counts"):
+    with pytest.raises(CorpusMalformed, match=r"min1\.json is not an object of counts"):
         UniterLmdb(tmp_path / NAME)

@@ -60,7 +60,7 @@ def test_another_index_is_noticed(folder: Path) -> None:
         ("features.lineidx", "0\nx\n", "places outside its file"),
         ("imageid2idx.json", '{"7": 5}', "rows other than the 2"),
         ("imageid2idx.json", '["7"]', "rows other than the 2"),
-        ("imageid2idx.json", '{"7', "is no JSON"),
+        ("imageid2idx.json", '{"7', "is not JSON"),
     ],
 )
 def test_a_damaged_index_is_named(folder: Path, name: str, text: str, message: str) -> None:

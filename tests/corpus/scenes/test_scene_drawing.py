@@ -35,7 +35,7 @@ PIXELS_SHA256 = {
 
 
 @pytest.mark.parametrize("split", PIXELS_SHA256)
-def test_a_seed_draws_what_it_always_drew(split: Split) -> None:
+def test_a_seed_draws_the_same_scene_as_ever(split: Split) -> None:
     """The pixels of four scenes are those of the commit that pinned them."""
     pixels = scene_pixels(scene_family(split, 1, 0)[0])
 
@@ -61,7 +61,7 @@ def test_another_place_seed_draws_another_picture() -> None:
 
 
 @given(any_scenes())
-def test_as_many_drawings_as_the_scene_says(scene: Scene) -> None:
+def test_a_scene_has_its_number_of_drawings(scene: Scene) -> None:
     """Each group is drawn as often as it counts, all of one size."""
     placed = list(place_drawings(scene))
 

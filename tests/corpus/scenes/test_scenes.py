@@ -139,7 +139,7 @@ def test_an_unknown_split_is_refused_with_the_known_ones() -> None:
         scene_family("dev", 1, 0)  # type: ignore[arg-type]
 
 
-def test_records_have_ids_of_their_own_and_all_captions() -> None:
+def test_records_have_unique_ids_and_all_captions() -> None:
     """Nine captions a scene, three of them English; families of four."""
     records = list(scene_records("test", 1, 40))
 

@@ -69,7 +69,7 @@ async def test_a_model_without_batches_gets_what_was_sent(odd_client: TritonClie
     assert answers == [[2.0 * n for n in range(size)] for size in (1, 2, 3, 4)]
 
 
-async def test_requests_that_wait_together_run_together(
+async def test_waiting_requests_run_in_one_batch(
     odd_client: TritonClient, odd_serving: Serving
 ) -> None:
     """One execution for requests of different sizes; each gets its own rows."""
@@ -136,7 +136,7 @@ def test_a_config_that_does_not_fit_the_model_is_not_served(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-async def test_both_formats_are_served_alike(
+async def test_both_formats_are_served_equally(
     tiny_checkpoint: Path, tiny_client: TritonClient, tmp_path: Path
 ) -> None:
     """An archive of torch.export answers as the TorchScript of the same weights does."""

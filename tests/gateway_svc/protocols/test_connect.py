@@ -56,7 +56,7 @@ async def test_names_as_the_proto_spells_them_are_read_too() -> None:
     assert served.service.requests[0].index_id == "scenes"
 
 
-async def test_protobuf_travels_as_it_is() -> None:
+async def test_protobuf_is_passed_through() -> None:
     """connect-web's binary form."""
     request = pb.SearchItemsRequest(index_id="scenes")
     request.query.text = "a cat"
@@ -85,7 +85,7 @@ async def test_an_error_has_its_code_and_the_details_of_grpc() -> None:
     assert error["details"][0]["debug"]["reason"] == "INDEX_NOT_FOUND"
 
 
-async def test_an_overload_says_when_to_come_again() -> None:
+async def test_an_overload_says_when_to_retry() -> None:
     """In whole seconds for HTTP, exactly in RetryInfo."""
 
     async def busy(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
@@ -102,8 +102,8 @@ async def test_an_overload_says_when_to_come_again() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (b"{", "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"{", "not JSON"),
+        (b"[]", "not a JSON object"),
         (b'{"query": {"text": NaN}}', "NaN"),
         (b"[" * 100_000, "over"),
         (b"[" * 20_000, "recursion"),
@@ -113,7 +113,7 @@ async def test_an_overload_says_when_to_come_again() -> None:
     ],
     ids=["half", "list", "nan", "deep", "deep_enough", "unknown", "word", "latin"],
 )
-async def test_what_is_no_request_is_refused_by_name(body: bytes, told: str) -> None:
+async def test_invalid_requests_are_refused_by_name(body: bytes, told: str) -> None:
     """And never an internal fault."""
     async with gateway() as served:
         response = await served.client.post(
@@ -172,7 +172,7 @@ async def test_every_public_method_answers_json() -> None:
     assert answers == dict.fromkeys((method.name for method in METHODS.values()), 200)
 
 
-async def test_a_stream_asked_for_as_a_unary_call_names_what_to_send() -> None:
+async def test_a_unary_call_of_a_stream_names_what_to_send() -> None:
     """415, as Connect says."""
     async with gateway() as served:
         response = await served.client.post(STREAM, json={})

@@ -59,9 +59,7 @@ async def test_more_than_one_call_takes_are_sent_in_several() -> None:
         ({"messages": []}, "messages"),
     ],
 )
-async def test_what_cannot_be_embedded_is_refused_in_both_forms(
-    body: dict[str, Any], told: str
-) -> None:
+async def test_invalid_inputs_are_refused_in_both_forms(body: dict[str, Any], told: str) -> None:
     """As a problem, and as the object that OpenAI's clients read."""
     async with gateway() as served:
         response = await served.client.post("/v1/embeddings", json=body)

@@ -39,7 +39,7 @@ async def test_a_batch_is_stored_with_its_attributes() -> None:
     assert list(found["tags"].texts.values) == ["a", "b"]
 
 
-async def test_an_item_that_is_refused_is_named_beside_those_that_are_stored() -> None:
+async def test_a_refused_item_is_named_next_to_stored_ones() -> None:
     """207, and its own problem."""
 
     async def half(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
@@ -63,7 +63,7 @@ async def test_an_item_that_is_refused_is_named_beside_those_that_are_stored() -
 @pytest.mark.parametrize(
     ("items", "told"),
     [
-        (None, "items is no list"),
+        (None, "items is not a list"),
         (["a"], "items[0]"),
         ([{"item_id": "a"}], "items[0]"),
         ([{"item_id": 3, "content": "x"}], "items[0].item_id"),
@@ -75,7 +75,7 @@ async def test_an_item_that_is_refused_is_named_beside_those_that_are_stored() -
         ([{"item_id": "a", "content": "x", "colour": "red"}], "items[0]"),
     ],
 )
-async def test_what_is_no_item_is_refused_by_its_place(items: Any, told: str) -> None:
+async def test_invalid_items_are_refused_by_their_place(items: Any, told: str) -> None:
     """Before anything is stored."""
     async with gateway() as served:
         response = await served.client.put("/v1/items", json={"index_id": "i", "items": items})
@@ -97,7 +97,7 @@ async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
 
 
 async def test_ids_are_listed_page_by_page() -> None:
-    """An empty token ends them; a size that is no number is refused."""
+    """An empty token ends them; a size that is not a number is refused."""
     async with gateway() as served:
         first = await served.client.get("/v1/items?index_id=scenes&page_size=2")
         token = first.json()["next_page_token"]
@@ -123,7 +123,7 @@ async def test_items_are_removed_one_by_one_or_together() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
-async def test_another_method_is_told_which_there_are(method: str) -> None:
+async def test_another_method_gets_the_allowed_ones(method: str) -> None:
     """405 with the header that HTTP asks for."""
     async with gateway() as served:
         response = await served.client.request(method, "/v1/items")

@@ -14,7 +14,7 @@ DATA = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
 PART = {"content": [{"type": "image_url", "image_url": {"url": DATA}}]}
 
 
-async def test_documents_are_sorted_whatever_their_form() -> None:
+async def test_documents_of_every_form_are_sorted() -> None:
     """Data URIs, Jina's pictures, vLLM's parts, stored items; a text by its similarity."""
     documents = [DATA, {"image": DATA}, "a text", PART, {"item_id": "stored"}]
     async with gateway() as served:
@@ -38,7 +38,7 @@ async def test_documents_are_sorted_whatever_their_form() -> None:
     assert response.json()["model"] == "cross-a"
 
 
-async def test_what_the_cross_encoder_cannot_read_comes_last() -> None:
+async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
     """Its score is the similarity, and says so."""
     async with gateway() as served:
         response = await served.client.post(
@@ -56,7 +56,7 @@ async def test_what_the_cross_encoder_cannot_read_comes_last() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ({"query": "q"}, "documents is no list"),
+        ({"query": "q"}, "documents is not a list"),
         ({"query": "q", "documents": [{"image": "https://x.example/a.png"}]}, "documents[0]"),
         ({"query": "q", "documents": [3]}, "documents[0]"),
         ({"documents": ["a"]}, "query"),
@@ -65,7 +65,7 @@ async def test_what_the_cross_encoder_cannot_read_comes_last() -> None:
         ({"query": "q", "documents": [{"content": []}]}, "documents[0].content"),
     ],
 )
-async def test_what_is_no_rerank_is_refused_by_name(body: dict[str, Any], told: str) -> None:
+async def test_invalid_reranks_are_refused_by_name(body: dict[str, Any], told: str) -> None:
     """A URL above all."""
     async with gateway() as served:
         response = await served.client.post("/v1/rerank", json=body)

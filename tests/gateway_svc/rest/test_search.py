@@ -96,7 +96,7 @@ async def test_a_filter_may_be_json() -> None:
         ({"query": "dog", "colour": "red"}, "colour"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_by_name(body: dict[str, Any], told: str) -> None:
+async def test_contradictory_searches_are_refused_by_name(body: dict[str, Any], told: str) -> None:
     """A URL above all."""
     async with gateway() as served:
         response = await served.client.post(

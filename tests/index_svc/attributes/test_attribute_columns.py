@@ -169,7 +169,7 @@ def test_many_rows_with_many_changes_are_read_plainly() -> None:
     assert_columns_equal_plain_reading(AttributeColumns(), changes, filters, 3000)
 
 
-def test_integers_beyond_float_precision_are_told_apart() -> None:
+def test_integers_beyond_float_precision_are_distinguished() -> None:
     """2**53 + 1 is neither 2.0**53 nor the next integer, and ranges end between them."""
     columns = AttributeColumns()
     for row, value in enumerate([2**53, 2**53 + 1, 2**63 - 1, 2.0**53]):
@@ -256,7 +256,7 @@ def array_bytes(columns: AttributeColumns) -> int:
     return total
 
 
-def test_what_no_row_has_any_more_is_forgotten() -> None:
+def test_values_without_rows_are_dropped() -> None:
     """Texts, words and names are freed with the last row that has them."""
     columns = AttributeColumns()
     for row in range(100):

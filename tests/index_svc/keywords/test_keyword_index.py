@@ -63,7 +63,7 @@ def test_scores_are_those_of_bm25_by_hand() -> None:
 
 
 def test_texts_and_pictures_are_searched_apart() -> None:
-    """An item that becomes a picture is no text any more."""
+    """An item that becomes a picture is not text any more."""
     index = index_of(ItemText("a", Modality.TEXT, "red cup"), caption("b", "red"))
 
     assert [hit.item_id for hit in search(index, "red", modality=Modality.TEXT)] == ["a"]
@@ -94,8 +94,8 @@ def test_equal_scores_are_ordered_by_item_id_also_where_k_cuts_them() -> None:
     assert found(index, "red", k=3) == names[:3]
 
 
-def test_few_items_are_searched_alone_with_the_same_scores() -> None:
-    """Also those without any of the words stay out, and an id is no word."""
+def test_a_few_items_are_searched_separately_with_the_same_scores() -> None:
+    """Also those without any of the words stay out, and an id is not a word."""
     index = index_of(*[caption(f"cup-{n}", "a red cup " * (1 + n % 3)) for n in range(60)])
     index.put([caption("plain", "a blue dish")])
     index.refresh()

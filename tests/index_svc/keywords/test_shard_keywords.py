@@ -70,7 +70,7 @@ def found(shard: Shard, query: Query = QUERY) -> list[str]:
     return [hit.item_id for hit in words.hits]
 
 
-def test_a_search_finds_by_words_what_was_written_before_it(shard: Shard) -> None:
+def test_a_search_by_words_sees_earlier_writes(shard: Shard) -> None:
     write(shard, picture("a", "a red cup"), picture("b", "a dog"), text_item("c", 1))
     assert found(shard) == ["a"]
 
@@ -82,7 +82,7 @@ def test_a_search_finds_by_words_what_was_written_before_it(shard: Shard) -> Non
     assert found(shard) == ["a"]
 
 
-def test_each_hit_says_how_near_it_is_to_every_embedding(shard: Shard) -> None:
+def test_each_hit_has_its_similarity_to_every_embedding(shard: Shard) -> None:
     """The same numbers as a search by embeddings gives."""
     write(shard, *(picture(f"{n}", "cup" + " word" * n, seed=n) for n in range(1, 4)))
 

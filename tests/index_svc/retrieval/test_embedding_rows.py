@@ -5,7 +5,7 @@ import numpy as np
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 
 
-def test_few_rows_and_many_are_gathered_alike_over_blocks() -> None:
+def test_few_and_many_rows_are_gathered_equally_over_blocks() -> None:
     """The first block is as long as the rows that were read from a file."""
     embeddings_ND = np.arange(30, dtype=np.float32).reshape(15, 2)
     rows = EmbeddingRows(2, embeddings_ND[:5], [f"read-{row}" for row in range(5)])

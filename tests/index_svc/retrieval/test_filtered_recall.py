@@ -52,7 +52,7 @@ def clustered(count: int, seed: int) -> F32:
 
 
 def recall(index: ModalityIndex, condition: Filter, wanted: npt.NDArray[np.bool_]) -> float:
-    """Returns the found share of the 20 nearest matches, over queries that are no items."""
+    """Returns the found share of the 20 nearest matches, over queries that are not items."""
     rows = np.flatnonzero(wanted)
     items_ND = index.rows.gather(rows)
     count = min(K, len(rows))
@@ -72,7 +72,7 @@ def wanted_by(index: ModalityIndex, name: str, share: float) -> npt.NDArray[np.b
 
 @pytest.mark.parametrize("name", ["anywhere", "side"])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5, 0.9])
-def test_what_a_filter_holds_for_is_found_as_well_as_without_one(
+def test_filtered_recall_equals_unfiltered_recall(
     index: ModalityIndex, name: str, share: float
 ) -> None:
     """Recall is 0.98 of an exact scan, however few items match and wherever they lie."""

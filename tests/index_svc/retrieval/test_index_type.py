@@ -46,7 +46,7 @@ def test_auto_takes_no_bits_of_short_embeddings_or_on_a_gpu() -> None:
     assert choose_index_types(IndexTuning(), 20_000, 128, is_on_gpu=True) == ["IVF256,SQ8"]
 
 
-def test_what_was_asked_for_is_chosen() -> None:
+def test_the_requested_type_is_chosen() -> None:
     assert choose_index_types(IndexTuning("HNSW32"), 5, 384) == ["HNSW32"]
 
 
@@ -82,7 +82,7 @@ def test_every_candidate_is_a_type_that_faiss_knows() -> None:
 
 
 @pytest.mark.parametrize("tuning", [IndexTuning("IVF"), IndexTuning(recall_target=0)])
-def test_what_cannot_be_is_refused(tuning: IndexTuning) -> None:
+def test_impossible_types_are_refused(tuning: IndexTuning) -> None:
     with pytest.raises(IndexTypeInvalid):
         tuning.check(384)
 
@@ -118,7 +118,7 @@ def test_a_graph_of_too_few_links_is_refused(index_type: str) -> None:
     IndexTuning("NSG16").check(32)
 
 
-def test_what_faiss_builds_and_cannot_search_is_refused(rows: EmbeddingRows) -> None:
+def test_a_type_that_faiss_builds_but_cannot_search_is_refused(rows: EmbeddingRows) -> None:
     """The build fails, and not every search: codes of one bit, in parts of two."""
     with pytest.raises(IndexTypeInvalid, match="ksub"):
         FaissIndex.build("PQ8x1", rows, rows.row_count)

@@ -145,7 +145,7 @@ def test_an_empty_index_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("index_type", TYPES)
-def test_every_type_finds_what_comes_and_not_what_goes(index_type: str) -> None:
+def test_every_type_finds_added_items_and_no_deleted_ones(index_type: str) -> None:
     """A replaced item is found only by its new embedding."""
     index, embeddings_ND = many(300, 8)
     index.faiss_index = FaissIndex.build(index_type, index.rows, index.rows.row_count)

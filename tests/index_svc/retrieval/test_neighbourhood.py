@@ -91,7 +91,7 @@ def test_a_faiss_index_gives_the_pool() -> None:
     assert found.rows[0].tolist() == scanned.rows[0].tolist()
 
 
-def test_faiss_adds_what_is_near_a_candidate_and_far_from_the_query() -> None:
+def test_faiss_adds_items_near_a_candidate_but_far_from_the_query() -> None:
     """Without it (no FAISS index) the pool around the query has few of the candidates' nearest."""
     rows, items_ND = unit_rows(4_000, 1), unit_vectors(4_000, 1)
     index = FaissIndex.build("IVF16,Flat", rows, rows.row_count)
@@ -107,7 +107,7 @@ def test_faiss_adds_what_is_near_a_candidate_and_far_from_the_query() -> None:
     assert share(ModalityIndex(rows)) < 0.2
 
 
-def test_a_deleted_item_is_no_neighbour() -> None:
+def test_a_deleted_item_is_not_a_neighbour() -> None:
     """FAISS still has its row."""
     rows, items_ND = unit_rows(2_000, 1), unit_vectors(2_000, 1)
     index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
@@ -123,7 +123,7 @@ def test_a_deleted_item_is_no_neighbour() -> None:
 
 
 @pytest.mark.parametrize("pool_k", [1, 2, 3, 4, 7])
-def test_a_pool_smaller_than_what_is_wanted_gives_what_it_has(pool_k: int) -> None:
+def test_a_small_pool_gives_all_that_it_has(pool_k: int) -> None:
     found = neighbourhood(ModalityIndex(unit_rows(50, 1)), asked(unit_vectors(3, 2), pool_k))
 
     assert found.rows.shape == (3, min(pool_k, 3))

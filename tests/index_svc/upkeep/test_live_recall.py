@@ -32,7 +32,7 @@ def test_directions_take_turns_however_rare_one_is() -> None:
     ]
 
 
-def test_of_one_direction_the_oldest_goes_where_too_many_wait() -> None:
+def test_the_oldest_sample_of_a_direction_is_dropped_when_too_many_wait() -> None:
     live_recall = LiveRecall(sample_share=1.0, window_seconds=60)
     for _ in range(1_000):
         live_recall.offer(sampled(Modality.IMAGE))

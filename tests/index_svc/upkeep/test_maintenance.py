@@ -170,7 +170,7 @@ def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) ->
     assert found(shard, 1050, 1) == ["01050"]
 
 
-def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
+def test_an_index_that_takes_no_rows_is_rebuilt_after_many_additions(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAISS adds no rows to an NSG; until a tenth is new the tail is compared one by one."""
@@ -234,7 +234,7 @@ def test_changes_during_a_compaction_are_kept(
     assert not {f"{n:05}" for n in range(20, 30)} & set(found(shard, 1, 1000))
 
 
-def test_while_its_index_is_built_a_search_says_that_it_scans(
+def test_during_a_build_a_search_reports_a_scan(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stops saying so after the build; a rebuilt index serves meanwhile."""
@@ -409,7 +409,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
     store.close()
 
 
-def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
+def test_fallen_recall_triggers_a_rebuild(shard: Shard) -> None:
     """nprobe was lowered without changing the tuning."""
     ingest(shard, range(2000))
     work(shard)
@@ -432,7 +432,7 @@ def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
     assert shard.live_recall.recall()["text_to_image"][0] >= 0.95
 
 
-def test_what_an_operator_pinned_is_measured_and_left(shard: Shard) -> None:
+def test_pinned_parameters_are_measured_and_kept(shard: Shard) -> None:
     """Recall falls and is exported, but the parameters stay."""
     ingest(shard, range(2000))
     work(shard)
@@ -458,7 +458,7 @@ def measure(shard: Shard, count: int) -> None:
         )
 
 
-def test_searching_and_changing_while_it_is_built_anew(tmp_path: Path) -> None:
+def test_searches_and_writes_continue_during_a_rebuild(tmp_path: Path) -> None:
     """The maintenance thread runs. No call fails, and every change is visible."""
     shard = open_shard(tmp_path, tuning=IndexTuning("IVF16,SQ8", {"nprobe": 16}))
     ingest(shard, range(1500))

@@ -66,7 +66,7 @@ def test_recall_is_the_share_of_the_truly_nearest_that_is_found(
     assert 5 < measured.percent < 99
 
 
-def test_what_looks_at_everything_finds_everything() -> None:
+def test_an_exhaustive_search_has_full_recall() -> None:
     """The sample sums similarities in another order than a comparison."""
     random = np.random.default_rng(8)
     rows, others = EmbeddingRows(384), EmbeddingRows(384)
@@ -99,7 +99,7 @@ def test_a_query_does_not_count_as_its_own_finding() -> None:
     assert measured.percent < 100 * (np.mean(found_counts) + 1) / 20 - 3
 
 
-def test_of_equal_embeddings_either_is_right() -> None:
+def test_either_of_equal_embeddings_is_right() -> None:
     """Any twenty of thirty rows with one embedding are the nearest."""
     rows = EmbeddingRows(DIMENSION)
     vectors = np.concatenate([np.repeat(unit_vectors(20, 4), 30, axis=0), unit_vectors(200, 5)])
@@ -128,7 +128,7 @@ def test_nothing_to_ask_is_nothing_found() -> None:
     assert sample.measure(FaissIndex.build("HNSW4", rows, 0)) == MeasuredRecall(0.0, 0.0)
 
 
-def test_only_what_is_clearly_missed_is_not_measured_on(
+def test_only_clear_misses_are_measured(
     rows: EmbeddingRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred queries distinguish 5 % from 98 %; only all queries show a reached target.
@@ -166,7 +166,7 @@ def test_only_what_is_clearly_missed_is_not_measured_on(
         (MeasuredRecall(97.9, 0.0), False),
     ],
 )
-def test_reached_is_what_two_standard_errors_leave(
+def test_a_target_is_reached_within_two_standard_errors(
     measured: MeasuredRecall, is_reached: bool
 ) -> None:
     """Another sample would hardly decide otherwise."""

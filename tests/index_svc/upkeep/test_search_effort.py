@@ -10,7 +10,7 @@ from tests.support.index_svc.unit_rows import unit_rows
 
 
 @pytest.mark.parametrize(("index_type", "name"), [("IVF64,SQ8", "nprobe"), ("HNSW8", "efSearch")])
-def test_no_more_effort_than_the_recall_asks_for(
+def test_the_effort_is_the_least_that_reaches_the_recall(
     rows: EmbeddingRows, index_type: str, name: str
 ) -> None:
     """An eighth of the next power of two less misses the target."""
@@ -43,7 +43,7 @@ def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows
     assert held_count >= 27
 
 
-def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
+def test_an_unreachable_target_takes_the_maximum(rows: EmbeddingRows) -> None:
     """PQ of two parts searches every list."""
     index = FaissIndex.build("IVF16,PQ2np", rows, rows.row_count)
 

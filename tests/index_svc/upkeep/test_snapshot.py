@@ -63,7 +63,7 @@ def write(part: ModalityIndex, parent: Path, sequence: int = 7) -> Path:
     )
 
 
-def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
+def test_a_written_snapshot_is_read_back(part: ModalityIndex, folder: Path) -> None:
     """Hits, similarities, attributes and parameters are the same."""
     [manifest] = check_snapshots([folder])
     read = read_snapshot(folder, manifest)
@@ -79,7 +79,7 @@ def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
     assert (len(read), read.rows.dead_count, read.tail_count) == (350, 51, 1)
 
 
-def test_what_was_read_can_be_changed(part: ModalityIndex, folder: Path) -> None:
+def test_a_read_snapshot_can_be_changed(part: ModalityIndex, folder: Path) -> None:
     """Its rows are mapped from a file; new rows are not."""
     read = read_snapshot(folder, check_here(folder))
 
@@ -99,7 +99,7 @@ def test_an_empty_part_is_kept_too(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_there_wholly_or_not_at_all(part: ModalityIndex, tmp_path: Path) -> None:
-    """Partial files of a killed process are no snapshot, nor is one modality alone."""
+    """Partial files of a killed process are not a snapshot, nor is one modality alone."""
     write(part, tmp_path)
     assert snapshot_sequences(tmp_path) == []
 
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_refused(folder: Path, name: str, damage: str) -> None
         SnapshotManifest.read(folder).check_files(folder)
 
 
-def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
+def test_the_check_in_a_child_names_the_fault(folder: Path) -> None:
     path = folder / "rows.f32"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -190,7 +190,7 @@ def test_a_changed_manifest_is_refused(folder: Path, field: str, value: object) 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"manifest": {}, "sha256": ""}'])
-def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> None:
+def test_an_invalid_manifest_is_refused(folder: Path, content: bytes) -> None:
     (folder / "manifest.json").write_bytes(content)
 
     with pytest.raises(SnapshotInvalid):

@@ -43,7 +43,7 @@ def test_made_tensors_follow_the_input() -> None:
     assert torch.equal(free(ids), torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]]))
 
 
-def test_a_trace_without_devices_stays_as_it_is() -> None:
+def test_a_trace_without_devices_is_unchanged() -> None:
     """So our own models are written as before."""
     traced = torch.jit.trace(nn.Linear(3, 2), torch.zeros(1, 3), check_trace=False)
     before = str(traced.inlined_graph)

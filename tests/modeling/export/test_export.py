@@ -82,7 +82,7 @@ def test_the_manifest_tells_of_the_checkpoint(checkpoint: Path, exported: Path) 
 
 
 @torch.inference_mode()
-def test_exported_models_give_what_the_checkpoint_gives(checkpoint: Path, exported: Path) -> None:
+def test_exported_models_equal_the_checkpoint(checkpoint: Path, exported: Path) -> None:
     """On inputs that the exporter did not try, by the names that config.pbtxt gives them."""
     model = load_checkpoint(checkpoint).model
     backbone, encoder = (torch.jit.load(str(exported / name / "1/model.pt")) for name in MODELS)
@@ -102,7 +102,7 @@ def test_exported_models_give_what_the_checkpoint_gives(checkpoint: Path, export
 
 @torch.inference_mode()
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16, Precision.INT8])
-def test_an_export_in_fewer_bits_gives_what_the_lowered_model_gives(
+def test_an_export_in_fewer_bits_equals_the_lowered_model(
     checkpoint: Path, tmp_path: Path, precision: Precision
 ) -> None:
     """It reads and writes the same types, and its embeddings are not taken for another's."""
@@ -125,7 +125,7 @@ def test_an_export_in_fewer_bits_gives_what_the_lowered_model_gives(
     assert manifest.fingerprint != fp32.fingerprint
 
 
-def test_a_checkpoints_calibration_goes_with_its_export(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_checkpoints_calibration_is_exported_with_it(checkpoint: Path, tmp_path: Path) -> None:
     """The one of the precision that is exported."""
     calibrated = shutil.copytree(checkpoint, tmp_path / "calibrated")
     files = CheckpointFiles.read(checkpoint)
@@ -248,7 +248,7 @@ def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, reposito
     assert not list(repository.rglob(".*"))
 
 
-def test_an_export_goes_where_a_link_leads(checkpoint: Path, tmp_path: Path) -> None:
+def test_an_export_follows_a_link(checkpoint: Path, tmp_path: Path) -> None:
     """To another disk too, as a repository that is a volume of its own is."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
@@ -263,7 +263,7 @@ def test_an_export_goes_where_a_link_leads(checkpoint: Path, tmp_path: Path) -> 
         assert export_version(checkpoint, link) == 2
 
 
-def test_an_export_goes_into_the_folder_that_one_is_in(
+def test_an_export_replaces_one_in_the_same_folder(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which is a path without a name."""
@@ -292,8 +292,8 @@ def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path) -> None:
     assert (manifest.image_token_count, manifest.text.lengths) == (4, (3,))
 
 
-def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no checkpoint"):
+def test_a_folder_that_is_not_a_checkpoint_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a checkpoint"):
         export_model(tmp_path / "nothing", tmp_path / "repository", Precision.FP32)
 
     assert not (tmp_path / "repository").exists()

@@ -24,7 +24,7 @@ from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 pytestmark = pytest.mark.xdist_group("export")
 
 
-def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> None:
+def test_a_fresh_export_is_kept(checkpoint: Path, repository: Path) -> None:
     """No file is written again, so a server that reads them is not disturbed."""
     before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
     manifest = read_manifest(repository)

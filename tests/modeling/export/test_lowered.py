@@ -36,7 +36,7 @@ def test_full_precision_is_the_model_itself(model: JointModel) -> None:
     ("precision", "tolerance"),
     [(Precision.FP16, 2e-3), (Precision.BF16, 2e-2), (Precision.INT8, 5e-2)],
 )
-def test_fewer_bits_change_a_little_and_leave_the_model_alone(
+def test_fewer_bits_change_little_and_leave_the_model_unchanged(
     model: JointModel, precision: Precision, tolerance: float
 ) -> None:
     """As much as the bits that went, not more; and not nothing, or they would not have gone."""

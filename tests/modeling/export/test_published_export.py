@@ -162,7 +162,9 @@ def test_lower_precision_is_near(
     assert {each.dtype for each in bi_encoder.embed_text.parameters()} == {torch.float32}
 
 
-def test_what_other_weights_give_is_seen(models: dict[str, PublishedModel], tmp_path: Path) -> None:
+def test_outputs_of_other_weights_are_noticed(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
     """Positive control of the comparison that every export passes."""
     manifest = export_published(models["clip"], tmp_path, Precision.FP32)
     files = {name: model_file(tmp_path, name) for name in manifest.models}
@@ -211,7 +213,7 @@ def test_every_rule_is_in_the_fingerprint(
 
 
 def test_the_source_of_tokens_is_in_the_fingerprint(models: dict[str, PublishedModel]) -> None:
-    """An index of pictures without tokens is no index of pictures with them."""
+    """An index of pictures without tokens is not an index of pictures with them."""
     pair = PublishedPair(retriever=models["blip"], reranker=models["blip"])
     manifests = [published_manifest(pair, Precision.FP32, tokens) for tokens in TokenSource]
 
@@ -227,7 +229,7 @@ def test_pooled_tokens_are_the_means_of_blocks() -> None:
     # Rows 0 1 2, 3 4 5, 6 7 8: blocks {0 1 3 4}, {2 5}, {6 7}, {8}.
     assert pooled(tokens)[0, :, 0].tolist() == [100.0, 2.0, 3.5, 6.5, 8.0]
     assert pooled(tokens).shape[1] == pooled_count(10)
-    with pytest.raises(ValueError, match="11 image tokens are no square grid"):
+    with pytest.raises(ValueError, match="11 image tokens are not a square grid"):
         pooled_count(11)
 
 

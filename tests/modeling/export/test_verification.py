@@ -42,7 +42,7 @@ def put_in(repository: Path, name: str, content: bytes) -> None:
     path.write_text(json.dumps(fields))
 
 
-def test_an_export_passes_alone_and_beside_its_checkpoint(checkpoint: Path, exported: Path) -> None:
+def test_an_export_passes_with_and_without_its_checkpoint(checkpoint: Path, exported: Path) -> None:
     """In the precision of the export, whichever it is."""
     assert verify_repository(exported).precision == Precision.BF16
     assert verify_repository(exported, checkpoint) == verify_repository(exported)
@@ -68,11 +68,11 @@ def test_a_repository_without_a_manifest_says_what_to_run(repository: Path) -> N
         verify_repository(repository)
 
 
-def test_a_file_that_is_no_torchscript_is_named(repository: Path) -> None:
+def test_a_file_that_is_not_torchscript_is_named(repository: Path) -> None:
     """Though its digest is the manifest's."""
     put_in(repository, "image_backbone", b"not a model")
 
-    with pytest.raises(ExportMismatch, match=r"image_backbone/1/model\.pt is no TorchScript"):
+    with pytest.raises(ExportMismatch, match=r"image_backbone/1/model\.pt is not TorchScript"):
         verify_repository(repository)
 
 
@@ -99,7 +99,7 @@ class Answering(nn.Module):
         (15, 0.25, 0.0, r"gives \[1, 15\] torch.float32 instead of \[1, 16\]"),
     ],
 )
-def test_a_model_that_answers_otherwise_than_the_manifest_says_is_refused(
+def test_a_model_that_contradicts_the_manifest_is_refused(
     repository: Path, width: int, embedding: float, logit: float, says: str | None
 ) -> None:
     path = repository / "other.pt"
@@ -127,7 +127,7 @@ def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repositor
 
     forged = replace(ModelVersion.read(folder), model_sha256=sha256(b"garbage").hexdigest())
     forged.write(folder)
-    with pytest.raises(ExportMismatch, match=r"2/model\.pt is no TorchScript"):
+    with pytest.raises(ExportMismatch, match=r"2/model\.pt is not TorchScript"):
         verify_repository(repository)
 
 
@@ -141,7 +141,7 @@ def test_another_checkpoints_export_is_refused_by_both_fingerprints(
         verify_repository(repository, tmp_path / "other")
 
 
-def test_answers_other_than_the_checkpoints_are_refused(
+def test_answers_that_differ_from_the_checkpoints_are_refused(
     checkpoint: Path, repository: Path, tmp_path: Path
 ) -> None:
     """The manifest says the right fingerprint, the file is of other weights."""

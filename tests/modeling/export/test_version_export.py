@@ -98,7 +98,7 @@ def test_another_precision_is_a_version(first: Path, tmp_path: Path) -> None:
     assert ModelVersion.read(version_folder(repository, version)).precision == "bf16"
 
 
-def test_what_needs_an_index_of_its_own_is_no_version(first: Path, tmp_path: Path) -> None:
+def test_a_model_that_needs_its_own_index_is_not_a_version(first: Path, tmp_path: Path) -> None:
     """Another image backbone, another tokenizer; no folder of it is left."""
     repository = shutil.copytree(first / "repository", tmp_path / "repository")
     save_tiny_checkpoint(tmp_path / "backbone", seed=1)

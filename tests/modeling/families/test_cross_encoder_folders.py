@@ -104,7 +104,7 @@ def test_blip_without_enc_begins_pairs_with_cls_and_says_so(copied: Published) -
     assert "has no [ENC]" in model.notes[1]
 
 
-def test_vilt_says_what_becomes_of_shapes_and_logits(published: Published) -> None:
+def test_vilt_notes_how_shapes_and_logits_change(published: Published) -> None:
     shapes, logits = read_published_model(published("vilt")).notes
     assert "squashed" in shapes
     assert "tandem calibrate" in logits
@@ -153,7 +153,7 @@ _OTHER_SIZE = _with("preprocessor_config.json", size={"height": 48, "width": 48}
         (
             "blip",
             _with("preprocessor_config.json", size={"height": 32, "width": 48}),
-            "which is no square",
+            "which is not a square",
         ),
         (
             "blip",

@@ -84,7 +84,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_trace_gives_what_the_eager_part_gives(parts: dict[str, Part], name: str) -> None:
+def test_a_trace_equals_the_eager_part(parts: dict[str, Part], name: str) -> None:
     part = parts[name]
 
     served = traced(part.module, part.inputs(2, 7))
@@ -97,7 +97,7 @@ def test_a_trace_gives_what_the_eager_part_gives(parts: dict[str, Part], name: s
     "name",
     [pytest.param(name, marks=() if name in EXPORTED else pytest.mark.slow) for name in NAMES],
 )
-def test_torch_export_gives_what_the_eager_part_gives(parts: dict[str, Part], name: str) -> None:
+def test_torch_export_equals_the_eager_part(parts: dict[str, Part], name: str) -> None:
     part = parts[name]
 
     served = exported(part.module, part.inputs(2, 7), part.free)

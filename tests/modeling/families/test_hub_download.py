@@ -79,7 +79,7 @@ def test_weights_are_downloaded_once(
         ({"open_clip_pytorch_model.bin"}, {"open_clip_pytorch_model.bin"}),
     ],
 )
-def test_weights_of_open_clip_are_downloaded_where_there_are_no_others(
+def test_weights_of_open_clip_are_downloaded_if_there_are_no_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weights: set[str], downloaded: set[str]
 ) -> None:
     small = {"open_clip_config.json", "tokenizer.json"}

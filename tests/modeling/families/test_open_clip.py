@@ -81,7 +81,7 @@ def _change(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(fields))
 
 
-def test_pictures_are_squashed_where_it_says_so(folder: Path) -> None:
+def test_pictures_are_squashed_if_the_configuration_says_so(folder: Path) -> None:
     _change(
         folder,
         lambda fields: fields.update(

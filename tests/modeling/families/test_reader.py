@@ -123,7 +123,7 @@ def test_pickled_weights_are_read_without_running_them(clip: Path) -> None:
         ("", "names no licence"),
     ],
 )
-def test_a_licence_is_told_with_a_warning(clip: Path, licence: str, note: str | None) -> None:
+def test_a_licence_is_printed_with_a_warning(clip: Path, licence: str, note: str | None) -> None:
     write_card(clip, licence)
     notes = read_published_model(clip).notes
     assert (note is None and notes == ()) or (note is not None and note in notes[0])
@@ -174,8 +174,8 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_with("config.json", model_type="jina_clip"), "no family that is served; there are blip"),
-        (_with("config.json", model_type=None), "no family that is served"),
+        (_with("config.json", model_type="jina_clip"), "not a supported family; there are blip"),
+        (_with("config.json", model_type=None), "not a supported family"),
         (_with("config.json", model_type="siglip2"), "fixed resolution"),
         (_with("config.json", auto_map={"AutoModel": "x.Model"}), "never run"),
         (_with("preprocessor_config.json", auto_map={"AutoImageProcessor": "x.Y"}), "never run"),
@@ -218,7 +218,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_byte_pairs_without_merges, "vocab.json alone.*save_pretrained"),
     ],
 )
-def test_a_folder_is_refused_with_what_can_be_done(
+def test_a_refused_folder_is_named_with_a_remedy(
     clip: Path, change: Callable[[Path], None], told: str
 ) -> None:
     change(clip)

@@ -306,7 +306,7 @@ def test_old_names_of_norms_are_read(tmp_path: Path) -> None:
 
 
 @torch.inference_mode()
-def test_uniters_matching_head_serves_where_there_is_no_ranking_head(tmp_path: Path) -> None:
+def test_uniters_matching_head_serves_without_a_ranking_head(tmp_path: Path) -> None:
     weights = {n: w for n, w in uniter_weights().items() if not n.startswith("rank_output")}
     joint = joint_of(UNITER.opened(tmp_path, weights)).joint
     regions, region_mask = UNITER.regions(3)
@@ -344,7 +344,7 @@ def test_oscars_image_norm_and_larger_head(tmp_path: Path) -> None:
     ).abs().max() > 0.1
 
 
-def test_what_is_none_of_the_family_is_refused(tmp_path: Path) -> None:
+def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
     """A code book's features, another activation, a lower-casing vocabulary, other weights."""
     weights = oscar_weights()
     odd_fields: list[tuple[dict[str, object], str]] = [
@@ -364,7 +364,7 @@ def test_what_is_none_of_the_family_is_refused(tmp_path: Path) -> None:
         PublishedCheckpointInvalid, match=r"has no img_embeddings.img_linear.weight"
     ):
         UNITER.opened(tmp_path / "of oscar", weights)
-    with pytest.raises(PublishedCheckpointInvalid, match="none of M3P's"):
+    with pytest.raises(PublishedCheckpointInvalid, match="not an M3P file"):
         M3P.opened(tmp_path / "m3p", weights)
     with pytest.raises(PublishedCheckpointInvalid, match="classifier gives 3 numbers"):
         OSCAR.opened(tmp_path / "three", weights | Random(0).linear("classifier", WIDTH, 3))
@@ -416,7 +416,7 @@ def test_an_oscar_of_mmt(tmp_path: Path, input_key: str) -> None:
 
 
 @torch.inference_mode()
-def test_an_m3p_of_mmt_leaves_features_as_they_are(tmp_path: Path) -> None:
+def test_an_m3p_of_mmt_keeps_features_unchanged(tmp_path: Path) -> None:
     """Its training never gave them unit length."""
     weights, head = m3p_weights(), Random(7).linear("classifier", WIDTH, 2)
     folder = mmt_folder(tmp_path, "M3P", head, "pooled_cls_token_embeddings")
@@ -449,8 +449,8 @@ def test_other_folders_of_mmt_are_named(tmp_path: Path) -> None:
         ('[{"type": "a.OSCAR", "path": "../x"}]', "no folder next to it"),
         ('[{"type": "a.BERT", "path": "x"}]', "one of OSCAR, M3P, UNITER is wanted"),
         ('[{"type": "a.OSCAR", "path": "x"}, {"type": "a.Dense", "path": "y"}]', "Dense"),
-        ('{"a": 1}', "is no list of modules"),
-        ("[[", "is no list of modules"),
+        ('{"a": 1}', "is not a list of modules"),
+        ("[[", "is not a list of modules"),
     ]:
         (folder / "modules.json").write_text(modules)
         with pytest.raises(PublishedCheckpointInvalid, match=message):

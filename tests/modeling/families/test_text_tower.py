@@ -53,7 +53,7 @@ def test_it_embeds_as_its_modules_say(tmp_path: Path, published: Published) -> N
     )
 
 
-def test_it_is_not_served_alone(tower: Path) -> None:
+def test_it_cannot_be_served_alone(tower: Path) -> None:
     with pytest.raises(PublishedCheckpointInvalid, match="--image-encoder"):
         read_published_model(tower)
 
@@ -106,7 +106,7 @@ def _module(kind: str) -> Callable[[Path], None]:
     [
         (_module("my_code.Dense"), "never run"),
         (_module("sentence_transformers.models.LSTM"), "LSTM"),
-        (lambda f: (f / "modules.json").write_text("{}"), "no list of modules"),
+        (lambda f: (f / "modules.json").write_text("{}"), "not a list of modules"),
         (lambda f: change_json(f / "1_Pooling/config.json", pooling_mode_max_tokens=True), "pools"),
         (lambda f: change_json(f / "1_Pooling/config.json", include_prompt=False), "its prompt"),
         (lambda f: change_json(f / "2_Dense/config.json", in_features=31), "after 32"),

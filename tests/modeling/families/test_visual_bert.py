@@ -75,7 +75,7 @@ def test_words_and_regions_count_and_padding_does_not(published: Published) -> N
     assert (other_texts - logit).abs().min() > 1e-4
 
 
-def test_it_is_served_as_it_is(published: Published) -> None:
+def test_it_is_served_unchanged(published: Published) -> None:
     joint = _parts(published("visual_bert")).joint
     sizes = ((1, 5, 3), (20, 11, 7), (3, 7, 1))
 

@@ -17,7 +17,7 @@ def written(path: Path, *, is_zip: bool) -> bytes:
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_what_was_saved_comes_back(tmp_path: Path, *, is_zip: bool) -> None:
+def test_saved_tensors_are_read_back(tmp_path: Path, *, is_zip: bool) -> None:
     """As torch writes it since 1.6, and before."""
     written(tmp_path / "a.pt", is_zip=is_zip)
 
@@ -51,7 +51,7 @@ def test_damaged_bytes_are_refused_or_read(tmp_path: Path, *, is_zip: bool, is_c
     assert not any("weights_only" in refusal for refusal in refusals)
 
 
-def test_a_file_that_is_not_there_is_no_damage(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_reported_as_damage(tmp_path: Path) -> None:
     """The system's own error says more."""
     with pytest.raises(FileNotFoundError):
         read_pickled_tensors(tmp_path / "none.pt")

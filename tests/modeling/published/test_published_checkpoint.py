@@ -82,7 +82,7 @@ def their_hidden_states(published: Published, ids: Tensor) -> Tensor:
     ],
     ids=["bert", "minilm", "bert-of-one-type", "xlm-r"],
 )
-def test_texts_become_what_the_published_model_makes_of_them(
+def test_texts_become_the_published_models_token_ids(
     tmp_path: Path, publish: Callable[[Path], Published], pad_id: int
 ) -> None:
     """Every hidden state of a word, at every length, to 1e-5; padding's own mean nothing."""
@@ -325,7 +325,7 @@ def test_a_pickle_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     torch.save({"model": weights, "step": 3}, tmp_path / "pytorch_model.bin")
 
-    with pytest.raises(PublishedCheckpointInvalid, match="no list of weights by name"):
+    with pytest.raises(PublishedCheckpointInvalid, match="not a list of weights by name"):
         started(tmp_path)
 
 

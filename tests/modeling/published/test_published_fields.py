@@ -63,7 +63,7 @@ def write_fields(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_the_folder_is_taken_as_it_is(folder: Path) -> None:
+def test_the_folder_is_read_unchanged(folder: Path) -> None:
     assert refusal(folder) == ""
 
 
@@ -83,7 +83,7 @@ def test_every_odd_value_of_every_field_is_refused_by_its_name(folder: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["tie_word_embeddings", "initializer_range", "of_nobody"])
-def test_fields_that_nothing_hangs_on_may_be_anything(folder: Path, name: str) -> None:
+def test_unused_fields_may_be_anything(folder: Path, name: str) -> None:
     """As they are added with every release of the library."""
     write_fields(folder, **{name: ["whatever"]})
 
@@ -91,7 +91,7 @@ def test_fields_that_nothing_hangs_on_may_be_anything(folder: Path, name: str) -
 
 
 @pytest.mark.parametrize("value", [None, True, "1", -1, 0, 10**9])
-def test_a_padding_that_is_none_is_refused(tmp_path: Path, value: object) -> None:
+def test_an_invalid_padding_is_refused(tmp_path: Path, value: object) -> None:
     """Positions of RoBERTa begin behind it; another would be another function."""
     published_xlm_r(tmp_path)
     assert refusal(tmp_path) == ""
@@ -121,7 +121,7 @@ NO_OBJECTS = {
 
 @pytest.mark.parametrize("content", NO_OBJECTS.values(), ids=NO_OBJECTS.keys())
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors.index.json"])
-def test_a_file_that_is_none_is_named(folder: Path, name: str, content: bytes) -> None:
+def test_an_invalid_file_is_named(folder: Path, name: str, content: bytes) -> None:
     """Whatever else it is; a git-lfs pointer with what to do about it."""
     (folder / name).write_bytes(content)
     if "index" in name:
@@ -198,14 +198,14 @@ def test_an_odd_weight_is_named(
     assert any(name in why for name in (WORD, BIAS))
 
 
-def test_a_view_that_says_it_is_large_is_not_made_room_for(folder: Path) -> None:
+def test_an_oversized_view_is_not_allocated(folder: Path) -> None:
     """A pickle of a few bytes that is expanded to 3 TB."""
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     weights[WORD] = torch.zeros(1, 1).expand(10_000_000, 65_536)
     torch.save(weights, folder / "pytorch_model.bin")
 
-    assert f"{WORD} is no plain tensor" in refusal(folder)
+    assert f"{WORD} is not a plain tensor" in refusal(folder)
 
 
 def shards(folder: Path) -> Iterator[Path]:
@@ -322,9 +322,7 @@ def test_only_newlines_end_the_lines_of_a_vocabulary(
         ("tokenizer_config.json", b'{"do_lower_case": "yes"}', "do_lower_case"),
     ],
 )
-def test_a_vocabulary_that_is_none_is_named(
-    folder: Path, name: str, content: bytes, says: str
-) -> None:
+def test_an_invalid_vocabulary_is_named(folder: Path, name: str, content: bytes, says: str) -> None:
     """By its file and what is wrong with it."""
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
@@ -337,7 +335,7 @@ def test_a_vocabulary_that_is_none_is_named(
     assert name in why
 
 
-def test_a_vocabulary_says_whether_letters_are_lowered(folder: Path) -> None:
+def test_the_vocabulary_decides_lower_casing(folder: Path) -> None:
     """As tokenizer_config.json does of a cased model."""
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")

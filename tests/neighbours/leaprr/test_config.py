@@ -30,7 +30,7 @@ def test_another_profile_is_refused() -> None:
         leaprr_config("thesis")  # type: ignore[arg-type]
 
 
-def test_the_code_has_as_many_parameters_as_published() -> None:
+def test_the_code_has_the_published_number_of_parameters() -> None:
     """14.4 million a direction and 28.7 in total.
 
     By hand: norms 256, projection 99,072, two blocks of 7,087,872, reconstruction 98,432.

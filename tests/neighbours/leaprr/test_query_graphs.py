@@ -115,7 +115,7 @@ def test_no_queries_have_no_graphs() -> None:
     assert query_graphs(LISTS, np.zeros(0, np.int64), 2, CONFIG).features.shape == (0, 3, 4)
 
 
-def test_what_cannot_be_a_graph_is_refused() -> None:
+def test_invalid_graphs_are_refused() -> None:
     with pytest.raises(ValueError, match="3 pillars of lists of 3 and 2"):
         query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, pillar_count=3))
     with pytest.raises(ValueError, match="affinity compares 3 neighbours, and lists have 2"):

@@ -38,7 +38,7 @@ def installed(repository: Path) -> tuple[Manifest, NeighbourModelManifest]:
     return base, install_leaprr(tiny_leaprr("code"), base.fingerprint, repository)
 
 
-def test_what_was_written_is_read_and_listed(repository: Path) -> None:
+def test_written_networks_are_read_and_listed(repository: Path) -> None:
     """The model itself keeps its manifest and fingerprint, and the whole verifies."""
     base, written = installed(repository)
 
@@ -67,7 +67,7 @@ def test_a_fingerprint_is_of_weights_configuration_and_base(tmp_path: Path) -> N
     assert len(set(fingerprints)) == 4
 
 
-def test_weights_that_are_not_finite_leave_what_was_there(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_change_nothing(tmp_path: Path) -> None:
     before = install_leaprr(tiny_leaprr("code"), FINGERPRINT, tmp_path)
     broken = tiny_leaprr("code", seed=2)
     with torch.no_grad():
@@ -136,7 +136,7 @@ def _change(**fields: object) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (_cut, "no JSON"),
+        (_cut, "not JSON"),
         (_change(format_version=2), "format 2 instead of 1"),
         (_change(pillar_count=0), "pillar_count"),
         (_change(neighbour_count=2_000), "neighbour_count"),

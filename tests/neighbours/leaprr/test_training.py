@@ -106,7 +106,7 @@ def test_a_seed_gives_the_same_run_and_another_does_not() -> None:
     assert runs[0] != runs[2]
 
 
-def test_training_leaves_the_generator_of_torch_alone() -> None:
+def test_training_does_not_use_torchs_global_generator() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
@@ -149,7 +149,7 @@ def test_each_loss_that_a_profile_has_changes_the_run() -> None:
         assert train_leaprr(lists, config, epoch_count=2, seed=0).losses != base, change
 
 
-def test_the_paper_reorders_neighbours_alone() -> None:
+def test_the_paper_reorders_only_neighbours() -> None:
     lists = _corpus(seed=1)
 
     orders = refine(LeaprrModel.untrained(_config("paper"), seed=0), lists)

@@ -77,7 +77,7 @@ def test_a_resumed_run_gives_the_same_networks(tmp_path: Path) -> None:
     assert not torch.equal(_weights(control.read()[0])[0], _weights(one)[0])
 
 
-def test_the_manifest_says_what_was_trained(tmp_path: Path) -> None:
+def test_the_manifest_describes_the_training(tmp_path: Path) -> None:
     folder, plan = LeaprrFolder(tmp_path), _plan(epoch_count=2)
 
     folder.train(plan, CORPORA, resume=False)
@@ -104,7 +104,7 @@ def test_divergence_in_a_later_epoch_leaves_a_whole_model(tmp_path: Path) -> Non
     assert all(each.isfinite().all() for each in _weights(folder.read()[0]))
 
 
-def test_what_cannot_be_resumed_is_named(tmp_path: Path) -> None:
+def test_a_run_that_cannot_resume_is_named(tmp_path: Path) -> None:
     folder = LeaprrFolder(tmp_path)
     with pytest.raises(ValueError, match=r"there is no run in .* to resume"):
         folder.train(_plan(), CORPORA, resume=True)

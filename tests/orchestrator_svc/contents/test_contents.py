@@ -153,7 +153,7 @@ async def test_many_documents_are_scored_in_parts() -> None:
     assert logits == [*range(1, 33), *range(1, 33), *range(1, 7)]
 
 
-async def test_what_cannot_be_scored_is_refused_by_name() -> None:
+async def test_documents_that_cannot_be_scored_are_refused_by_name() -> None:
     """Too many, none, no query, and windows."""
     window = content_pb2.TRUNCATION_POLICY_BEST_WINDOW
     document = pb.Document(content=picture("1"))

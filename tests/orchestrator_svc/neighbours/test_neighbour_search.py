@@ -153,7 +153,7 @@ async def test_without_a_rerank_the_retrieved_are_reordered(filled: Stack) -> No
     assert not requests(filled, "ScoreCandidates")
 
 
-async def test_what_a_search_by_neighbours_sends(filled: Stack) -> None:
+async def test_a_search_by_neighbours_sends_the_whole_graph(filled: Stack) -> None:
     """Each shard is asked once, one graph is scored, and the model is described now and then."""
     async with door(filled) as stub:
         for _ in range(3):
@@ -313,7 +313,7 @@ async def test_an_index_smaller_than_the_pillars_is_named(filled: Stack) -> None
     assert not requests(filled, "ScoreGraph")
 
 
-async def test_what_neighbours_cannot_order_is_no_degradation(filled: Stack) -> None:
+async def test_an_inapplicable_neighbour_order_is_not_a_degradation(filled: Stack) -> None:
     """A search for texts by a text, and one that finds nothing."""
     async with door(filled) as stub:
         texts = search(target_modality=content_pb2.MODALITY_TEXT)

@@ -148,7 +148,7 @@ def test_a_query_that_the_index_holds_is_scored_as_offline(
 
 
 @pytest.mark.parametrize("modality", list(Modality))
-def test_directions_of_one_size_are_told_apart(tmp_path: Path, modality: Modality) -> None:
+def test_directions_of_equal_size_are_distinguished(tmp_path: Path, modality: Modality) -> None:
     """A masked node more selects the network, and changes no score."""
     model = tiny_leaprr("code", image_query_neighbours=5)
     manifest = exported(model, tmp_path)
@@ -176,7 +176,7 @@ def test_a_query_that_it_does_not_hold_joins_the_corpus(
     assert worst(served, CORPUS.offline_scores(model, modality, 0)) <= 1e-5
 
 
-def test_the_comparison_sees_what_is_wrong(tmp_path: Path) -> None:
+def test_the_comparison_notices_a_fault(tmp_path: Path) -> None:
     """Positive control: another network, and a corpus that lacks a shard, score otherwise."""
     model = tiny_leaprr("code")
     manifest = exported(model, tmp_path)

@@ -24,7 +24,7 @@ counts, seeds = st.integers(1, 12), st.integers(0, 10_000)
 
 
 @given(counts, seeds, st.floats(-1, 1))
-def test_of_the_alike_the_first_stays(count: int, seed: int, similarity: float) -> None:
+def test_the_first_of_similar_items_stays(count: int, seed: int, similarity: float) -> None:
     """A dropped candidate is near one that stays and precedes it; kept ones are near none."""
     points = embeddings(count, seed)
 
@@ -85,7 +85,7 @@ def test_relevance_alone_is_the_order_of_relevance(count: int, seed: int) -> Non
     assert order == sorted(range(count), key=lambda place: -relevances[place])
 
 
-def test_variety_puts_another_between_two_alike() -> None:
+def test_diversity_puts_another_item_between_two_similar_ones() -> None:
     """Two doubles of relevance 0.9 and 0.89, and another thing of 0.6: it comes second."""
     points = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
 

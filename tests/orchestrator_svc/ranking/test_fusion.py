@@ -77,7 +77,7 @@ def test_a_score_is_the_sum_of_its_terms(
 
 
 @given(pools(), st.sampled_from(FusionMethod))
-def test_what_was_not_scored_has_its_similarity(
+def test_an_unscored_item_keeps_its_similarity(
     pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod
 ) -> None:
     """It is not part of the pool."""

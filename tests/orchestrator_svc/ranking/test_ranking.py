@@ -229,7 +229,7 @@ def test_scored_items_stand_before_the_others_by_score(
         assert sorted(ids(ranked)) == sorted(hit.item_id for hit in hits)
 
 
-def test_fusion_brings_back_what_the_bi_encoder_holds_high() -> None:
+def test_fusion_raises_items_that_the_bi_encoder_ranks_high() -> None:
     """By logit b stands first; with most of the weight on the similarity, a does."""
     hits = [Hit("a", 0.9), Hit("b", 0.1)]
     matches = {"a": Match(0.0, 0.5), "b": Match(1.0, 0.73)}
@@ -247,7 +247,7 @@ def test_the_improbable_and_the_unscored_are_left_out() -> None:
     assert ids(rank_answer(query, hits, matches)) == ["a", "c"]
 
 
-def test_doubles_fall_together_to_the_best() -> None:
+def test_duplicates_collapse_into_the_best() -> None:
     """Best by score, not by retrieval: b is a's double and scored higher."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.8, 1), pointed("c", 0.7, 80)]
     matches = {"a": Match(0.0, 0.5), "b": Match(1.0, 0.7), "c": Match(-1.0, 0.3)}
@@ -256,7 +256,7 @@ def test_doubles_fall_together_to_the_best() -> None:
     assert ids(rank_answer(query, hits, matches)) == ["b", "c"]
 
 
-def test_variety_comes_between_the_alike() -> None:
+def test_diversity_separates_similar_items() -> None:
     hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 1), pointed("c", 0.6, 90)]
     query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5))
 
@@ -329,7 +329,7 @@ def test_the_order_that_neighbours_start_from_is_the_reranked_one() -> None:
     assert [hit.item_id for hit in hits] == ["c", "b"]
 
 
-def test_diversity_keeps_what_neighbours_ordered_in_front() -> None:
+def test_diversity_keeps_items_ordered_by_neighbours_first() -> None:
     """Three blocks, and an item of an earlier one never falls behind one of a later."""
     hits = [
         replace(hit, embedding=np.array([1.0, 0.0], np.float32))  # all alike

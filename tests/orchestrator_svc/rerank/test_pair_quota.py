@@ -41,7 +41,7 @@ def fail_after(count: int) -> None:
         raise ValueError("it broke")
 
 
-async def test_searches_at_once_read_no_more_than_the_quota(caller: Caller) -> None:
+async def test_concurrent_searches_stay_within_the_quota(caller: Caller) -> None:
     """Ten of 20 pairs fit; the eleventh is refused with the time to retry."""
     bind_caller(caller)
     done = await asyncio.gather(*(rerank(20, 20) for _ in range(15)), return_exceptions=True)
@@ -51,7 +51,7 @@ async def test_searches_at_once_read_no_more_than_the_quota(caller: Caller) -> N
     assert refused[0].retry_delay_seconds == pytest.approx(0.1)
 
 
-async def test_what_is_not_read_is_given_back(caller: Caller) -> None:
+async def test_unread_pairs_are_refunded(caller: Caller) -> None:
     """Cached scores, a rerank that ended early, one that failed."""
     bind_caller(caller)
     for _ in range(50):

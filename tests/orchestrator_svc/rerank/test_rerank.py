@@ -158,7 +158,7 @@ async def test_a_deep_rerank_goes_chunk_by_chunk(filled: Stack) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.9, 1.5])
-async def test_what_time_does_not_suffice_for_keeps_its_place(seconds: float) -> None:
+async def test_candidates_past_the_deadline_keep_their_place(seconds: float) -> None:
     async def check(factor: float) -> None:
         async with in_tens() as behind:
             for shard in behind.shards:
@@ -224,9 +224,7 @@ async def test_without_a_cross_encoder_the_order_stays(
 @pytest.mark.parametrize(
     "error", [errors.TokensInvalid(why="x"), errors.ModelMismatch(request="a", index="b")]
 )
-async def test_what_the_caller_has_to_mend_is_raised(
-    filled: Stack, error: errors.TandemError
-) -> None:
+async def test_errors_of_the_caller_are_raised(filled: Stack, error: errors.TandemError) -> None:
     """It is not hidden by an order that the caller did not request."""
     filled.shards[0].before["ScoreCandidates"] = raising(error)
 
@@ -234,7 +232,7 @@ async def test_what_the_caller_has_to_mend_is_raised(
         await search(filled)
 
 
-async def test_of_one_shards_failure_what_stands_before_its_first_candidate_counts(
+async def test_after_a_shards_failure_candidates_before_its_first_count(
     filled: Stack,
 ) -> None:
     """Otherwise its items would rank below the others' for no reason of their own."""
@@ -370,7 +368,7 @@ async def test_candidates_are_scored_by_the_version_that_encoded_the_query(fille
     assert answer.rerank.stop is RerankStop.COMPLETE
 
 
-async def test_where_nobody_chose_the_first_answer_does(filled: Stack) -> None:
+async def test_the_first_answer_chooses_the_default_method(filled: Stack) -> None:
     """The encoder names no version and both shards serve one: later chunks request that."""
     for shard in filled.shards:
         shard.model_version = 3

@@ -19,7 +19,7 @@ def test_an_ordinary_search_with_time_is_one_chunk() -> None:
     assert paced(0.025).chunk_size(20, 9.0) == 20
 
 
-def test_what_takes_long_is_cut_to_fifty_milliseconds_where_time_is_short() -> None:
+def test_slow_chunks_are_cut_to_fifty_milliseconds_when_time_is_short() -> None:
     """At 10 ms a pair it is five; at 100 ms a pair it is one, the minimum."""
     assert paced(0.010).chunk_size(20, 0.3) == 5
     assert paced(0.100).chunk_size(20, 1.0) == 1
@@ -44,7 +44,7 @@ def test_a_spread_makes_it_careful() -> None:
     assert varying.chunk_size(20, 0.05) < steady.chunk_size(20, 0.05)
 
 
-def test_before_anything_is_known_a_few_are_tried() -> None:
+def test_a_few_are_tried_before_the_pace_is_known() -> None:
     """Unless there is no time at all, or enough for any model."""
     assert RerankPace().chunk_size(20, 5.0) == 20
     assert RerankPace().chunk_size(20, 0.2) == 8
@@ -53,7 +53,7 @@ def test_before_anything_is_known_a_few_are_tried() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
-def test_what_is_too_slow_is_not_started_but_for_a_try_a_second(seconds: float) -> None:
+def test_a_chunk_that_is_too_slow_is_not_started_except_once_a_second(seconds: float) -> None:
     """Otherwise the first bad minute would decide for ever."""
     clock = [0.0]
     pace = RerankPace(ChunkRule(trial_seconds=1.0), clock=lambda: clock[0])
@@ -69,7 +69,7 @@ def test_what_is_too_slow_is_not_started_but_for_a_try_a_second(seconds: float) 
     assert sum(sizes) == 4
 
 
-def test_a_recovery_is_believed_at_once() -> None:
+def test_a_recovery_takes_effect_at_once() -> None:
     """One chunk at the old pace, after an outage that was a hundred times slower."""
     pace = paced(0.002)
     for _ in range(30):
@@ -81,8 +81,8 @@ def test_a_recovery_is_believed_at_once() -> None:
     assert pace.chunk_size(20, 0.4) == 20
 
 
-def test_being_late_says_nothing_where_it_was_likely() -> None:
-    """A chunk that was cut short below its usual time is no sign of slowness."""
+def test_an_expected_delay_does_not_change_the_pace() -> None:
+    """A chunk that was cut short below its usual time is not a sign of slowness."""
     pace = paced(0.010)
     for _ in range(20):
         pace.note_late(10, 0.02)

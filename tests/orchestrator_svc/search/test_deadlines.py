@@ -179,7 +179,7 @@ class Troubled:
 
 
 @pytest.mark.timeout(900)
-async def test_whatever_becomes_of_the_cross_encoder_searches_are_answered_in_time() -> None:
+async def test_searches_are_answered_in_time_with_a_failing_cross_encoder() -> None:
     """At a deadline of 500 ms at least 99 % are OK, degraded ones are flagged, none is late."""
     await holds_with_longer_times(check_storm, factors=FACTORS)
 
@@ -216,7 +216,7 @@ async def check_storm(factor: float) -> None:
         ended.set()
         await changing
 
-    # A machine that stands still for part of a search is no fault of the search's.
+    # A machine that stands still for part of a search is not a fault of the search's.
     fair = storm.without(stalls)
     assert len(fair) >= count / 4
     answered_count = sum(is_answered for *_, is_answered in fair)

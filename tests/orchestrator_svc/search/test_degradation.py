@@ -80,7 +80,7 @@ async def refusal(call: grpc.aio.Call) -> errors.TandemError:
     return error_from_rpc(caught.value, "orchestrator")
 
 
-async def test_a_whole_answer_says_nothing(filled: Stack) -> None:
+async def test_a_full_answer_lists_no_degradation(filled: Stack) -> None:
     async with door(filled) as stub:
         found = await answer(stub)
 
@@ -119,7 +119,7 @@ async def test_nonsense_of_the_cross_encoder_is_not_ranked_by(
     assert DEGRADED_ANSWERS.labels("rerank_skipped")._value.get() == counted + 1
 
 
-async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches() -> None:
+async def test_a_dead_cross_encoder_gets_no_calls_after_a_few_searches() -> None:
     """Then each search is as fast as one without a rerank; the first after its recovery is
     complete.
     """
@@ -149,7 +149,7 @@ async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches() -> N
     await holds_with_longer_times(check)
 
 
-async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> None:
+async def test_a_missing_shard_is_flagged_as_well_as_in_the_coverage(filled: Stack) -> None:
     """Its rerank_svc, which is not called, is not flagged."""
     await filled.stop_shard(1)
     async with door(filled) as stub:
@@ -194,7 +194,7 @@ async def test_without_its_model_the_encoder_may_still_know_the_query(filled: St
     assert found.rerank.stop == pb.RERANK_STOP_COMPLETE
 
 
-async def test_an_encoder_without_its_model_is_asked_all_the_same(filled: Stack) -> None:
+async def test_an_encoder_without_its_model_is_still_called(filled: Stack) -> None:
     """However often it had to refuse, the next query may be in its cache."""
     filled.encoder.before["EncodeContents"] = raising(GONE)
     async with door(filled) as stub:
@@ -341,7 +341,7 @@ def described(fingerprint: str = FINGERPRINT, **rules: object) -> ModelDescripti
         (None, described()),
     ],
 )
-async def test_the_model_is_described_as_the_services_behind_do(
+async def test_the_model_description_is_that_of_the_downstream_services(
     filled: Stack, of_cross_encoder: ModelDescription | None, expected: ModelDescription
 ) -> None:
     """By the encoder, and by the cross-encoder if it is available and of the same model."""
@@ -354,7 +354,7 @@ async def test_the_model_is_described_as_the_services_behind_do(
     assert model_from_proto(response.model) == expected
 
 
-async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> None:
+async def test_a_model_that_no_service_has_is_not_described(filled: Stack) -> None:
     async with door(filled) as stub:
         call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
         assert isinstance(await refusal(call), errors.ModelUnavailable)

@@ -70,7 +70,7 @@ def ids(response: pb.SearchItemsResponse) -> list[str]:
     return [item.item_id for item in response.items]
 
 
-async def test_words_bring_in_what_no_embedding_is_near_to(stub: SearchServiceStub) -> None:
+async def test_words_find_items_that_are_not_near_the_embedding(stub: SearchServiceStub) -> None:
     """The two lists are 01, 02, 00, 03 and 15, 17; equal ranks are ordered by id."""
     plain = await answered(stub)
     hybrid = await answered(stub, hybrid={"keywords": "cup"})
@@ -87,7 +87,7 @@ async def test_words_bring_in_what_no_embedding_is_near_to(stub: SearchServiceSt
     assert not hybrid.degradations
 
 
-async def test_the_querys_own_text_is_what_the_words_are_by_default(
+async def test_the_words_default_to_the_querys_text(
     stub: SearchServiceStub,
 ) -> None:
     response = await answered(stub, query={"text": "1 cup"}, hybrid={"keyword_weight": 1.0})
@@ -103,7 +103,7 @@ async def test_a_picture_with_words_finds_texts(stub: SearchServiceStub) -> None
     assert ids(response) == ["text-1", "text-cup", "text-2"]
 
 
-async def test_the_cross_encoder_reranks_what_was_fused(
+async def test_the_cross_encoder_reranks_the_fused_list(
     behind: Stack, stub: SearchServiceStub
 ) -> None:
     for shard in behind.shards:
@@ -156,7 +156,7 @@ async def test_shards_without_words_degrade_the_answer(
         ),
     ],
 )
-async def test_what_no_hybrid_search_can_be_is_refused(
+async def test_invalid_hybrid_searches_are_refused(
     stub: SearchServiceStub, fields: dict[str, object], refusal: type[errors.TandemError]
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -165,7 +165,7 @@ async def test_what_no_hybrid_search_can_be_is_refused(
     assert isinstance(error_from_rpc(caught.value, "orchestrator"), refusal)
 
 
-async def test_a_search_without_words_asks_shards_for_none(
+async def test_a_search_without_words_requests_none_of_shards(
     behind: Stack, stub: SearchServiceStub
 ) -> None:
     response = await answered(stub)

@@ -135,7 +135,7 @@ async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> Non
     assert encoded.cost.cache_miss_count == 2
 
 
-async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
+async def test_a_given_encoding_calls_no_encoder(behind: Stack) -> None:
     """Searches by a stored item or a given encoding work without the encoder."""
     behind.encoder.before["EncodeContents"] = raising(
         errors.ModelUnavailable(model="joint", why="gone")
@@ -391,7 +391,7 @@ async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> 
         await encode(behind, part, target=Modality.TEXT, ranking=ranking)
 
 
-async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind: Stack) -> None:
+async def test_an_item_is_found_and_reranked_by_its_nearest_window(behind: Stack) -> None:
     """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is scored."""
     asked = query([WeightedPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
 
@@ -416,7 +416,9 @@ async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind:
     assert all(ids == text_tokens(1).ids.tolist() for ids in read)
 
 
-async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> None:
+async def test_items_of_both_modalities_are_found_and_each_is_reranked_if_possible(
+    behind: Stack,
+) -> None:
     """A text and an image together: images are scored against the text, texts against the image."""
     for shard in behind.shards:
         shard.logits = {f"{kind}-{n}": -float(n) for kind in ("image", "text") for n in range(90)}
@@ -438,7 +440,7 @@ async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> N
     assert scored == {("text", "image"), ("image", "text")}
 
 
-async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
+async def test_a_shard_of_an_earlier_version_is_reported(behind: Stack) -> None:
     """It ignores fields that it does not know, so the error asks for its update."""
 
     async def as_before(request: object) -> None:

@@ -116,7 +116,7 @@ async def test_all_shards_are_all_of_the_index(filled: Stack) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-async def test_one_shard_down_leaves_three_and_says_so(filled: Stack, number: int) -> None:
+async def test_one_shard_down_leaves_three_and_is_reported(filled: Stack, number: int) -> None:
     """Whichever it is, the answer has the others' items, their number and the total."""
     await search(filled)
     await filled.stop_shard(number)
@@ -206,7 +206,7 @@ async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
             await search(filled, seconds=240.0)
 
 
-async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
+async def test_all_shards_down_is_refused_without_a_coverage_demand() -> None:
     """A minimum of 0 takes any answer, and this is none."""
     async with stack(shard_count=2, minimum_coverage=0.0) as behind:
         await fill(behind)
@@ -342,7 +342,7 @@ async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unkno
 
 
 async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
-    """That the others do not know the index is no answer."""
+    """That the others do not know the index is not an answer."""
 
     async def check(factor: float) -> None:
         async with stack(shard_count=2, minimum_coverage=0.0) as behind:
@@ -388,7 +388,7 @@ async def test_a_token_is_sent_to_the_shards_that_it_names(filled: Stack) -> Non
     assert minima == [9, 0, 4, 0]
 
 
-async def test_a_shard_that_is_behind_fails_the_search_by_name(filled: Stack) -> None:
+async def test_a_lagging_shard_fails_the_search_by_name(filled: Stack) -> None:
     """A stale answer is never returned, not even a flagged one."""
     token = make_token({1: filled.shards[1].sequence + 1}, filled.shard_map)
 
@@ -423,7 +423,7 @@ async def test_a_shard_that_a_token_names_may_not_be_missing(filled: Stack) -> N
         await search(filled, tokens=[token])
 
 
-async def test_a_bad_token_is_refused_before_anything_is_asked(filled: Stack) -> None:
+async def test_a_bad_token_is_refused_before_any_call(filled: Stack) -> None:
     encoded = len(filled.encoder.calls)
 
     with pytest.raises(errors.ConsistencyTokenInvalid):
@@ -432,7 +432,7 @@ async def test_a_bad_token_is_refused_before_anything_is_asked(filled: Stack) ->
     assert len(filled.encoder.calls) == encoded
 
 
-async def test_every_shard_is_told_the_shard_maps_version() -> None:
+async def test_every_shard_gets_the_shard_maps_version() -> None:
     async with stack(shard_count=2, shard_map_version=7) as behind:
         await fill(behind)
         await search(behind)

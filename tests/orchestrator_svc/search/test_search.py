@@ -96,7 +96,7 @@ async def test_candidates_are_scored_by_the_shard_that_has_them(filled: Stack) -
     assert sorted(asked) == ["image-0", "image-10", "image-15", "image-5"]
 
 
-async def test_an_item_gone_before_its_scoring_keeps_its_place_behind(filled: Stack) -> None:
+async def test_an_item_deleted_before_its_scoring_ranks_after_scored_ones(filled: Stack) -> None:
     """It was retrieved, so it is returned, without a score."""
     know(filled, {"image-0": 1.0, "image-10": 3.0, "image-15": 2.0})
 
@@ -131,7 +131,7 @@ async def test_an_image_finds_texts(filled: Stack) -> None:
 
 @pytest.mark.parametrize("target", Modality)
 @pytest.mark.parametrize("content", [TextContent("1"), ImageContent(b"1")])
-async def test_shards_are_told_what_the_query_was_made_of(
+async def test_shards_get_the_querys_modality(
     filled: Stack, content: Content, target: Modality
 ) -> None:
     """They measure recall by direction, which the embedding does not show."""
@@ -143,7 +143,7 @@ async def test_shards_are_told_what_the_query_was_made_of(
         assert modality_from_proto(request.modality) is target  # type: ignore[attr-defined]
 
 
-async def test_contents_come_where_asked_for(filled: Stack) -> None:
+async def test_contents_are_returned_on_request(filled: Stack) -> None:
     """Of the returned items only, as they were ingested."""
     answer = await search(filled, rerank_disabled=True, content_included=True, depth=(6, 1, 3))
 
@@ -153,7 +153,7 @@ async def test_contents_come_where_asked_for(filled: Stack) -> None:
     assert not (await search(filled)).contents
 
 
-async def test_more_contents_than_a_shard_gives_at_once_are_asked_for_in_parts() -> None:
+async def test_contents_beyond_one_response_are_requested_in_parts() -> None:
     """GetItems takes 256 ids; a search may return 1,000."""
     async with stack(shard_count=1) as behind:
         items = [IncomingItem(f"i{n:03}", TextContent(f"{n / 10}")) for n in range(320)]
@@ -204,7 +204,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
 
 
 async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
-    """It is known, so that is no error, and no scoring is requested."""
+    """It is known, so that is not an error, and no scoring is requested."""
     for shard in filled.shards:
         shard.items["scenes"].clear()
 
@@ -222,7 +222,7 @@ async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
         ("GetItems", errors.ItemCorrupt(item_id="a", why="its checksum is wrong")),
     ],
 )
-async def test_what_one_shard_says_is_what_the_search_says(
+async def test_an_error_of_one_shard_is_that_of_the_search(
     filled: Stack, method: str, error: errors.TandemError
 ) -> None:
     """The shard's own error is raised: a partial answer would look complete."""
@@ -268,7 +268,7 @@ async def test_a_bad_index_id_is_refused_before_anything_is_encoded(filled: Stac
 
 
 @pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings"])
-async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) -> None:
+async def test_no_stage_gets_more_than_the_remaining_time(filled: Stack, method: str) -> None:
     """Whichever stage stalls, the search ends by the caller's deadline with its error."""
 
     async def stall(request: object) -> None:

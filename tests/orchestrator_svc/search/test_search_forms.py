@@ -306,7 +306,7 @@ async def test_pages_of_one_search_neither_overlap_nor_leave_gaps(
     assert not any(shard.calls for shard in behind.shards)
 
 
-async def test_a_page_has_contents_where_asked_and_deleted_items_none(
+async def test_a_page_has_contents_on_request_and_deleted_items_have_none(
     stub: SearchServiceStub, behind: Stack
 ) -> None:
     """They keep their place, so pages have the requested size."""

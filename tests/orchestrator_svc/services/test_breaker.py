@@ -112,7 +112,7 @@ def test_to_ask_whether_it_refuses_takes_no_probe() -> None:
     assert breaker.admit()
 
 
-def test_each_change_is_told() -> None:
+def test_each_change_is_logged() -> None:
     clock = Clock()
     told: list[BreakerState] = []
     breaker = Breaker(BreakerRule(consecutive_count=2), clock=clock, on_change=told.append)

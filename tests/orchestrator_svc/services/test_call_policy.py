@@ -102,7 +102,7 @@ async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("error", [gone(), errors.ModelUnavailable(model="it", why="gone")])
-async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> None:
+async def test_an_unreachable_service_is_retried_once(error: errors.TandemError) -> None:
     before = retries("answered")
     scripted = Scripted(error)
     async with served(scripted) as method:
@@ -138,7 +138,7 @@ async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
     assert len(scripted.timeouts) == 1
 
 
-async def test_writes_are_told_once() -> None:
+async def test_writes_are_not_retried() -> None:
     """Only the caller knows whether a retry is safe; and no circuit breaker holds a write back."""
     scripted = Scripted(*(gone() for _ in range(8)))
     async with served(scripted) as method:
@@ -262,7 +262,7 @@ async def test_it_is_asked_again_when_it_is_well() -> None:
     assert len(scripted.timeouts) == 5 + 1 + 3
 
 
-async def test_each_question_is_timed_whatever_came_of_it() -> None:
+async def test_each_call_is_timed_after_success_and_failure() -> None:
     """Answered, refused and late calls, by the service's name."""
     scripted = Scripted(errors.IndexNotFound(index_id="x"), 30.0)
     before = timed_count()

@@ -3,7 +3,7 @@
 from orchestrator_svc.services.retry_budget import RetryBudget
 
 
-def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:
+def test_an_outage_adds_at_most_a_tenth_of_calls() -> None:
     budget = RetryBudget()
     retries = 0
     for _ in range(2_000):
@@ -13,7 +13,7 @@ def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:
     assert 200 <= retries <= 210
 
 
-def test_what_is_saved_is_bounded() -> None:
+def test_saved_retries_are_bounded() -> None:
     """Otherwise a quiet night would pay for a storm in the morning."""
     budget = RetryBudget()
     for _ in range(10_000):

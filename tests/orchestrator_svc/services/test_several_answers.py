@@ -68,7 +68,7 @@ async def answers(
 @pytest.mark.parametrize(
     "fields", [{}, {"content_included": True}, {"rerank_disabled": True}, {"return_n": 20}]
 )
-async def test_a_stream_ends_with_what_a_search_answers(
+async def test_a_stream_ends_with_the_answer_of_a_search(
     filled: Stack, fields: dict[str, Any]
 ) -> None:
     """Before that it gives the retrieval order, with contents if requested."""
@@ -109,7 +109,7 @@ async def test_the_first_answer_does_not_wait_for_the_cross_encoder(filled: Stac
     assert second.answer.rerank.stop == pb.RERANK_STOP_COMPLETE
 
 
-async def test_a_stream_that_nobody_reads_on_scores_no_further(filled: Stack) -> None:
+async def test_an_abandoned_stream_scores_no_further(filled: Stack) -> None:
     ended = asyncio.Event()
 
     async def stall(request: object) -> None:
@@ -172,7 +172,7 @@ async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
         assert not shard.requests("ScoreCandidates")
 
 
-async def test_searches_that_ask_for_other_things_are_retrieved_apart(filled: Stack) -> None:
+async def test_different_searches_are_retrieved_separately(filled: Stack) -> None:
     """Another depth, another target. They are scored together if they get there together."""
     async with door(filled) as stub:
         await batch(stub, search(), search("9"))
@@ -296,7 +296,7 @@ async def test_the_largest_batch_is_scored_in_calls_that_are_taken(filled: Stack
             assert sum(sizes) <= 1_024
 
 
-async def test_hits_with_their_embeddings_are_asked_for_as_far_as_a_message_goes(
+async def test_hits_with_embeddings_are_requested_up_to_the_message_limit(
     filled: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 searches of 1,000 hits with 384 values each would need an answer of 118 MB."""

@@ -112,7 +112,7 @@ async def test_at_first_all_of_them_are_waited_for() -> None:
         ({"encoder": False}, "encoder"),
     ],
 )
-async def test_after_the_wait_what_searches_need_is_enough(
+async def test_after_the_wait_the_services_that_searches_need_are_enough(
     serving: dict[str, Any], named: str | None
 ) -> None:
     """The encoder and one shard, without a cross-encoder; the log names what is missing.

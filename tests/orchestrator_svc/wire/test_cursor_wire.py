@@ -87,7 +87,7 @@ def cursor_of(rest: list[RankedHit], return_n: int = 3) -> bytes:
 
 
 @given(rests(), st.integers(1, 4))
-def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) -> None:
+def test_pages_return_the_remaining_items_in_order(rest: list[RankedHit], return_n: int) -> None:
     """All of it, once, bit for bit, with what applies to the whole answer."""
     cursor = cursor_of(rest, return_n)
     given_: list[RankedHit] = []
@@ -104,7 +104,7 @@ def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) 
     assert given_ == rest
 
 
-def test_neighbour_scores_are_kept_with_what_was_asked() -> None:
+def test_neighbour_scores_are_kept_in_the_cursor() -> None:
     """Only of an answer that has them; an unscored item has none on its page either."""
     first, second = some(2)
     scored = replace(first, neighbour_score=-0.25)
@@ -123,7 +123,7 @@ def test_neighbour_scores_are_kept_with_what_was_asked() -> None:
     assert not other.held.HasField("neighbours")
 
 
-def test_no_rest_is_no_cursor() -> None:
+def test_an_exhausted_answer_has_no_cursor() -> None:
     assert cursor_of([]) == b""
 
 
@@ -139,7 +139,7 @@ def test_a_page_may_have_another_size() -> None:
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"\x01")
-def test_bytes_that_are_no_cursor_are_refused(junk: bytes) -> None:
+def test_bytes_that_are_not_a_cursor_are_refused(junk: bytes) -> None:
     """Whatever they are: bare, sealed, or in place of the compressed payload."""
     sealed = seal_cursor(junk)
     checksum = zlib.crc32(junk).to_bytes(4, "big")
@@ -231,7 +231,7 @@ def forged(**fields: object) -> bytes:
         {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
     ],
 )
-def test_what_no_answer_leaves_is_refused(fields: dict[str, object]) -> None:
+def test_inconsistent_cursors_are_refused(fields: dict[str, object]) -> None:
     """Columns of different lengths, no numbers, no modality, no item."""
     assert page_from_proto(request(forged())).ranked
 
@@ -279,7 +279,7 @@ def test_an_item_may_be_there_in_both_modalities() -> None:
     ],
     ids=lambda added: added[:4].hex(),
 )
-def test_what_is_more_than_an_answer_leaves_is_refused_before_it_is_parsed(added: bytes) -> None:
+def test_an_oversized_cursor_is_refused_unparsed(added: bytes) -> None:
     """A few kilobytes that would become a hundred megabytes of messages."""
     check_cursor_shape(held_by())
 
@@ -310,7 +310,7 @@ def test_a_cursor_of_a_later_format_is_refused_by_it() -> None:
         ("full_coverage_required", True),
     ],
 )
-def test_nothing_else_is_asked_beside_a_cursor(name: str, value: object) -> None:
+def test_a_cursor_allows_no_other_options(name: str, value: object) -> None:
     """It could not be respected; the error names the field."""
     asked = request(cursor_of(some(3)), **{name: value})
 
@@ -332,7 +332,7 @@ def test_a_page_is_refused_by_name(fields: dict[str, object], error: type[Except
         page_from_proto(request(cursor_of(some(3)), **fields))
 
 
-def test_the_largest_rest_fits() -> None:
+def test_the_largest_cursor_fits() -> None:
     """2,000 items with the longest ids that compress badly, each explained."""
     random = Random(0)
     rest = [

@@ -46,7 +46,7 @@ async def test_coverage_is_on_the_wire() -> None:
     assert error.metadata["missing_shards"] == "1"
 
 
-async def test_a_total_that_nobody_knows_is_unset() -> None:
+async def test_an_unknown_total_is_unset() -> None:
     async with stack() as behind, door(behind) as stub:
         items = {behind.id_on(0): "0"}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -91,7 +91,7 @@ async def test_a_search_by_token_never_answers_from_before_the_write() -> None:
     assert error.metadata == {"minimum_sequence": "1", "applied_sequence": "0"}
 
 
-async def test_a_removals_token_names_what_it_touched() -> None:
+async def test_a_removals_token_names_its_shards() -> None:
     """A removal that touched nothing returns a token too."""
     async with stack() as behind, door(behind) as stub:
         item_id = behind.id_on(1)

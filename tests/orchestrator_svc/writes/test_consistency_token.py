@@ -60,7 +60,7 @@ def test_a_changed_character_is_found(place: int, step: int) -> None:
     "token",
     ["", "A", "AAAA", "not a token", "ä", "\udc80", "=" * 8, "A" * 10_000],
 )
-def test_what_never_was_a_token_is_refused(token: str) -> None:
+def test_bytes_that_are_not_a_token_are_refused(token: str) -> None:
     with pytest.raises(ConsistencyTokenInvalid):
         read_tokens([token], MAP)
 

@@ -50,7 +50,7 @@ async def test_items_are_stored_whole_on_the_shard_that_owns_them() -> None:
                 assert item.tokens.WhichOneof("tokens") == item.content.WhichOneof("data")
 
 
-async def test_what_cannot_be_taken_is_refused_item_by_item() -> None:
+async def test_invalid_items_are_refused_item_by_item() -> None:
     async with stack() as behind:
         behind.encoder.refused["13 unlucky"] = errors.TextTooLong(
             got=9000, limit=8192, unit="bytes"
@@ -85,7 +85,7 @@ async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
         assert stored(behind) == {"once"}
 
 
-async def test_a_batch_with_nothing_good_asks_nobody() -> None:
+async def test_a_batch_without_a_valid_item_calls_no_service() -> None:
     async with stack() as behind:
         outcomes = await ingest(behind, [text(""), IncomingItem("a", errors.ContentMissing())])
 
@@ -137,7 +137,7 @@ async def test_a_batch_does_not_wait_for_ever(service: str) -> None:
         assert reasons(outcomes) == ["DEADLINE_EXCEEDED"]
 
 
-async def test_an_encoded_batch_is_stored_only_when_it_is_told_to() -> None:
+async def test_an_encoded_batch_is_stored_only_on_request() -> None:
     """So batches of one stream are encoded concurrently and take effect in their order."""
     async with stack() as behind:
         encoded = await behind.ingester.encode(IngestBatch("scenes", [text("a")]))
@@ -226,7 +226,7 @@ async def test_another_model_answer_is_still_the_same_write() -> None:
         assert repeated != stored_request
 
 
-async def test_an_id_used_for_another_batch_is_told_item_by_item() -> None:
+async def test_a_reused_request_id_is_reported_item_by_item() -> None:
     """A shard that stored the first stores nothing of the second."""
     async with stack(shard_count=1) as behind:
         await attempt(behind, [text("a", 1)], "same")
@@ -254,7 +254,7 @@ async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
         assert not behind.encoder.calls
 
 
-async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back() -> None:
+async def test_the_truncation_policy_reaches_the_encoder_and_text_use_is_returned() -> None:
     """Each encoded text reports how much was read, stored or not."""
     async with stack() as behind:
         use = TextUse(100, 64)

@@ -261,7 +261,7 @@ async def test_a_batch_of_a_size_that_is_not_taken_ends_the_stream_by_name(count
         assert isinstance(await refused(call.read()), errors.BatchSizeOutOfRange)
 
 
-async def test_a_sender_that_goes_away_leaves_nothing_running() -> None:
+async def test_a_disconnected_sender_leaves_nothing_running() -> None:
     """Batches not yet stored are dropped, and the service keeps serving."""
 
     async def stall(request: object) -> None:
@@ -286,7 +286,7 @@ async def test_a_sender_that_goes_away_leaves_nothing_running() -> None:
         assert text_of(behind, "a") == "0"
 
 
-async def test_a_sender_that_goes_away_while_answers_wait_does_no_harm() -> None:
+async def test_a_sender_may_disconnect_while_answers_wait() -> None:
     """Answers are left unread: the stream is closed and the next caller is served."""
     async with stack() as behind, door(behind) as stub:
         for _ in range(10):

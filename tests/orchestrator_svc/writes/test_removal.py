@@ -51,7 +51,7 @@ async def test_a_shard_that_is_down_fails_the_removal_and_leaves_nothing_unsaid(
         assert not behind.shards[2].items["scenes"]
 
 
-async def test_a_shard_that_refuses_is_told_apart_from_one_that_is_silent() -> None:
+async def test_a_refusing_shard_is_distinguished_from_a_silent_one() -> None:
     """Items on the shard that refused are unchanged: that much is known."""
     async with stack() as behind:
         owned = await fill(behind)
@@ -81,7 +81,7 @@ async def test_one_shards_failure_does_not_cancel_the_others_deletes() -> None:
         assert not behind.shards[1].items["scenes"]
 
 
-async def test_what_became_of_the_ids_is_within_what_reaches_the_caller() -> None:
+async def test_the_outcome_of_the_ids_fits_the_error_message() -> None:
     """512 characters do, whatever the ids are and however long the shard's message is."""
     async with stack(shard_count=1) as behind:
         await fill(behind)

@@ -29,6 +29,6 @@ def test_parts_of_one_write_have_different_ids() -> None:
     assert len(ids) == 3 * 3 * 2
 
 
-def test_no_id_stays_none() -> None:
+def test_a_missing_id_stays_missing() -> None:
     """An empty id is not remembered, so it must not become one."""
     assert shard_request_id("", 0, ShardMap(1)) == ""

@@ -60,7 +60,7 @@ async def test_a_sound_api_passes(sabotage: Sabotage) -> None:
         (Sabotage.FEWER, "0 results for 1 documents"),
     ],
 )
-async def test_an_api_whose_scores_mean_nothing_is_refused(sabotage: Sabotage, says: str) -> None:
+async def test_an_api_with_meaningless_scores_is_refused(sabotage: Sabotage, says: str) -> None:
     """Each by its fault; nothing of it reaches a search, since the service is not ready."""
     with pytest.raises(ModelOutputInvalid, match=says):
         await checked(sabotage)

@@ -90,7 +90,7 @@ async def test_a_text_scores_pictures_and_a_picture_scores_texts(
     assert scored.cost.pair_count == 5
 
 
-async def test_what_cannot_be_scored_has_no_score(shard: RemoteShard) -> None:
+async def test_items_that_cannot_be_scored_have_no_score(shard: RemoteShard) -> None:
     """Items that are gone, that no decoder reads, or of the query's own modality."""
     shard.delete("i-1")
     with remote_api() as api:
@@ -155,7 +155,7 @@ async def test_a_document_is_made_once(shard: RemoteShard, monkeypatch: pytest.M
     assert probabilities(fresh)[:1] == pytest.approx(expected("two dogs", "i-5"))
 
 
-async def test_a_query_without_what_the_model_reads_fails_alone(shard: RemoteShard) -> None:
+async def test_only_a_query_that_the_model_cannot_read_fails(shard: RemoteShard) -> None:
     """No content, or a picture where the model reads texts; the third is scored."""
     with remote_api() as api:
         async with reranker_of(api, shard, takes_picture_queries=False) as reranker:

@@ -92,7 +92,7 @@ async def test_pictures_travel_as_each_api_documents_them() -> None:
     ]
 
 
-async def test_logits_are_taken_as_they_are() -> None:
+async def test_logits_are_used_unchanged() -> None:
     """Only where the endpoint says that its scores are logits."""
     with remote_api(Sabotage.LOGITS) as api:
         async with scorer_of(endpoint(api, scores=RemoteScores.LOGIT)) as scorer:
@@ -106,11 +106,15 @@ async def test_logits_are_taken_as_they_are() -> None:
         (Sabotage.TWICE, ModelOutputInvalid, "index 0 twice or out of range"),
         (Sabotage.NAN, ModelOutputInvalid, "a score of nan"),
         (Sabotage.WORDS, ModelOutputInvalid, "without a number 'relevance_score'"),
-        (Sabotage.LOGITS, ModelOutputInvalid, "-3.5, which is no probability; set RERANK_REMOTE"),
-        (Sabotage.GARBAGE, ModelOutputInvalid, "it is no JSON"),
-        (Sabotage.HALF, ModelOutputInvalid, "it is no JSON"),
+        (
+            Sabotage.LOGITS,
+            ModelOutputInvalid,
+            "-3.5, which is not a probability; set RERANK_REMOTE",
+        ),
+        (Sabotage.GARBAGE, ModelOutputInvalid, "it is not JSON"),
+        (Sabotage.HALF, ModelOutputInvalid, "it is not JSON"),
         (Sabotage.LIST, ModelOutputInvalid, "without a list 'results'"),
-        (Sabotage.ZIPPED, ModelOutputInvalid, "it is no JSON"),
+        (Sabotage.ZIPPED, ModelOutputInvalid, "it is not JSON"),
         (Sabotage.DIGITS, ModelOutputInvalid, "a score of 401 digits"),
         (Sabotage.FAR, ModelOutputInvalid, "index 100000000000 twice or out of range"),
         (Sabotage.ENDLESS, ModelOutputInvalid, "over 4,194,304 bytes"),
@@ -154,7 +158,7 @@ async def test_a_logit_beyond_single_precision_is_refused() -> None:
         ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0),
     ],
 )
-async def test_a_busy_api_says_when_to_come_back(header: str, seconds: float) -> None:
+async def test_a_busy_api_says_when_to_retry(header: str, seconds: float) -> None:
     with remote_api(Sabotage.BUSY) as api:
         api.retry_after = header
         async with scorer_of(endpoint(api)) as scorer:
@@ -209,7 +213,7 @@ async def test_a_cancelled_call_lets_its_place_go() -> None:
             await scorer.score(QUERY, TEXTS, 60.0)
 
 
-async def test_the_key_goes_to_the_api_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_sent_only_to_the_api(caplog: pytest.LogCaptureFixture) -> None:
     """Neither into an error nor into the log."""
     with remote_api(Sabotage.REFUSED) as api:
         async with scorer_of(endpoint(api), key="secret-key") as scorer:
@@ -252,9 +256,9 @@ async def test_a_certificate_of_no_known_authority_is_refused() -> None:
                 await client.close()
 
 
-def test_what_no_request_can_name_is_refused_at_the_start() -> None:
+def test_unusable_settings_are_refused_at_the_start() -> None:
     for url, model, says in (
-        ("rerank:8000", "m", "no address of an API"),
+        ("rerank:8000", "m", "not the address of an API"),
         ("https://", "m", "no host"),
         ("https://:443/v1/rerank", "m", "no host"),
         ("http://rerank:port/v1/rerank", "m", "Port could not be cast"),
@@ -269,7 +273,7 @@ def test_what_no_request_can_name_is_refused_at_the_start() -> None:
             RemoteEndpoint(url=url, model=model)
 
 
-def test_an_identity_is_the_model_and_what_decides_its_scores() -> None:
+def test_the_identity_covers_the_model_and_the_settings_of_its_scores() -> None:
     """Another address serves the same model; another size of pictures gives other scores."""
     one = RemoteEndpoint(url="https://a/v1/rerank", model="m")
 

@@ -125,7 +125,7 @@ async def test_a_service_without_triton_serves_a_remote_model(
     ("changes", "says"),
     [
         ({"REMOTE_URL": ""}, "RERANK_TRITON_ADDRESS is not set"),
-        ({"REMOTE_URL": "rerank:8000"}, "is no address of an API"),
+        ({"REMOTE_URL": "rerank:8000"}, "is not the address of an API"),
         ({"REMOTE_MODEL": ""}, "has no model's name"),
         ({"REMOTE_SHAPE": "cohere"}, "'cohere' is not a valid RemoteShape"),
         ({"REMOTE_KEY_FILE": "/nowhere/key"}, "RERANK_REMOTE_KEY_FILE cannot be read"),

@@ -42,7 +42,7 @@ async def watched_turns(long_seconds: float) -> AsyncIterator[Turns]:
     """Yields what counts the running loop's turns of over `long_seconds`, while within.
 
     In the processor's time of the loop's thread: what other threads and processes take meanwhile
-    is no fault of what runs in the loop.
+    is not a fault of what runs in the loop.
     """
     turns = Turns()
 

@@ -1,4 +1,4 @@
-"""Servers that are no Tandem, byte by byte: what stands at a wrong address, or before ours."""
+"""Servers that are not Tandem, byte by byte: what stands at a wrong address, or before ours."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tandem.corpus.records import Record
 
-# Lines may hold whatever is no line's end, U+2028 and U+0085 included, which str.splitlines takes
-# for one; a file's byte order mark is no part of its first line, and NUL is of no text.
+# Lines may hold anything except a line's end, including U+2028 and U+0085, at which str.splitlines
+# splits; a file's byte order mark is not part of its first line, and no text contains NUL.
 captions = st.text(
     st.characters(codec="utf-8", exclude_characters="\0\n\r\N{ZERO WIDTH NO-BREAK SPACE}"),
     min_size=1,

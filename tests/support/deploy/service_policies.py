@@ -77,7 +77,7 @@ def settings(resources: Sequence[Resource]) -> Iterator[str]:
                 prefixes = (module.removesuffix("svc").upper(), *_SHARED)
                 for variable in environment:
                     if not variable.startswith(prefixes):
-                        yield f"{container.name}: {variable} is no setting of it"
+                        yield f"{container.name}: {variable} is not a setting of it"
 
 
 def ports(resources: Sequence[Resource]) -> Iterator[str]:
@@ -99,7 +99,7 @@ def ports(resources: Sequence[Resource]) -> Iterator[str]:
                 named_ports |= container.ports
             for port in service["spec"]["ports"]:
                 if named_ports.get(port["targetPort"]) != port["port"]:
-                    yield f"{named(service)}: {port['name']} is no port of {workload.name}"
+                    yield f"{named(service)}: {port['name']} is not a port of {workload.name}"
 
 
 def addresses(resources: Sequence[Resource]) -> Iterator[str]:

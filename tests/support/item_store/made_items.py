@@ -23,7 +23,7 @@ def text_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> ItemRe
 
 
 def image_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> ItemRecord:
-    """Returns an image item of 49 x 4 tokens, whose bytes are no real picture."""
+    """Returns an image item of 49 x 4 tokens, whose bytes are not a real picture."""
     values = np.random.default_rng(seed).standard_normal((49, 4)).astype(np.float16)
     encoding = Encoding(unit_vector(seed, dimension), ImageTokens(values))
     return ItemRecord(item_id, ImageContent(b"\x89PNG" + bytes([seed % 256]) * 50), encoding)

@@ -146,7 +146,7 @@ def _structure() -> Iterator[tuple[str, bytes, str]]:
     yield "JPEG of 10,000 scans", _many_scans(10_000), TOO_LARGE
     # A decoder that took it for a segment would skip 65,535 bytes of scans, which decoders do not.
     hidden = _many_scans(10_000, before=b"\xff\x05\xff\xff")
-    yield "JPEG of 10,000 scans behind what is no segment", hidden, TOO_LARGE
+    yield "JPEG of 10,000 scans behind what is not a segment", hidden, TOO_LARGE
     frame_count = struct.pack(">II", 1_000_000, 0)
     yield "PNG of a million frames", _with_chunks(png_chunk(b"acTL", frame_count)), TOO_LARGE
     frames = [plain(BLUE if number % 2 else RED, (2, 2)) for number in range(1_200)]

@@ -104,7 +104,7 @@ class CanaryRequests:
         ]
 
     def _malformed(self) -> list[Sent]:
-        """Bytes that are no message, text that is no UTF-8, both with the text in them."""
+        """Bytes that are not a message, text that is not UTF-8, both with the text in them."""
         raw = self.text.encode()
         field = bytes((0x0A, len(raw) + 3)) + b"\x0a" + bytes((len(raw) + 1,)) + raw + b"\xff"
         sent = self._sent("SearchService/SearchItems", search_service_pb2.SearchItemsRequest())

@@ -25,7 +25,7 @@ def test_halves_by_length_are_padded_to_about_their_own_longest() -> None:
     assert long.texts.ids.tolist() == [[5, 5, 5, 5, 0], [4, 4, 4, 4, 4]]
 
 
-def test_texts_come_in_few_lengths() -> None:
+def test_texts_have_few_lengths() -> None:
     """Every length is a shape of its own, for which kernels are made."""
     tokenizer = train_tokenizer(["dog " * 30], 50)
     batches = [tokenize(tokenizer, ["dog " * count], 31) for count in range(1, 30)]

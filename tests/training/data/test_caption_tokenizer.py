@@ -60,7 +60,7 @@ def test_another_process_gives_the_same_vocabulary() -> None:
 
 
 def test_special_tokens_come_first_and_are_the_only_ones(tokenizer: Tokenizer) -> None:
-    """Padding is 0, which masks are made from; a letter written "##a" is no token of its own."""
+    """Padding is 0, which masks are made from; a letter written "##a" is not a token of its own."""
     added = {id_: token.content for id_, token in tokenizer.get_added_tokens_decoder().items()}
 
     assert added == {0: PAD, 1: UNKNOWN, 2: CLS, 3: SEP}

@@ -53,7 +53,7 @@ def test_only_captions_that_are_too_long_are_left_out() -> None:
         ((), RecordFault.CAPTION_EMPTY),
     ],
 )
-def test_what_no_leaving_out_mends_is_the_records_fault(
+def test_a_record_without_a_fitting_caption_has_a_fault(
     texts: tuple[str, ...], fault: RecordFault
 ) -> None:
     """It stops the work by the record's name, or the work goes on past it, as told."""

@@ -43,7 +43,7 @@ def test_rows_are_found_again_by_another_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "cut"), [("tokens.f16", 1), ("digests.bin", 31)])
-def test_what_a_kill_cut_is_written_again(tmp_path: Path, name: str, cut: int) -> None:
+def test_files_cut_by_a_kill_are_written_again(tmp_path: Path, name: str, cut: int) -> None:
     """A row whose tokens or digest are incomplete is none; the next run appends after the rest."""
     first = kept_of(tmp_path)
     with first.writing():
@@ -69,7 +69,7 @@ def test_tokens_of_another_network_are_refused(tmp_path: Path) -> None:
         kept.add(digests("a", "a"), tokens(1, 2))
 
 
-def test_each_view_has_a_key_of_its_own() -> None:
+def test_each_view_has_its_own_key() -> None:
     """And each picture."""
     keys = {view_digest(picture, view) for picture in (b"a", b"b") for view in (0, 1)}
 

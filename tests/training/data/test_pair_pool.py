@@ -89,7 +89,7 @@ def ce_batches(pool: Pool, sibling_share: float, count: int = 40) -> list[PairBa
     return [pool.pool.pair_batch(rng, 8, sibling_share) for _ in range(count)]
 
 
-def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
+def test_padding_of_texts_is_masked(pool: Pool) -> None:
     """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them.
 
     Up to the next multiple of four, since every length is a shape of its own.

@@ -62,7 +62,7 @@ def test_families_are_the_corpus_own_and_those_that_share_a_caption() -> None:
     assert [list(members) for members in source.families] == [[0, 2], [1, 3], [4, 5, 7], [6]]
 
 
-def test_no_negative_says_what_the_match_says() -> None:
+def test_no_negative_shares_the_matchs_caption() -> None:
     """400 emoji in five styles: a mismatch's caption stands at no picture of the other's family.
 
     Positive control: families by the corpus alone would let some through.
@@ -111,14 +111,14 @@ def test_a_batch_of_matches_is_of_different_families() -> None:
 
 
 def test_groups_for_mining_are_the_families() -> None:
-    """So a mined negative is no sibling either."""
+    """So a mined negative is not a sibling either."""
     records = [record(str(n), f"dogs {n}", family=str(n % 3)) for n in range(9)]
     pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(9, 1, 1)), tiny_tokenizer(), 64)
 
     assert pool.groups().tolist() == [0, 1, 2] * 3
 
 
-def test_siblings_are_no_mismatches() -> None:
+def test_siblings_are_never_mismatches() -> None:
     """A recipe that asks for them is refused."""
     records = [record(str(n), f"dogs {n}") for n in range(4)]
     pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(4, 1, 1)), tiny_tokenizer(), 64)

@@ -12,7 +12,7 @@ from tandem.training.data.scene_labels import class_count, token_classes
 from tests.support.corpus.made_scenes import made_scene
 
 
-def test_there_is_a_class_for_each_train_noun_and_one_for_none() -> None:
+def test_each_train_noun_and_the_background_have_a_class() -> None:
     """Held-out nouns have no class: nothing is learned of them."""
     assert class_count() == len(nouns_of("train")) + 1
 
