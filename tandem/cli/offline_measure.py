@@ -150,6 +150,8 @@ def _load(folder: Path, precision: Precision) -> tuple[AnyCheckpoint, dict[str, 
     """Returns the checkpoint in that precision, and the description of it before."""
     loaded = load_any_checkpoint(folder)
     origin = origin_about(loaded.model, loaded.model.config, loaded.training)
+    # As a server of this checkpoint says, and lists of its neighbours.
+    origin["model"] = fingerprint_of(loaded, precision)
     return in_precision(loaded, precision), origin
 
 

@@ -18,8 +18,11 @@ from tandem.cli.app import app
 from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.report import Report
+from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
+from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
@@ -212,6 +215,9 @@ def test_a_picture_that_was_trained_on_is_refused(checkpoint: Path, tmp_path: Pa
     for text in (says, also_says):
         assert "1 of 4 pictures were trained on, b" in text
         assert "--allow-trained" in text
+    files = CheckpointFiles.read(trained)
+    served_as = export_manifest(files, Precision.FP32, {}).fingerprint
+    assert Report.read(folder).about["model"] == served_as
     seen_of = "asking pictures that were trained on"
     assert Report.read(folder).about[seen_of] == "1 of 4"
     assert Report.read(folder / "r").about[seen_of] == "0 of 3"
