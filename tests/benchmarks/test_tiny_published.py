@@ -1,5 +1,6 @@
 """What the small trained models are saved as: folders that Tandem's readers take."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,13 @@ import pytest
 import torch
 
 from benchmarks.support.emoji_batches import EmojiBatches
-from benchmarks.support.tiny_published import SIZE, Plan, train_blip, train_clip
+from benchmarks.support.tiny_published import (
+    SIZE,
+    Plan,
+    negative_weights,
+    train_blip,
+    train_clip,
+)
 from tandem.modeling.families.reader import read_published_model
 
 PLAN = Plan(seed=3, step_count=2, batch=6)
@@ -54,7 +61,21 @@ def test_a_trained_blip_is_read_with_enc_and_repeats_by_seed(
     states = [parts.score_pair.state_dict() for parts in (one, two)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     # It goes on from a BLIP with the same tokenizer.
-    train_blip(tmp_path / "three", PLAN, batches, tmp_path / "two")
+    harder = replace(PLAN, hard_share=0.5)
+    train_blip(tmp_path / "three", harder, batches, tmp_path / "two")
     names = ("two", "three")
     tokenizers = {(tmp_path / name / "tokenizer.json").read_text() for name in names}
     assert len(tokenizers) == 1
+
+
+def test_negatives_are_drawn_by_chance_or_as_they_are_confused() -> None:
+    """The second picture is as near to the first text as its own; the third is far."""
+    similarity = torch.tensor([[5.0, 5.0, 0.0], [1.0, 9.0, 1.0], [0.0, 0.0, 9.0]])
+    by_chance, half, hard = (negative_weights(similarity, share) for share in (0.0, 0.5, 1.0))
+    near = 1 / (1 + np.exp(-5.0))
+    torch.testing.assert_close(by_chance[0], torch.tensor([0.0, 0.5, 0.5]))
+    torch.testing.assert_close(hard[0], torch.tensor([0.0, near, 1 - near]), check_dtype=False)
+    torch.testing.assert_close(half, (by_chance + hard) / 2)
+    for weights in (by_chance, half, hard):
+        assert weights.diagonal().tolist() == [0.0, 0.0, 0.0]
+        torch.testing.assert_close(weights.sum(dim=1), torch.ones(3))
