@@ -23,13 +23,15 @@ def main() -> None:
     """Trains those with more than 0 steps.
 
     BLIP begins with the image tower of FOLDER/tiny-clip. Each further count of steps continues with
-    the BLIP before it; the learning rate then warms up and decays again.
+    the BLIP before it, the second with ITM against pictures by chance, later ones half of them
+    against hard ones; the learning rate warms up and decays in each. A count of 0 takes the BLIP
+    that is there.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clip-steps", type=int, default=900)
-    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700])
+    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 500, 400])
     options = parser.parse_args()
     # One thread: the same sums in the same order give the same weights.
     torch.set_num_threads(1)
@@ -44,10 +46,14 @@ def main() -> None:
         blip_plan = Plan(
             seed=options.seed + number,
             step_count=step_count,
-            batch=96,
-            learning_rate=6e-4 if number else 7e-4,
+            batch=64 if number else 96,
+            learning_rate=1e-3 if number else 7e-4,
+            hard_share=0.5 if number > 1 else 0.0,
         )
         blip_folder = options.folder / "tiny-blip"
+        if not step_count:
+            start = blip_folder
+            continue
         blip = partial(train_blip, blip_folder, blip_plan, batches, start)
         _report("tiny-blip", blip)
         start = blip_folder

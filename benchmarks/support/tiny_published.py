@@ -43,6 +43,8 @@ _CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 _DECODE, _ENCODE = "[DEC]", "[ENC]"
 # Of BLIP's steps, those without ITM; and of a batch, the pairs that ITM reads.
 _CONTRAST_SHARE, _MATCHED_SHARE = 0.3, 0.4
+# Pictures that a text is matched with once ITM has begun in earnest: its own, and others by chance.
+_CANDIDATES = 6
 # Tokens of a text in training; few captions have more.
 _LONGEST = 24
 
@@ -56,6 +58,8 @@ class Plan:
     batch: int = 128
     learning_rate: float = 1e-3
     weight_decay: float = 0.05
+    hard_share: float = 0.0
+    """Of a BLIP that goes on: the share of ITM's negatives that ITC finds hard."""
 
 
 def train_clip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
@@ -89,7 +93,8 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
     As its authors do: from a trained image tower, that of the CLIP in `start`, or from the BLIP in
     `start`; contrast (ITC) over [CLS]; and matching (ITM) with [ENC] in its place, against the
     negatives that ITC finds hard. To save time ITM begins once ITC has learned something, and reads
-    a part of each batch; from a BLIP it reads all of them.
+    a part of each batch. From a BLIP it reads all of it, and negatives by chance at first: against
+    the hard ones alone ITM stays at chance for longer than minutes.
     """
     from transformers import BlipForImageTextRetrieval, CLIPModel
 
@@ -119,8 +124,10 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
         contrast = _contrast(similarity)
         if next(steps) < _CONTRAST_SHARE * plan.step_count and not has_contrast:
             return contrast
-        share = 1.0 if has_contrast else _MATCHED_SHARE
-        part = slice(max(2, int(share * len(ids))))
+        if has_contrast:
+            weights = negative_weights(similarity.detach(), plan.hard_share)
+            return contrast + _ranking(model, (ids, mask), tokens, weights, encode_id)
+        part = slice(max(2, int(_MATCHED_SHARE * len(ids))))
         return contrast + _matching(
             model, (ids[part], mask[part]), tokens[part], similarity.detach()[part, part], encode_id
         )
@@ -135,6 +142,15 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
         {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "pad_token": "[PAD]"},
     )
     return last
+
+
+def negative_weights(similarity_BB: Tensor, hard_share: float) -> Tensor:
+    """Returns how likely each picture is drawn for a text: by chance, or as ITC confuses them."""
+    batch = len(similarity_BB)
+    own_BB = torch.eye(batch, dtype=torch.bool)
+    hard_BB = functional.softmax(similarity_BB.masked_fill(own_BB, -math.inf), dim=1)
+    by_chance_BB = (~own_BB).float() / (batch - 1)
+    return hard_share * hard_BB + (1 - hard_share) * by_chance_BB
 
 
 def _trained(model: nn.Module, plan: Plan, batches: EmojiBatches, loss: object) -> float:
@@ -196,6 +212,38 @@ def _matching(
     target = torch.zeros(3 * batch, dtype=torch.int64)
     target[:batch] = 1
     return functional.cross_entropy(model.itm_head(read[:, 0]), target)
+
+
+def _ranking(
+    model: BlipForImageTextRetrieval,
+    rows: tuple[Tensor, Tensor],
+    tokens: Tensor,
+    weights_BB: Tensor,
+    encode_id: int,
+) -> Tensor:
+    """Returns the loss of ITM: each text's own picture before others, drawn by their weights.
+
+    As pairs that match or not, and as one choice among the pictures of a text. The choice is what
+    teaches it from scratch: a logit that says nothing of the picture gains nothing there.
+    """
+    ids, mask = rows
+    batch = len(ids)
+    count = min(_CANDIDATES, batch)
+    others = torch.multinomial(weights_BB, count - 1)
+    pictures = torch.cat([torch.arange(batch)[:, None], others], dim=1).flatten()
+    ids = ids.clone()
+    ids[:, 0] = encode_id
+    read = model.text_encoder(
+        input_ids=ids.repeat_interleave(count, dim=0),
+        attention_mask=mask.repeat_interleave(count, dim=0),
+        encoder_hidden_states=tokens[pictures],
+    ).last_hidden_state
+    answers = model.itm_head(read[:, 0])
+    logits = (answers[:, 1] - answers[:, 0]).view(batch, count)
+    target = torch.zeros(batch, count)
+    target[:, 0] = 1
+    matching = functional.binary_cross_entropy_with_logits(logits, target)
+    return matching + functional.cross_entropy(logits, target.argmax(dim=1))
 
 
 def _take_tower(model: BlipForImageTextRetrieval, clip: CLIPModel) -> None:
