@@ -1,4 +1,4 @@
-"""Four real index_svc processes behind one searcher: killed, paused, and read after writes."""
+"""Real index_svc processes behind one searcher: killed, paused, and read after writes."""
 
 import asyncio
 import math
@@ -25,7 +25,7 @@ from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, stack
 
-SHARD_COUNT = 4
+MOST_SHARDS = 4
 ITEM_COUNT = 60
 
 
@@ -69,9 +69,9 @@ class Shards:
 
 
 @asynccontextmanager
-async def shards(folder: Path) -> AsyncIterator[Shards]:
-    """Runs four index_svc processes."""
-    processes = [ShardProcess(folder / f"shard-{n}", n, SHARD_COUNT) for n in range(SHARD_COUNT)]
+async def shards(folder: Path, count: int) -> AsyncIterator[Shards]:
+    """Runs index_svc processes; each takes half a second of CPU to start."""
+    processes = [ShardProcess(folder / f"shard-{n}", n, count) for n in range(count)]
     try:
         async with AsyncExitStack() as opened:
             channels = [
@@ -80,7 +80,7 @@ async def shards(folder: Path) -> AsyncIterator[Shards]:
             # Only its encoder is used.
             encoder: EncoderClient = (await opened.enter_async_context(stack(1))).encoder_client
             clients = [ShardClient(each, each, n) for n, each in enumerate(channels)]
-            shard_map = ShardMap(SHARD_COUNT)
+            shard_map = ShardMap(count)
             yield Shards(
                 processes,
                 shard_map,
@@ -104,10 +104,10 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
     """
     # By threes to one angle: ties within and between shards, in the order of ids.
     items = {f"item-{n:02}": str(n // 3) for n in range(ITEM_COUNT)}
-    async with shards(tmp_path) as running:
+    async with shards(tmp_path, MOST_SHARDS) as running:
         await running.ingest(items)
         owner = {each: running.shard_map.owner("scenes", each) for each in items}
-        assert set(owner.values()) == set(range(SHARD_COUNT))
+        assert set(owner.values()) == set(range(MOST_SHARDS))
 
         whole = await running.search()
         assert ids(whole) == sorted(items)
@@ -156,7 +156,7 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
     """Its connection is dropped after unanswered pings, long before the searches' deadlines, and
     opened again once it resumes.
     """
-    async with shards(tmp_path) as running:
+    async with shards(tmp_path, 3) as running:
         await running.ingest({f"item-{n}": "0" for n in range(20)})
         running.processes[1].pause()
 
@@ -179,7 +179,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
     tmp_path: Path,
 ) -> None:
     """Through real stores: sequences, first answers, and a request id for another write."""
-    async with shards(tmp_path) as running:
+    async with shards(tmp_path, 2) as running:
         first = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
         token = make_token(first.sequences, running.shard_map)
         assert len(ids(await running.search(tokens=[token]))) == 20
@@ -204,13 +204,13 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
 async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_path: Path) -> None:
     """Through real stores; a second removal finds none, and a killed shard is reported."""
     items = {f"item-{n:02}": "0" for n in range(ITEM_COUNT)}
-    async with shards(tmp_path) as running:
+    async with shards(tmp_path, 2) as running:
         await running.ingest(items)
 
         removal = await running.remover.remove_index("scenes", Deadline.after(10))
 
         assert (removal.removed_count, removal.is_complete) == (ITEM_COUNT, True)
-        assert set(removal.sequences) == set(range(SHARD_COUNT))
+        assert set(removal.sequences) == {0, 1}
         with pytest.raises(errors.IndexNotFound):
             await running.search()
         with pytest.raises(errors.IndexNotFound):
@@ -218,15 +218,15 @@ async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_pa
 
         await running.ingest(items)
         assert len(ids(await running.search())) == ITEM_COUNT
-        running.processes[3].kill()
-        with pytest.raises(errors.ServiceUnavailable, match="1 of 4 shards failed"):
+        running.processes[1].kill()
+        with pytest.raises(errors.ServiceUnavailable, match="1 of 2 shards failed"):
             await running.remover.remove_index("scenes", Deadline.after(10))
 
 
 async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: Path) -> None:
     """Over real shards: an item's encoding as it is stored, and the hits' embeddings."""
     items = {f"item-{n:02}": str(n) for n in range(ITEM_COUNT)}
-    async with shards(tmp_path) as running:
+    async with shards(tmp_path, 2) as running:
         await running.ingest(items)
         query = SearchQuery(
             parts=(
