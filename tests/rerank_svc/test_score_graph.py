@@ -35,6 +35,9 @@ from tests.support.neighbours.served_corpus import (
     tiny_leaprr,
 )
 
+# On one worker: each would export the networks and start a Triton of its own.
+pytestmark = pytest.mark.xdist_group("leaprr-triton")
+
 TIMEOUT_SECONDS = 20
 CORPUS = ServedCorpus.made(20, 30, seed=3)
 MODEL = tiny_leaprr("code")

@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import grpc
-import pytest
 
 from tandem.chassis.channels import open_channel
 from tandem.contract.content import TextContent
@@ -121,9 +119,32 @@ async def test_a_service_without_triton_serves_a_remote_model(
     assert "secret-key" not in process.log()
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+# Starts the service by each of the variables on stdin, in a process each, of one that has imported
+# it; prints how they ended.
+STARTS = """
+import json, os, runpy, sys
+import rerank_svc.__main__
+del sys.modules["rerank_svc.__main__"]
+endings = []
+for variables in json.load(sys.stdin):
+    told, tells = os.pipe()
+    if not (child := os.fork()):
+        os.dup2(tells, 2)
+        os.environ.update(variables)
+        runpy.run_module("rerank_svc", run_name="__main__", alter_sys=True)
+        sys.exit("served")
+    os.close(tells)
+    with open(told) as stream:
+        text = stream.read()
+    endings.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text])
+print(json.dumps(endings))
+"""
+
+
+def test_a_wrong_setting_ends_the_start_by_name(tiny_repository: Path, tmp_path: Path) -> None:
+    """With exit code 2 and no traceback."""
+    (tmp_path / "key").write_text("secret-key")
+    wrong: list[tuple[dict[str, str], str]] = [
         ({"REMOTE_URL": ""}, "RERANK_TRITON_ADDRESS is not set"),
         ({"REMOTE_URL": "rerank:8000"}, "is not the address of an API"),
         ({"REMOTE_MODEL": ""}, "has no model's name"),
@@ -131,26 +152,23 @@ async def test_a_service_without_triton_serves_a_remote_model(
         ({"REMOTE_KEY_FILE": "/nowhere/key"}, "RERANK_REMOTE_KEY_FILE cannot be read"),
         ({"REMOTE_AUTHORITY_FILE": "/nowhere/ca"}, "RERANK_REMOTE_AUTHORITY_FILE cannot be read"),
         ({"REMOTE_PROBABILITY_SCALE": "0"}, "RERANK_REMOTE_PROBABILITY_SCALE must be over 0"),
-    ],
-)
-def test_a_wrong_setting_ends_the_start_by_name(
-    changes: dict[str, str], says: str, tiny_repository: Path, tmp_path: Path
-) -> None:
-    """With exit code 2 and no traceback."""
-    (tmp_path / "key").write_text("secret-key")
+    ]
     with remote_api() as api:
+        starts = [environment(api, tiny_repository, tmp_path, **changes) for changes, _ in wrong]
         done = subprocess.run(
-            [sys.executable, "-m", "rerank_svc"],
+            [sys.executable, "-c", STARTS],
+            input=json.dumps(starts),
             capture_output=True,
             cwd=ROOT,
-            env=os.environ | environment(api, tiny_repository, tmp_path, **changes),
             text=True,
-            timeout=60,
+            timeout=120,
+            check=True,
         )
 
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    for (_, says), (code, told) in zip(wrong, json.loads(done.stdout), strict=True):
+        assert code == 2, told
+        assert says in told
+        assert "Traceback" not in told
 
 
 def test_a_service_with_triton_imports_neither_an_http_client_nor_rich() -> None:
