@@ -12,7 +12,7 @@ from gateway_svc.admission import AdmittedEndpoint, EndpointAdmission
 from gateway_svc.connection import ConnectionLimits
 from gateway_svc.console_files import API_PAGE, ConsoleFiles, console_settings
 from gateway_svc.edge import Edge
-from gateway_svc.faults import HttpRefusal
+from gateway_svc.faults import NOTHING_HERE, HttpRefusal
 from gateway_svc.http_call import HttpEndpoint
 from gateway_svc.methods import METHODS
 from gateway_svc.openapi.document import openapi_document
@@ -75,7 +75,7 @@ def _routes(upstream: Upstream, admission: EndpointAdmission) -> list[BaseRoute]
     for path, http_method, endpoint in endpoints:
         apps.setdefault(path, {})[http_method] = AdmittedEndpoint(endpoint, admission)
     document = Response(openapi_document(endpoints), media_type="application/json")
-    apps["/openapi.json"] = {"GET": document, "HEAD": document}
+    apps["/openapi.json"] = {"GET": document}
     page = ConsoleFiles(API_PAGE, "/docs")
     return [
         *(Route(path, _ByMethod(by_method)) for path, by_method in apps.items()),
@@ -90,9 +90,15 @@ class _ByMethod:
         self._apps = apps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._apps.get(scope["method"])
+        # A HEAD is answered as a GET; uvicorn leaves the body out.
+        app = self._apps.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
-            allowed = ", ".join(sorted(self._apps))
+            implied = {"HEAD", "OPTIONS"} if "GET" in self._apps else {"OPTIONS"}
+            allowed = ", ".join(sorted(self._apps.keys() | implied))
+            if scope["method"] == "OPTIONS":
+                answer = Response(status_code=HTTPStatus.NO_CONTENT, headers={"allow": allowed})
+                await answer(scope, receive, send)
+                return
             refusal = HttpRefusal(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"send {allowed} here", {"allow": allowed}
             )
@@ -102,5 +108,5 @@ class _ByMethod:
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    refusal = HttpRefusal(HTTPStatus.NOT_FOUND, "nothing is served at this path")
+    refusal = HttpRefusal(HTTPStatus.NOT_FOUND, NOTHING_HERE)
     await problem(refusal)(scope, receive, send)

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import cast
 
 import h11
@@ -18,6 +19,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from gateway_svc.faults import HttpRefusal
+from gateway_svc.problem import problem
+from tandem.chassis.request_id import bind_request_id
 from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS
 
 _CN = "commonName"
@@ -107,6 +111,20 @@ class LimitedConnection(H11Protocol):
         super().on_response_complete()
         if self._is_between_requests() and self.conn.their_state is h11.SEND_BODY:
             self._await_head(self._limits.head_seconds)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers bytes that are not a request, with a problem like any other."""
+        bind_request_id(None)
+        detail = "the bytes are not a request; send HTTP 1.1, with one host header"
+        answer = problem(HttpRefusal(HTTPStatus.BAD_REQUEST, detail))
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(answer.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def certificate_names(self) -> set[str]:
         """Returns the names in the caller's certificate; none without one."""

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway_svc.faults import HttpRefusal
+from gateway_svc.faults import NOTHING_HERE, HttpRefusal
 from gateway_svc.problem import problem
 from gateway_svc.settings import GatewaySettings
 
@@ -70,16 +70,19 @@ class ConsoleFiles:
     def _answer(self, request: Request) -> Response:
         found = self._files.get(request.url.path)
         if found is None:
-            return problem(HttpRefusal(HTTPStatus.NOT_FOUND, "nothing is served at this path"))
+            return problem(HttpRefusal(HTTPStatus.NOT_FOUND, NOTHING_HERE))
         if request.method not in ("GET", "HEAD"):
             refusal = HttpRefusal(
-                HTTPStatus.METHOD_NOT_ALLOWED, "this path is only read", {"allow": "GET, HEAD"}
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                "this path is only read; send GET",
+                {"allow": "GET, HEAD"},
             )
             return problem(refusal)
         content, kind, tag = found
         # Browsers ask again, and mostly hear that nothing changed.
         headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
+        known = request.headers.get("if-none-match", "").split(",")
+        if {each.strip().removeprefix("W/") for each in known} & {tag, "*"}:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(content, headers=headers, media_type=kind)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -25,6 +27,7 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 from tandem.errors import Unauthenticated
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_ABSOLUTE = re.compile(rb"https?://(?P<host>[^/]*)", re.IGNORECASE)
 _PIECE_BYTES = 64 * 1024
 # A caller that reads slower is given up.
 _LEAST_BYTES_A_SECOND = 64 * 1024
@@ -93,6 +96,7 @@ class Edge:
             answers.headers["connection"] = "close"
         try:
             self._check_name(connection)
+            scope = _origin_form(scope, headers)
             self._check(headers, origin)
         except (HttpRefusal, Unauthenticated) as refusal:
             # What follows on this connection may be a body that was not read.
@@ -180,12 +184,35 @@ def _check_framing(headers: Headers) -> None:
         )
     if len(headers.getlist("host")) != 1:
         raise HttpRefusal(HTTPStatus.BAD_REQUEST, "send one host header")
-    if headers.get("content-encoding", "identity") not in ("identity", ""):
+    encodings = headers.get("content-encoding", "").lower().split(",")
+    if {each.strip() for each in encodings} - {"identity", ""}:
         raise HttpRefusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "compressed bodies are not read; send it as it is",
             {"accept-encoding": "identity"},
         )
+
+
+def _origin_form(scope: Scope, headers: Headers) -> Scope:
+    """Returns the scope of a request without the host in its target.
+
+    Raises HttpRefusal for a target that names another host, or is not UTF-8: two targets would be
+    one, with the same mark in place of their bytes.
+    """
+    found = _ABSOLUTE.match(raw := scope["raw_path"])
+    if found:
+        if found["host"].decode().lower() != headers.get("host", "").lower():
+            raise HttpRefusal(
+                HTTPStatus.BAD_REQUEST, "the target and the host header differ; send one host"
+            )
+        raw = raw[found.end() :] or b"/"
+    try:
+        path = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise HttpRefusal(
+            HTTPStatus.BAD_REQUEST, "the path is not UTF-8; percent-encode it as UTF-8"
+        ) from None
+    return {**scope, "raw_path": raw, "path": path} if found else scope
 
 
 def _name_of(host: str) -> str:

@@ -33,6 +33,9 @@ _STATUSES: Mapping[str, int] = {
 }
 
 
+NOTHING_HERE = "nothing is served at this path; /openapi.json lists the paths"
+
+
 class HttpRefusal(Exception):
     """A request that HTTP itself refuses: a path, a method or a type that does not exist."""
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.openapi.schemas import Schemas
 from gateway_svc.problem import problem
@@ -80,15 +81,22 @@ class HttpEndpoint(ABC):
 
 
 def deadline_of(headers: Headers, *, default_seconds: float, max_seconds: float) -> Deadline:
-    """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default."""
+    """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default.
+
+    Raises RequestMalformed for a header that is not a timeout.
+    """
     seconds = _asked_seconds(dict(headers.raw))
     return Deadline.after(min(default_seconds if seconds is None else seconds, max_seconds))
 
 
 def _asked_seconds(headers: dict[bytes, bytes]) -> float | None:
-    if found := _GRPC_TIMEOUT.fullmatch(headers.get(b"grpc-timeout", b"")):
-        return int(found[1]) * _UNITS[found[2]]
+    if (text := headers.get(b"grpc-timeout")) is not None:
+        if found := _GRPC_TIMEOUT.fullmatch(text):
+            return int(found[1]) * _UNITS[found[2]]
+        raise malformed("grpc-timeout is not a timeout", "send up to 8 digits and a unit: 500m")
     for name in (b"connect-timeout-ms", b"x-request-timeout-ms"):
-        if _MILLISECONDS.fullmatch(text := headers.get(name, b"")):
-            return int(text) / 1000
+        if (text := headers.get(name)) is not None:
+            if _MILLISECONDS.fullmatch(text):
+                return int(text) / 1000
+            raise malformed(f"{name.decode()} is not a timeout", "send 1 to 10 digits")
     return None

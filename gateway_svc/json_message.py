@@ -12,9 +12,11 @@ from typing import Any, TypeVar, TypeVarTuple
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from gateway_svc.malformed import malformed
+from gateway_svc.message_shape import misshapen
 from gateway_svc.message_writer import write_json
 from tandem.contract.request_limits import RequestLimit
-from tandem.errors import MessageTooLarge, RequestMalformed
+from tandem.errors import MessageTooLarge
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 Answer = TypeVar("Answer")
@@ -29,6 +31,14 @@ _UNKNOWN_FIELD = re.compile(
     r'Message type "(?P<message>tandem\.v1\.[\w.]+)" has no field named "(?P<field>.*?)" at "',
     re.DOTALL,
 )
+# json_format's message for the name of an enum's value that does not exist.
+_UNKNOWN_NAME = re.compile(
+    r"Failed to parse (?P<field>\w+) field: Invalid enum value (?P<value>.*?) for enum type "
+    r"(?P<enum>tandem\.v1\.[\w.]+)",
+    re.DOTALL,
+)
+_NAMES_REMEDY = "send one of them"
+_UTF8_REMEDY = "send JSON in UTF-8, without a byte order mark"
 # Commas of texts count as well; one of 8 KiB rarely has more.
 _TEXT_SIGN_COUNT = 2_000
 
@@ -85,10 +95,47 @@ def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
 
 
 def _loaded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
+    text = _text(body)
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise RequestMalformed(why=f"it is not JSON: {_short(error)}") from None
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_members)
+    except RecursionError:
+        raise malformed("it is nested too deeply", "send fewer levels") from None
+    except ValueError as error:
+        if "set_int_max_str_digits" in str(error):  # advice for Python programs
+            raise malformed("a number has too many digits", "send a smaller one") from None
+        raise malformed(f"it is not JSON: {_short(error)}") from None
+
+
+def _text(body: bytes) -> str:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise malformed(f"the body is not UTF-8 at byte {error.start:,}", _UTF8_REMEDY) from None
+    if text.startswith("\N{BYTE ORDER MARK}"):
+        raise malformed("the body begins with a byte order mark", _UTF8_REMEDY)
+    if not text:
+        raise malformed("the body is empty")
+    return text
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object; two readers could see different values of a member that is there twice."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise malformed(
+            f"the member {twice[:_MAX_NAME_CHARACTERS]!a} is there twice", "send it once"
+        )
+    if not (names_text := "".join(members)).isascii():
+        try:
+            names_text.encode()
+        except UnicodeEncodeError:
+            # protobuf fails over it without naming it.
+            raise malformed(
+                "a member's name has half of a surrogate pair", "send text that is Unicode"
+            ) from None
+    return members
 
 
 def _refuse_constant(name: str) -> None:
@@ -96,16 +143,19 @@ def _refuse_constant(name: str) -> None:
 
 
 def _parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa: ANN401 (JSON)
-    if not isinstance(value, dict):
-        raise RequestMalformed(why="the body is not a JSON object")
     message = message_class()
     try:
+        if why := misshapen(value, message):
+            raise malformed(why)
         json_format.ParseDict(value, message)
     # json_format raises these for odd values, ParseError for most.
     except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RequestMalformed(why=_unknown_field(str(error), message) or _short(error)) from None
+        text = str(error)
+        if why := _unknown_name(text, message):
+            raise malformed(why, _NAMES_REMEDY) from None
+        raise malformed(_unknown_field(text, message) or _short(error)) from None
     except RecursionError:
-        raise RequestMalformed(why="it is nested too deeply") from None
+        raise malformed("it is nested too deeply", "send fewer levels") from None
     return message
 
 
@@ -119,6 +169,16 @@ def _unknown_field(text: str, message: Message) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
     return f"{kind.name} has no field {name!a}{meant} Its fields are {', '.join(names)}"
+
+
+def _unknown_name(text: str, message: Message) -> str:
+    """Returns what names an enum's field and all names of its values; empty for another fault."""
+    found = _UNKNOWN_NAME.search(text)
+    if not found:
+        return ""
+    kind = message.DESCRIPTOR.file.pool.FindEnumTypeByName(found["enum"])
+    names = ", ".join(each.name for each in kind.values)
+    return f"{found['field']} is {found['value'][:_MAX_NAME_CHARACTERS]!a}, none of {names}"
 
 
 def _short(error: Exception) -> str:

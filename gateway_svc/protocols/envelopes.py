@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from tandem.errors import RequestMalformed
+from gateway_svc.malformed import FRAME_REMEDY, malformed
 
 _PREFIX = struct.Struct("!BI")
 # Both protocols: the message is compressed.
@@ -22,13 +22,13 @@ def messages_of(body: bytes) -> Iterator[bytes]:
     position = 0
     while position < len(body):
         if len(body) - position < _PREFIX.size:
-            raise RequestMalformed(why="the body ends within a message's prefix")
+            raise malformed("the body ends within a message's prefix", FRAME_REMEDY)
         flags, size = _PREFIX.unpack_from(body, position)
         position += _PREFIX.size
         if flags & _COMPRESSED:
-            raise RequestMalformed(why="compressed messages are not read")
+            raise malformed("compressed messages are not read", FRAME_REMEDY)
         if len(body) - position < size:
-            raise RequestMalformed(why="the body ends within a message")
+            raise malformed("the body ends within a message", FRAME_REMEDY)
         if not flags:
             yield body[position : position + size]
         # Other flags mark trailers or a stream's end, which say nothing here.
@@ -39,5 +39,5 @@ def one_message(body: bytes) -> bytes:
     """Returns the only message of a body; raises RequestMalformed."""
     messages = list(messages_of(body))
     if len(messages) != 1:
-        raise RequestMalformed(why=f"the body has {len(messages)} messages; send one")
+        raise malformed(f"the body has {len(messages)} messages", "send one")
     return messages[0]

@@ -13,11 +13,12 @@ from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Upstream
 from tandem.chassis.status import REASON_KEY, rich_status
-from tandem.errors import InternalFault, RequestMalformed, TandemError
+from tandem.errors import InternalFault, TandemError
 
 BINARY_TYPES = {"application/grpc-web", "application/grpc-web+proto"}
 TEXT_TYPES = {"application/grpc-web-text", "application/grpc-web-text+proto"}
@@ -69,7 +70,9 @@ def _decoded(body: bytes) -> bytes:
         pieces = body.replace(b"=", b"= ").split()
         return b"".join(_joined(pieces))
     except (binascii.Error, ValueError):
-        raise RequestMalformed(why="the body is not base64") from None
+        raise malformed(
+            "the body is not base64", "send base64, or bytes as application/grpc-web+proto"
+        ) from None
 
 
 def _joined(pieces: list[bytes]) -> list[bytes]:

@@ -49,7 +49,7 @@ class RpcEndpoint(HttpEndpoint):
         known = ", ".join(sorted(_CONNECT_TYPES | _GRPC_WEB_TYPES))
         raise HttpRefusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the content type is none of {known}",
+            f"the content type is not known; send one of {known}",
             {"accept-post": known},
         )
 

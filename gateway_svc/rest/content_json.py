@@ -16,7 +16,7 @@ import binascii
 import re
 from typing import Any
 
-from tandem.errors import RequestMalformed
+from gateway_svc.malformed import malformed
 from tandem.v1 import content_pb2
 
 _DATA = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,", re.ASCII)
@@ -24,6 +24,7 @@ _DATA_PREFIX_CHARACTERS = 256
 # A multiple of four: each piece is base64 of its own.
 _PIECE_CHARACTERS = 256 * 1024
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BASE64_REMEDY = "send the bytes of the picture's file as base64"
 _KINDS = ("text", "image", "image_url", "image_base64")
 
 
@@ -32,13 +33,13 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
     if isinstance(value, str):
         return content_pb2.Content(text=_text(value, where))
     if not isinstance(value, dict):
-        raise RequestMalformed(why=f"{where} is neither a text nor an object")
+        raise malformed(f"{where} is neither a text nor an object")
     members = {name: each for name, each in value.items() if name not in ("type", "detail")}
     if set(members) == {"text"}:
         return content_pb2.Content(text=_text(members["text"], f"{where}.text"))
     if len(members) == 1 and (name := next(iter(members))) in _KINDS:
         return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
-    raise RequestMalformed(why=f"{where} has not one of text, image and image_url")
+    raise malformed(f"{where} has not one of text, image and image_url", "send one of them")
 
 
 def is_picture(text: str) -> bool:
@@ -50,14 +51,14 @@ def image_bytes(text: str, where: str) -> bytes:
     """Returns the bytes of base64 or a data: URI; raises RequestMalformed."""
     found = _DATA.match(text[:_DATA_PREFIX_CHARACTERS])
     if found is None and _URL.match(text[:_DATA_PREFIX_CHARACTERS]):
-        raise RequestMalformed(
-            why=f"{where} is a URL, and nothing is fetched; send the picture's bytes as base64, "
-            "or as a data: URI with base64"
+        raise malformed(
+            f"{where} is a URL, and nothing is fetched",
+            "send the picture's bytes as base64, or as a data: URI with base64",
         )
     try:
         return _decoded(text, found.end() if found else 0)
     except (binascii.Error, ValueError):
-        raise RequestMalformed(why=f"{where} is not base64") from None
+        raise malformed(f"{where} is not base64", _BASE64_REMEDY) from None
 
 
 def _decoded(text: str, start: int) -> bytes:
@@ -75,15 +76,17 @@ def _image(value: Any, where: str) -> bytes:  # noqa: ANN401 (JSON)
     if isinstance(value, dict) and set(value) <= {"url", "detail"} and "url" in value:
         return _image(value["url"], f"{where}.url")
     if not isinstance(value, str):
-        raise RequestMalformed(why=f"{where} is not base64 text")
+        raise malformed(f"{where} is not base64 text", _BASE64_REMEDY)
     return image_bytes(value, where)
 
 
 def _text(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
     if not isinstance(value, str):
-        raise RequestMalformed(why=f"{where} is not text")
+        raise malformed(f"{where} is not text", "send a JSON string")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise RequestMalformed(why=f"{where} has half of a surrogate pair") from None
+        raise malformed(
+            f"{where} has half of a surrogate pair", "send text that is Unicode"
+        ) from None
     return value

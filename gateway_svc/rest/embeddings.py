@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import by_size
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import content_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -27,7 +28,7 @@ from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint
 from gateway_svc.upstream import Upstream
 from tandem.contract.limits import MAX_CONTENT_COUNT
-from tandem.errors import RequestMalformed, TandemError
+from tandem.errors import TandemError
 from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb
 
@@ -48,10 +49,10 @@ class EmbeddingsEndpoint(JsonEndpoint):
         """Returns the embeddings in the inputs' order; raises the first error of an input."""
         members = await self.members(call)
         if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is not a field of an embedding")
+            raise malformed(f"{sorted(unknown)[0][:64]} is not a field of an embedding")
         format_name = members.get("encoding_format") or "float"
         if format_name not in _FORMATS:
-            raise RequestMalformed(why=f"encoding_format is none of {', '.join(_FORMATS)}")
+            raise malformed(f"encoding_format is none of {', '.join(_FORMATS)}", "send one of them")
         contents = await by_size(len(call.body), _contents, members)
         options = {"truncation_policy": members.get("truncation_policy")}
         request = await self.message(call, options, pb.EmbedContentsRequest)
@@ -122,9 +123,9 @@ def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
     value = members.get("input")
     inputs = value if isinstance(value, list) else [value]
     if not 1 <= len(inputs) <= _MOST_INPUTS:
-        raise RequestMalformed(why=f"input has {len(inputs):,} elements; send 1 to {_MOST_INPUTS}")
+        raise malformed(f"input has {len(inputs):,} elements", f"send 1 to {_MOST_INPUTS:,}")
     if isinstance(inputs[0], int | list):
-        raise RequestMalformed(why="input has token ids; send texts")
+        raise malformed("input has token ids", "send texts")
     return [_content(each, f"input[{number}]") for number, each in enumerate(inputs)]
 
 
@@ -135,7 +136,9 @@ def _of_messages(messages: Any) -> content_pb2.Content:  # noqa: ANN401 (JSON)
         parts = message["content"]
         [part] = [parts] if isinstance(parts, str) else parts
     except (TypeError, ValueError, KeyError):
-        raise RequestMalformed(why="messages is no one message with one part") from None
+        raise malformed(
+            "messages is not one message with one part", "send one text or one picture"
+        ) from None
     return _content(part, "messages[0].content[0]")
 
 
@@ -148,7 +151,7 @@ def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JS
 def _check_dimensions(asked: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)
     dimension = len(embeddings[0]) // 4
     if asked is not None and asked != dimension:
-        raise RequestMalformed(why=f"dimensions is not {dimension}, the model's")
+        raise malformed(f"dimensions is not {dimension}, the model's", "leave it out")
 
 
 def _shown(values: bytes, format_name: str) -> str | list[float]:

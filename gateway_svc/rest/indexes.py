@@ -7,12 +7,12 @@ from typing import Any
 from starlette.responses import Response
 
 from gateway_svc.http_call import HttpCall
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, json_answer, parameter
 from gateway_svc.rest.items import checked_text
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, query_parameters
 from gateway_svc.upstream import Upstream
-from tandem.errors import RequestMalformed
 from tandem.v1 import search_service_pb2 as pb
 
 _FLAGS = {"": False, "false": False, "true": True}
@@ -26,9 +26,9 @@ class GetIndex(JsonEndpoint):
 
     async def serve(self, call: HttpCall) -> Response:
         """Returns the state on the shards that answer; raises IndexNotFound."""
-        flag = call.request.query_params.get("full_coverage_required", "")
+        flag = query_parameters(call, "full_coverage_required").get("full_coverage_required", "")
         if flag not in _FLAGS:
-            raise RequestMalformed(why="full_coverage_required is neither true nor false")
+            raise malformed("full_coverage_required is neither true nor false", "send one of them")
         request = pb.DescribeIndexRequest(
             index_id=checked_text(call.request.path_params["index_id"], "index_id"),
             full_coverage_required=_FLAGS[flag],

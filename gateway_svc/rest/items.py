@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import by_size
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import content_method, search_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -21,10 +22,10 @@ from gateway_svc.openapi.schemas import (
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, query_parameters
 from gateway_svc.upstream import Upstream
 from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.errors import ItemNotFound, RequestMalformed
+from tandem.errors import ItemNotFound
 from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 
@@ -45,7 +46,7 @@ class PutItems(JsonEndpoint):
         members = await self.members(call)
         items = members.pop("items", None)
         if not isinstance(items, list):
-            raise RequestMalformed(why="items is not a list")
+            raise malformed("items is not a list")
         request = await self.message(call, members, pb.IngestItemsRequest)
         sent = await by_size(len(call.body), _with_items, request, items)
         answer = await self.upstream.answer(self.method, sent, call.context)
@@ -85,8 +86,10 @@ class GetItem(JsonEndpoint):
     async def serve(self, call: HttpCall) -> Response:
         """Returns the item; raises ItemNotFound."""
         item_id = call.request.path_params["item_id"]
+        query = query_parameters(call, "index_id")
         request = content_service_pb2.FetchItemsRequest(
-            index_id=_index_id(call), item_ids=[checked_text(item_id, "item_id")]
+            index_id=checked_text(query.get("index_id", ""), "index_id"),
+            item_ids=[checked_text(item_id, "item_id")],
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         found = content_service_pb2.FetchItemsResponse.FromString(answer)
@@ -110,14 +113,14 @@ class ListItems(JsonEndpoint):
 
     async def serve(self, call: HttpCall) -> Response:
         """Returns one page of ids."""
-        query = call.request.query_params
+        query = query_parameters(call, "index_id", "page_size", "page_token")
         request = content_service_pb2.ListItemsRequest(
-            index_id=_index_id(call),
+            index_id=checked_text(query.get("index_id", ""), "index_id"),
             page_token=checked_text(query.get("page_token", ""), "page_token"),
         )
         if (size := query.get("page_size")) is not None:
             if not (size.isascii() and size.isdecimal() and len(size) < 10):
-                raise RequestMalformed(why="page_size is not a number")
+                raise malformed("page_size is not a number in range", "send 1 to 1,000")
             request.page_size = int(size)
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
@@ -143,10 +146,11 @@ class DeleteItem(JsonEndpoint):
 
     async def serve(self, call: HttpCall) -> Response:
         """Returns whether it existed; an unknown id is not an error."""
+        query = query_parameters(call, "index_id", "request_id")
         request = pb.RemoveItemsRequest(
-            index_id=_index_id(call),
+            index_id=checked_text(query.get("index_id", ""), "index_id"),
             item_ids=[checked_text(call.request.path_params["item_id"], "item_id")],
-            request_id=checked_text(call.request.query_params.get("request_id", ""), "request_id"),
+            request_id=checked_text(query.get("request_id", ""), "request_id"),
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(pb.RemoveItemsResponse.FromString(answer))
@@ -186,12 +190,8 @@ def checked_text(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise RequestMalformed(why=f"{where} is not UTF-8") from None
+        raise malformed(f"{where} is not UTF-8", "send text that is Unicode") from None
     return text
-
-
-def _index_id(call: HttpCall) -> str:
-    return checked_text(call.request.query_params.get("index_id", ""), "index_id")
 
 
 def _with_items(request: pb.IngestItemsRequest, items: list[Any]) -> bytes:
@@ -202,12 +202,10 @@ def _with_items(request: pb.IngestItemsRequest, items: list[Any]) -> bytes:
 
 def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JSON)
     if not isinstance(value, dict) or not {"item_id", "content"} <= value.keys() <= _ITEM_FIELDS:
-        raise RequestMalformed(
-            why=f"{where} has not item_id, content and, if it has more, attributes"
-        )
+        raise malformed(f"{where} has not item_id, content and, if it has more, attributes")
     item_id = value["item_id"]
     if not isinstance(item_id, str):
-        raise RequestMalformed(why=f"{where}.item_id is not text")
+        raise malformed(f"{where}.item_id is not text", "send a JSON string")
     return index_service_pb2.Item(
         item_id=checked_text(item_id, f"{where}.item_id"),
         content=content_of(value["content"], f"{where}.content"),
@@ -218,7 +216,7 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
 def _attributes(value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
     """Returns plain values; those that no attribute can have are refused by name later."""
     if not isinstance(value, dict):
-        raise RequestMalformed(why=f"{where}.attributes is not an object")
+        raise malformed(f"{where}.attributes is not an object")
     return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
 
 

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, HttpEndpoint
 from gateway_svc.json_message import message_from_json, message_to_json, read_json
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.upstream import Upstream
-from tandem.errors import RequestMalformed
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
@@ -33,7 +33,7 @@ class JsonEndpoint(HttpEndpoint):
         check_json(call.request.headers)
         value = await read_json(call.body, self.method.limit)
         if not isinstance(value, dict):
-            raise RequestMalformed(why="the body is not a JSON object")
+            raise malformed("the body is not a JSON object")
         return value
 
     async def message(
@@ -52,9 +52,25 @@ def check_json(headers: Headers) -> None:
     if kind != JSON_TYPE:
         raise HttpRefusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the content type is not {JSON_TYPE}",
+            f"the content type is not {JSON_TYPE}; send that",
             {"accept-post": JSON_TYPE},
         )
+
+
+def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
+    """Returns the parameters of the URL's query.
+
+    Raises RequestMalformed for one that is unknown, which may be a misspelt one, or given twice.
+    """
+    given = call.request.query_params.multi_items()
+    for name, _ in given:
+        if name not in names:
+            raise malformed(
+                f"the URL has no parameter {name[:64]!a}", f"send {' or '.join(names)} there"
+            )
+    if len({name for name, _ in given}) < len(given):
+        raise malformed("the URL has a parameter twice", "send each once")
+    return dict(given)
 
 
 def answer_json(message: Message) -> Response:

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import by_size
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import content_method
 from gateway_svc.openapi.schemas import (
     Schema,
@@ -21,7 +22,6 @@ from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint
 from gateway_svc.upstream import Upstream
 from tandem.chassis.request_id import current_request_id
-from tandem.errors import RequestMalformed
 from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb
 
@@ -40,10 +40,10 @@ class RerankEndpoint(JsonEndpoint):
         """Returns the best documents first; raises the first error of a document."""
         members = await self.members(call)
         if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise RequestMalformed(why=f"{sorted(unknown)[0][:64]} is not a field of a rerank")
+            raise malformed(f"{sorted(unknown)[0][:64]} is not a field of a rerank")
         documents = members.get("documents")
         if not isinstance(documents, list):
-            raise RequestMalformed(why="documents is not a list")
+            raise malformed("documents is not a list")
         top_n = _count(members, len(documents))
         is_returned = members.get("return_documents") or False
         options: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _count(members: dict[str, Any], document_count: int) -> int:
     if count is None:
         return document_count
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise RequestMalformed(why="top_n is not a number of at least 1")
+        raise malformed("top_n is not a number of at least 1", "send one, or leave it out")
     return count
 
 
@@ -130,7 +130,7 @@ def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JS
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         parts = value["content"]
         if len(value) > 1 or len(parts) != 1:
-            raise RequestMalformed(why=f"{where}.content has not one part")
+            raise malformed(f"{where}.content has not one part", "send one text or one picture")
         return content_of(parts[0], f"{where}.content[0]")
     return content_of(value, where)
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import by_size, message_to_json
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, closed_object, json_answer, json_body
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.upstream import Upstream
-from tandem.errors import RequestMalformed, TandemError
+from tandem.errors import TandemError
 from tandem.v1 import search_service_pb2 as pb
 
 EVENTS_TYPE = "text/event-stream"
+
+_NEVER = re.compile(r"q=0(\.0*)?")
 
 _EVENT_NAMES = {pb.SEARCH_PHASE_RETRIEVED: "retrieved", pb.SEARCH_PHASE_FINAL: "final"}
 
@@ -35,9 +40,7 @@ class SearchEndpoint(JsonEndpoint):
     async def serve(self, call: HttpCall) -> Response:
         """Returns the answer, or its events with `stream` or where they are what is accepted."""
         members = await self.members(call)
-        is_stream = _flag(members, "stream") or EVENTS_TYPE in call.request.headers.get(
-            "accept", ""
-        )
+        is_stream = _flag(members, "stream") or _accepts_events(call.request.headers)
         search = await self._search(call, members)
         if is_stream:
             request = pb.StreamSearchItemsRequest(search=search).SerializeToString()
@@ -66,7 +69,7 @@ class SearchEndpoint(JsonEndpoint):
         query = members.pop("query", None)
         if isinstance(members.get("filter"), str):
             if "filter_text" in members:
-                raise RequestMalformed(why="filter is a text, and filter_text is there too")
+                raise malformed("filter is a text, and so is filter_text", "send one of them")
             members["filter_text"] = members.pop("filter")
         search = await self.message(call, members, pb.SearchItemsRequest)
         if isinstance(query, dict) and "regions" in query:
@@ -95,8 +98,17 @@ def _event(name: str, data: bytes) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
+def _accepts_events(headers: Headers) -> bool:
+    """Returns whether the caller accepts a stream of events, by name and not with `q=0`."""
+    for accepted in headers.get("accept", "").lower().split(","):
+        kind, *parameters = [each.strip() for each in accepted.split(";")]
+        if kind == EVENTS_TYPE:
+            return not any(_NEVER.fullmatch(each) for each in parameters)
+    return False
+
+
 def _flag(members: dict[str, Any], name: str) -> bool:
     value = members.pop(name, False)
     if not isinstance(value, bool):
-        raise RequestMalformed(why=f"{name} is neither true nor false")
+        raise malformed(f"{name} is neither true nor false", "send one of them")
     return value

@@ -106,10 +106,10 @@ async def test_an_overload_says_when_to_retry() -> None:
         (b"[]", "not a JSON object"),
         (b'{"query": {"text": NaN}}', "NaN"),
         (b"[" * 100_000, "over"),
-        (b"[" * 20_000, "recursion"),
+        (b"[" * 20_000, "nested too deeply"),
         (b'{"colour": "red"}', "colour"),
         (b'{"retrieveK": "many"}', "many"),
-        (b'{"query": {"text": "\xff"}}', "utf-8"),
+        (b'{"query": {"text": "\xff"}}', "UTF-8"),
     ],
     ids=["half", "list", "nan", "deep", "deep_enough", "unknown", "word", "latin"],
 )

@@ -129,4 +129,4 @@ async def test_another_method_gets_the_allowed_ones(method: str) -> None:
         response = await served.client.request(method, "/v1/items")
 
     assert response.status_code == 405
-    assert response.headers["allow"] == "GET, PUT"
+    assert response.headers["allow"] == "GET, HEAD, OPTIONS, PUT"

@@ -1,0 +1,189 @@
+"""Requests that no client of ours sends: each gets its status, a problem, and a remedy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.gateway_svc.running import gateway
+
+SEARCH = "/v1/search"
+JSON = {"content-type": "application/json"}
+HEAD = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "the body is empty; send JSON"),
+        (b"null", "the body is not a JSON object; send JSON as /openapi.json describes it"),
+        (b"{} {}", "Extra data"),
+        (b'{"query": "a", "query": "b"}', "the member 'query' is there twice; send it once"),
+        (b'{"query": {"text": "a", "text": "a"}}', "the member 'text' is there twice"),
+        (b'{"min_probability": NaN}', "NaN is not a JSON number"),
+        (b'{"min_probability": 1e400}', "too large"),
+        (b'{"return_n": 1.5}', "Couldn't parse integer: 1.5"),
+        (b'{"return_n": ' + b"9" * 5000 + b"}", "too many digits; send a smaller one"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply; send fewer levels"),
+        (b'{"\\ud800": 1}', "name has half of a surrogate pair; send text that is Unicode"),
+        (b'{"query": "\\ud800"}', "query has half of a surrogate pair"),
+        (b"\xef\xbb\xbf{}", "begins with a byte order mark; send JSON in UTF-8"),
+        ("{}".encode("utf-16"), "not UTF-8 at byte 0; send JSON in UTF-8"),
+        ('{"query": "é"}'.encode("latin-1"), "not UTF-8 at byte 11"),
+        (b'{"hybrid": ""}', "hybrid is not a JSON object"),
+        (b'{"query_parts": {}}', "query_parts is not a list"),
+        (b'{"query_parts": [{"content": "a"}]}', "query_parts[0].content is not a JSON object"),
+        (b'{"target_modality": "image"}', "target_modality is 'image', none of MODALITY_UNSPECI"),
+        (b'{"stream": "yes"}', "stream is neither true nor false; send one of them"),
+        (b'{"filter": "a = b", "filter_text": "a = b"}', "filter_text; send one of them"),
+    ],
+)  # fmt: skip
+async def test_a_body_is_refused_with_a_remedy(body: bytes, told: str) -> None:
+    """The remedy is for a caller that sends JSON and has no message of tandem.v1."""
+    async with gateway() as served:
+        response = await served.client.post(SEARCH, content=body, headers=JSON)
+
+    detail = response.json()["detail"]
+    assert (response.status_code, response.json()["reason"]) == (400, "REQUEST_MALFORMED")
+    assert response.headers["content-type"] == "application/problem+json"
+    assert told in detail
+    assert "; send" in detail
+    assert "a message of tandem.v1" not in detail
+    assert not served.service.requests
+
+
+async def test_a_message_is_refused_in_words_of_its_door() -> None:
+    """gRPC-Web frames its messages."""
+    async with gateway() as served:
+        response = await served.client.post(
+            "/tandem.v1.SearchService/SearchItems",
+            content=b"\0\0",
+            headers={"content-type": "application/grpc-web+proto"},
+        )
+
+    assert b"send each message of tandem.v1 uncompressed" in response.content
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-request-timeout-ms", "-1"),
+        ("x-request-timeout-ms", "1.5"),
+        ("connect-timeout-ms", "soon"),
+        ("connect-timeout-ms", ""),
+        ("grpc-timeout", "5x"),
+    ],
+)
+async def test_an_invalid_timeout_is_refused(name: str, value: str) -> None:
+    """By its header; the default would be another deadline than the caller has in mind."""
+    async with gateway() as served:
+        response = await served.client.post(SEARCH, json={}, headers={name: value})
+        fine = await served.client.post(SEARCH, json={}, headers={"x-request-timeout-ms": "9000"})
+
+    assert response.status_code == 400
+    assert f"{name} is not a timeout; send" in response.json()["detail"]
+    assert fine.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/items?index_id=i&page_sise=5", "no parameter 'page_sise'; send index_id or page_s"),
+        ("/v1/items?index_id=i&index_id=j", "a parameter twice; send each once"),
+        ("/v1/items?index_id=i&page_size=-1", "page_size is not a number in range; send 1 to 1,"),
+        ("/v1/items/a?index_id=i&colour=red", "no parameter 'colour'; send index_id there"),
+        ("/v1/items/%ff?index_id=i", "the path is not UTF-8"),
+        ("/v1/indexes/i?full_coverage_required=1", "neither true nor false; send one of them"),
+    ],
+)
+async def test_a_url_is_refused_with_a_remedy(path: str, told: str) -> None:
+    """An ignored parameter would be a misspelt one, and another id could be deleted."""
+    async with gateway() as served:
+        response = await served.client.get(path)
+
+    assert response.status_code == 400
+    assert told in response.json()["detail"]
+
+
+async def test_options_lists_the_methods() -> None:
+    """Without being a preflight, and where no method fits."""
+    async with gateway() as served:
+        items = await served.client.options("/v1/items/a")
+        search = await served.client.options(SEARCH)
+
+    assert (items.status_code, items.headers["allow"]) == (204, "DELETE, GET, HEAD, OPTIONS")
+    assert (search.status_code, search.headers["allow"]) == (204, "OPTIONS, POST")
+
+
+async def test_head_is_a_get_without_its_body() -> None:
+    """The parameters are read as a GET's are, and the length is the body's."""
+    path = "/v1/items?index_id=i&page_size=x"
+    async with gateway() as served:
+        head, get = await served.client.head(path), await served.client.get(path)
+
+    assert (head.status_code, get.status_code) == (400, 400)
+    assert head.content == b""
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_stream"),
+    [
+        ("text/event-stream", True),
+        ("application/json, text/event-stream;q=0.5", True),
+        ("TEXT/EVENT-STREAM", True),
+        ("text/event-stream;q=0, */*", False),
+        ("text/event-stream; q=0.000", False),
+        ("text/event-streams", False),
+        ("*;;;,", False),
+    ],
+)
+async def test_events_are_sent_to_those_that_accept_them(accepted: str, is_stream: bool) -> None:
+    async with gateway() as served:
+        response = await served.client.post(SEARCH, json={}, headers=[("accept", accepted)])
+
+    assert response.headers["content-type"].startswith("text/event-stream") is is_stream
+
+
+@pytest.mark.parametrize(
+    ("encoding", "status"), [("Identity", 200), ("identity, identity", 200), ("GZIP", 415)]
+)
+async def test_an_encoding_is_compared_without_case(encoding: str, status: int) -> None:
+    async with gateway() as served:
+        response = await served.client.post(SEARCH, json={}, headers={"content-encoding": encoding})
+
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/v1/search", 200),
+        ("http://localhost/v1/search", 200),
+        ("HTTP://LOCALHOST/v1/search", 200),
+        ("http://elsewhere/v1/search", 400),
+    ],
+)
+async def test_a_target_may_name_the_host(target: str, status: int) -> None:
+    """As for a proxy; it must be the one of the header, which was checked."""
+    async with gateway() as served:
+        answer = await served.exchange(
+            f"POST {target} HTTP/1.1\r\n{HEAD}Content-Length: 2\r\n\r\n{{}}".encode()
+        )
+
+    assert int(answer.split(b" ", 2)[1]) == status
+
+
+@pytest.mark.parametrize(
+    "sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\0", b"GET / HTTP/1.1\r\n\r\n"]
+)
+async def test_bytes_that_are_not_a_request_get_a_problem(sent: bytes) -> None:
+    """TLS on the plain port too."""
+    async with gateway() as served:
+        answer = await served.exchange(sent)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"application/problem+json" in head
+    assert "send HTTP 1.1" in json.loads(body)["detail"]
