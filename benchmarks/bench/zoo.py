@@ -1,6 +1,7 @@
-"""How networks of the zoo compare on scenes, and how far seeds alone move a figure.
+"""How networks of the zoo compare, and how far seeds alone move a figure.
 
     python -m benchmarks.bench.zoo RUNS.jsonl --networks vse_pp vse_infinity --seeds 10
+    python -m benchmarks.bench.zoo RUNS.jsonl --corpus emoji --test-split test_style
     python -m benchmarks.bench.zoo RUNS.jsonl --report --plot spread.png
 
 Every run sees the same English scenes over the bundled model's frozen grid, and has the same
@@ -8,6 +9,9 @@ rounds, batches, rates and width: no network is tuned. Runs differ by their seed
 weights and the batches. A run is a line of RUNS.jsonl, and one that is there is not repeated, so a
 stopped benchmark continues. The figures are of the last round, on scenes of "test" with one caption
 each, so that nothing is chosen by them.
+
+--corpus takes another corpus, whose pictures a frozen EfficientNet-Lite0 reads; a file of runs is
+of one corpus and one size.
 """
 
 import argparse
@@ -24,6 +28,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from benchmarks.support.zoo_pictures import PicturePart, pictures_of
 from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.drawing import scene_pixels
 from tandem.corpus.scenes.records import scene_families
@@ -101,6 +106,11 @@ class Bench:
     model: ZooModel
     pool: PairPool
     test: DevSet
+
+
+def bench_of_pictures(recipe: Recipe, train: PicturePart, test: PicturePart) -> Bench:
+    """Returns the same over another corpus."""
+    return Bench(*pictures_of(recipe, train, test, default_checkpoint()))
 
 
 def families_of(split: Any, count: int) -> list[tuple[Scene, ...]]:  # noqa: ANN401
@@ -204,6 +214,18 @@ def recipe_of(hinges: str, rounds: int, families: int, pretrained: str) -> Recip
     )
 
 
+def of_pictures(recipe: Recipe, image_size: int) -> Recipe:
+    """Returns the budget over pictures of another corpus, whose captions have more words."""
+    return replace(
+        recipe,
+        image_source="efficientnet_lite0",
+        begins_with_backbone=False,
+        image_size=image_size,
+        picture_fit="squash",
+        vocabulary_size=4_000,
+    )
+
+
 def done_in(path: Path) -> list[dict[str, Any]]:
     """Returns the runs of a file, none if it is missing."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
@@ -270,6 +292,14 @@ def plot(runs: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def _parts(arguments: argparse.Namespace) -> tuple[PicturePart, PicturePart]:
+    corpus, language = arguments.corpus, arguments.language
+    return (
+        PicturePart(corpus, "train", arguments.pictures, language),
+        PicturePart(corpus, arguments.test_split, arguments.test_pictures, language),
+    )
+
+
 def main() -> None:
     """Trains what is missing, or prints and draws what is there."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -280,6 +310,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--families", type=int, default=400, help="of training, four scenes each")
     parser.add_argument("--test-families", type=int, default=50)
+    parser.add_argument("--width", type=int, default=WIDTH, help="of embeddings")
+    parser.add_argument("--corpus", default="scenes", help="as tandem train takes it")
+    parser.add_argument("--test-split", default="val", help="with --corpus")
+    parser.add_argument("--language", default="en", help="with --corpus")
+    parser.add_argument("--pictures", type=int, default=1_000, help="with --corpus: of training")
+    parser.add_argument("--test-pictures", type=int, default=300, help="with --corpus")
+    parser.add_argument("--image-size", type=int, default=224, help="with --corpus: side, pixels")
     parser.add_argument("--from", dest="pretrained", default="", help="published text encoder")
     parser.add_argument("--report", action="store_true", help="print what is there")
     parser.add_argument("--plot", type=Path, help="with --report: draw violins")
@@ -300,7 +337,12 @@ def main() -> None:
         if (network, hinges, reader, seed) in done:
             continue
         recipe = recipe_of(hinges, arguments.rounds, arguments.families, arguments.pretrained)
-        bench = bench or bench_of(recipe, arguments.test_families)
+        recipe = replace(recipe, embedding_width=arguments.width)
+        if arguments.corpus == "scenes":
+            bench = bench or bench_of(recipe, arguments.test_families)
+        else:
+            recipe = of_pictures(recipe, arguments.image_size)
+            bench = bench or bench_of_pictures(recipe, *_parts(arguments))
         run = measured(name, bench, recipe)
         print(run, flush=True)
         with arguments.runs.open("a") as file:

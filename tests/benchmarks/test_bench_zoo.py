@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench.zoo import BATCH, done_in, main, plot, report, seeds_needed
+from benchmarks.support.zoo_pictures import PicturePart, told_apart
 
 
 def _run(seed: int, mean_recall: float, network: str = "vse_pp") -> dict[str, object]:
@@ -58,3 +59,35 @@ def test_runs_that_are_there_are_not_repeated(
     assert len(capsys.readouterr().out.splitlines()) == 3
     plot(runs, tmp_path / "spread.png")
     assert (tmp_path / "spread.png").stat().st_size > 1_000
+
+
+def test_another_corpus_is_read_by_a_frozen_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Emoji of a style that training had none of; the width is the network's own."""
+    path = tmp_path / "runs.jsonl"
+    words = ["zoo", str(path), "--corpus", "emoji", "--test-split", "test_style", "--width", "32"]
+    sizes = ["--pictures", str(12 * BATCH), "--test-pictures", "8", "--image-size", "64"]
+    monkeypatch.setattr(
+        "sys.argv", [*words, *sizes, "--rounds", "2", "--seeds", "1", "--hinges", "all"]
+    )
+    main()
+
+    [run] = done_in(path)
+    assert 0 <= run["t2i_r1"] <= 100
+    assert run["rounds"] == 2
+
+
+def test_test_pictures_have_captions_of_their_own() -> None:
+    """Of emoji, several drawings share one; a text then has several right pictures."""
+    part = PicturePart("emoji", "train", 60, "en")
+    records = part.records()
+
+    asked = list(told_apart(records))
+
+    assert len(records) == 60
+    assert len({each.captions[0].text.casefold() for each in records}) < 60
+    assert 0 < len(asked) == len({each.captions[0].text.casefold() for each in asked})
+    assert {one.language for each in records for one in each.captions} == {"en"}
+    with pytest.raises(ValueError, match="emoji train has no caption in 'xx'"):
+        PicturePart("emoji", "train", 4, "xx").records()
