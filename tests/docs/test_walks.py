@@ -1,0 +1,31 @@
+"""docs/walks.md leads through files and functions that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STOP = re.compile(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", re.MULTILINE)
+STOPS = sorted(set(STOP.findall((ROOT / "docs/walks.md").read_text(encoding="utf-8"))))
+
+
+def names_in(program: str) -> set[str]:
+    """Returns the functions and classes that a program defines, also inside of others."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(ast.parse(program)) if isinstance(node, kinds)}
+
+
+@pytest.mark.parametrize(("file", "name"), STOPS)
+def test_a_stop_exists(file: str, name: str) -> None:
+    """A renamed function has to be renamed on the page too."""
+    assert name in names_in((ROOT / file).read_text(encoding="utf-8"))
+
+
+def test_the_page_has_stops() -> None:
+    """The control: a table in another form would leave nothing to check."""
+    assert len(STOPS) > 50
+    assert "gone" not in names_in("def here(): ...\n")
