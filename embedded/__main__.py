@@ -1,7 +1,7 @@
 """Runs the orchestrator with the services that are in its process: `python -m embedded`.
 
-Those are the ones whose ORCHESTRATOR_… address is `in-process`. Their own ENCODER_… and RERANK_…
-variables apply, except ports and admission, which they do not have here.
+Those are the ones whose ORCHESTRATOR_… address is `in-process`. Their own ENCODER_…, INDEX_… and
+RERANK_… variables apply, except ports and admission, which they do not have here.
 """
 
 import asyncio
@@ -14,21 +14,24 @@ from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
+from tandem.private_files import keep_files_private
 
 
 async def main(settings: OrchestratorSettings) -> None:
     """Serves until a signal stops it."""
+    # Before the first channel, as prepare() does: children check the stores.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    keep_files_private()
     identity = load_identity_or_exit()
     async with hosted_rooms(settings, identity, os.environ) as rooms:
-        # Nothing is awaited in between: the rooms' canaries log, and serving sets the log up.
-        await serve_searches(settings, identity, rooms.connect)
+        await serve_searches(settings, identity, rooms.connect, rooms.start)
 
 
 if __name__ == "__main__":
     try:
         asyncio.run(main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))
     except StoreRefused as error:
-        sys.exit(f"rerank_svc: {error}")
+        sys.exit(f"embedded: {error}")
     except SettingsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -1,19 +1,26 @@
-"""Runs encoder_svc and rerank_svc in the orchestrator's process, which calls them directly."""
+"""Runs other services in the orchestrator's process, which calls them directly."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 
 import grpc
 
 from embedded.hosted_server import HostedServer
+from embedded.joint_gauges import follow_together
 from embedded.local_server import LocalChannel
+from embedded.operators_door import OperatorsDoor
 from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
-from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings
+from index_svc.assembly import IndexRoom, index_room
+from index_svc.settings import IndexSettings
+from index_svc.shard import Shard
+from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.channels import open_channel
@@ -22,36 +29,56 @@ from tandem.chassis.metrics import SERVING, note_build
 from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import Identity
+from tandem.item_store.item_store import ItemStore
 
 SHARD_FIELD = "{shard}"
-"""Stands for the shard's number in RERANK_STORE_PATH, which is one variable for all shards here."""
+"""Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""
 
 
 class HostedRooms:
     """Holds the rooms of this process, with a health of each."""
 
-    def __init__(self, identity: Identity | None) -> None:
+    def __init__(self, identity: Identity | None, opened: AsyncExitStack) -> None:
+        """Closes all rooms with `opened`."""
         self._identity = identity
+        self._opened = opened
         self._channels: dict[str, LocalChannel] = {}
+        self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
+        self._loaded: list[Shard] = []
 
     def connect(self, name: str, address: str) -> grpc.aio.Channel | LocalChannel:
         """Returns the channel to a service: that of the room here, or one to the address."""
         return self._channels.get(name) or open_channel(address, self._identity)
 
+    async def start(self) -> None:
+        """Opens the operators' doors and begins the canaries, the first time that it is called."""
+        starts, self._starts = self._starts, []
+        for start in starts:
+            await start()
+
     def add(self, name: str, room: ServiceRoom) -> Health:
-        """Makes a room callable as `name`, and watches its canary from the next turn on."""
+        """Makes a room callable as `name`."""
         server = HostedServer(room.name)
         health = Health(room.name, room.service_names, self._note(room.name, name))
         health.register(server)
         room.register(server)
         note_build(room.name)
         self._channels[name] = LocalChannel(server)
-        watch = asyncio.create_task(health.watch(room.warm, room.ready))
-        watch.add_done_callback(self._watch_ended)
-        self._watches.append(watch)
+        self._opened.push_async_callback(room.close)
+        self._opened.callback(health.leave)
+        self._starts.append(partial(self._watch, health, room))
         return health
+
+    def add_shard(self, name: str, settings: IndexSettings, address: str) -> IndexRoom:
+        """Opens a shard, callable as `name`, with a door for its operators at the address."""
+        opened = index_room(settings)
+        health = self.add(name, self._followed(opened))
+        door = OperatorsDoor(opened.room, health, self._identity)
+        self._starts.append(partial(door.open, address, settings.admission_limits()))
+        self._opened.push_async_callback(partial(door.close, settings.grace_seconds))
+        return opened
 
     async def end_watches(self) -> None:
         """Ends the canaries; raises what made a room unable to start, such as StoreRefused."""
@@ -62,10 +89,28 @@ class HostedRooms:
             if isinstance(end, Exception):
                 raise end
 
+    async def _watch(self, health: Health, room: ServiceRoom) -> None:
+        watch = asyncio.create_task(health.watch(room.warm, room.ready))
+        watch.add_done_callback(self._watch_ended)
+        self._watches.append(watch)
+
     def _watch_ended(self, watch: asyncio.Task[None]) -> None:
         """Stops the process if a room cannot start, as its own process would end."""
         if not watch.cancelled() and watch.exception() is not None:
             signal.raise_signal(signal.SIGTERM)
+
+    def _followed(self, opened: IndexRoom) -> ServiceRoom:
+        """Returns the room, whose shard's gauges are joined with the others' once it is loaded."""
+        shard, room = opened.shard, opened.room
+        if shard is None:
+            return room
+
+        async def warm() -> None:
+            await room.warm()
+            self._loaded.append(shard)
+            follow_together(self._loaded)
+
+        return replace(room, warm=warm)
 
     def _note(self, service: str, name: str) -> Callable[[bool], object]:
         """Returns what sets `tandem_serving` of a service: 1 if all of its rooms are serving."""
@@ -82,52 +127,56 @@ class HostedRooms:
 async def hosted_rooms(
     settings: OrchestratorSettings, identity: Identity | None, environ: Mapping[str, str]
 ) -> AsyncIterator[HostedRooms]:
-    """Yields the rooms whose addresses are IN_PROCESS.
+    """Yields the rooms whose addresses are in-process.
 
-    Raises SettingsError for invalid ENCODER_… and RERANK_… variables, and for an index_svc that is
-    IN_PROCESS: its metrics and its administration are those of one shard of one process.
+    Raises SettingsError for invalid ENCODER_…, INDEX_… and RERANK_… variables, and StoreRefused.
     """
-    if IN_PROCESS in settings.index_addresses:
-        raise SettingsError(
-            f"ORCHESTRATOR_INDEX_ADDRESSES: index_svc is not run {IN_PROCESS}; give its host:port"
-        )
-    rooms = HostedRooms(identity)
     async with AsyncExitStack() as opened:
-        if settings.encoder_address == IN_PROCESS:
-            await _open(rooms, "encoder", encoder_room(_encoder(environ), identity), opened)
+        rooms = HostedRooms(identity, opened)
+        if is_in_process(settings.encoder_address):
+            encoder = load(EncoderSettings, "ENCODER_", environ)
+            rooms.add("encoder", await opened.enter_async_context(encoder_room(encoder, identity)))
+        shards: dict[int, IndexRoom] = {}
+        count = len(settings.index_addresses)
+        for number, address in enumerate(settings.index_addresses):
+            if is_in_process(address):
+                variables = _of_shard("INDEX_", environ, number, count)
+                shards[number] = rooms.add_shard(
+                    f"index-{number}",
+                    load(IndexSettings, "INDEX_", variables),
+                    address.partition("@")[2],
+                )
         for number, address in enumerate(settings.rerank_addresses):
-            if address == IN_PROCESS:
-                shard = _rerank(environ, number, len(settings.rerank_addresses))
-                await _open(rooms, f"rerank-{number}", rerank_room(shard, identity), opened)
+            if is_in_process(address):
+                variables = _of_shard("RERANK_", environ, number, count)
+                store = shards[number].store if number in shards else None
+                room = rerank_room(
+                    load(RerankSettings, "RERANK_", variables),
+                    identity,
+                    partial(_shared, store) if store is not None else None,
+                )
+                rooms.add(f"rerank-{number}", await opened.enter_async_context(room))
         opened.push_async_callback(rooms.end_watches)
         yield rooms
 
 
-async def _open(
-    rooms: HostedRooms,
-    name: str,
-    opening: AbstractAsyncContextManager[ServiceRoom],
-    opened: AsyncExitStack,
-) -> None:
-    room = await opened.enter_async_context(opening)
-    opened.push_async_callback(room.close)
-    opened.callback(rooms.add(name, room).leave)
+def _shared(store: ItemStore) -> ItemStore:
+    return store
 
 
-def _encoder(environ: Mapping[str, str]) -> EncoderSettings:
-    return load(EncoderSettings, "ENCODER_", environ)
-
-
-def _rerank(environ: Mapping[str, str], number: int, count: int) -> RerankSettings:
-    path = environ.get("RERANK_STORE_PATH", "")
+def _of_shard(
+    prefix: str, environ: Mapping[str, str], number: int, count: int
+) -> Mapping[str, str]:
+    """Returns the variables of one shard's service."""
+    path = environ.get(f"{prefix}STORE_PATH", "")
     if count > 1 and SHARD_FIELD not in path:
         raise SettingsError(
-            f"RERANK_STORE_PATH: {SHARD_FIELD} must stand for the shard's number in it, as "
-            f"{count} shards are {IN_PROCESS}"
+            f"{prefix}STORE_PATH: {SHARD_FIELD} must stand for the shard's number in it, as the "
+            f"process has {count} shards"
         )
-    own = {
-        "RERANK_STORE_PATH": path.replace(SHARD_FIELD, str(number)),
-        "RERANK_SHARD_NUMBER": str(number),
-        "RERANK_SHARD_COUNT": str(count),
+    return {
+        **environ,
+        f"{prefix}STORE_PATH": path.replace(SHARD_FIELD, str(number)),
+        f"{prefix}SHARD_NUMBER": str(number),
+        f"{prefix}SHARD_COUNT": str(count),
     }
-    return load(RerankSettings, "RERANK_", {**environ, **own})

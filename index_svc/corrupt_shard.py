@@ -1,4 +1,4 @@
-"""Serves a shard whose store is damaged: rejects every call with SERVICE_UNAVAILABLE."""
+"""Stands for a shard whose store is damaged: rejects every call with SERVICE_UNAVAILABLE."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,10 +9,8 @@ import grpc
 
 from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
-from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
-from tandem.chassis.server import serve
-from tandem.chassis.tls import Identity
+from tandem.chassis.service_room import ServiceRoom
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.verdict import CheckDepth, verify_in_child
@@ -40,10 +38,8 @@ def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
     return verify_in_child(path, CheckDepth.PAGES if is_small else CheckDepth.WALK).damage
 
 
-async def serve_corrupt(
-    settings: IndexSettings, damage: Sequence[str], identity: Identity | None, guard: Guard
-) -> None:
-    """Serves until it is stopped, refusing every call; health stays NOT_SERVING.
+def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
+    """Returns a room that refuses every call; its health stays NOT_SERVING.
 
     TLS and tokens apply as for a sound shard, so unauthorised callers learn nothing. The process
     stays up, so that callers get the reason and no supervisor restarts it in vain.
@@ -62,15 +58,13 @@ async def serve_corrupt(
     async def close() -> None:
         pass
 
-    await serve(
-        settings,
+    return ServiceRoom(
         name="index",
         register=register,
         service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],
         warm=warm,
+        ready=warm,
         close=close,
-        identity=identity,
-        guard=guard,
     )
 
 

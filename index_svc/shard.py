@@ -318,6 +318,13 @@ class Shard:
         self._check_loaded()
         return self._store.index_fingerprint(index_id)
 
+    def used_bytes(self) -> int:
+        """Returns how much of the store's map has ever been used; 0 once it is closed."""
+        try:
+            return self._store.used_bytes()
+        except _STORE_CLOSED:
+            return 0
+
     def state(self) -> ShardState:
         """Returns the gauges for a Prometheus scrape, without waiting; safe from any thread."""
         try:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from orchestrator_svc.serving import serve_searches
-from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings
+from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings, is_in_process
 from tandem.chassis.channels import open_channel
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
@@ -13,7 +13,7 @@ from tandem.chassis.tls import load_identity_or_exit
 async def main(settings: OrchestratorSettings) -> None:
     """Serves until a signal stops it."""
     addresses = (settings.encoder_address, *settings.index_addresses, *settings.rerank_addresses)
-    if IN_PROCESS in addresses:
+    if any(map(is_in_process, addresses)):
         sys.exit(f"orchestrator_svc: python -m embedded runs services that are {IN_PROCESS}")
     identity = load_identity_or_exit()
     await serve_searches(settings, identity, lambda _, address: open_channel(address, identity))

@@ -1,6 +1,6 @@
 """Serves searches over the channels of the downstream services."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import grpc
 
@@ -16,10 +16,12 @@ async def serve_searches(
     settings: OrchestratorSettings,
     identity: Identity | None,
     connect: Callable[[str, str], grpc.aio.Channel],
+    begin: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until a signal stops it.
 
     `connect` returns the channel to a service by its name, such as "rerank-1", and its address.
+    `begin` is awaited once the process is prepared, before the services are called.
     """
     encoder_channel = connect("encoder", settings.encoder_address)
     index_channels = [
@@ -38,6 +40,11 @@ async def serve_searches(
         wait_seconds=settings.start_wait_seconds,
     )
 
+    async def warm() -> None:
+        if begin is not None:
+            await begin()
+        await dependencies.check()
+
     async def close() -> None:
         for channel in (encoder_channel, *index_channels, *rerank_channels):
             await channel.close()
@@ -47,7 +54,7 @@ async def serve_searches(
         name="orchestrator",
         register=servicers.register,
         service_names=SERVICE_NAMES,
-        warm=dependencies.check,
+        warm=warm,
         close=close,
         identity=identity,
         guard=load_guard_or_exit(identity),

@@ -18,6 +18,11 @@ IN_PROCESS = "in-process"
 """The address of a service that the orchestrator's own process runs (`python -m embedded`)."""
 
 
+def is_in_process(address: str) -> bool:
+    """Returns whether it is IN_PROCESS, alone or as IN_PROCESS@host:port."""
+    return address.partition("@")[0] == IN_PROCESS
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OrchestratorSettings(ServiceSettings):
     """Holds the addresses of the downstream services, and limits."""
@@ -29,7 +34,9 @@ class OrchestratorSettings(ServiceSettings):
         "orchestrator's process"
     )
     index_addresses: tuple[str, ...] = setting(
-        "host:port of index_svc for each shard, in the shards' order"
+        "host:port of index_svc for each shard, in the shards' order; in-process@host:port, with "
+        "`python -m embedded`, runs it in the orchestrator's process, and serves its operators at "
+        "host:port"
     )
     rerank_addresses: tuple[str, ...] = setting(
         "host:port of rerank_svc for each shard, in the shards' order; in-process, with `python -m "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -25,6 +25,7 @@ from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.contract.model_description import ModelDescription
+from tandem.item_store.item_store import ItemStore
 from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import heif_reader
@@ -47,17 +48,24 @@ log = get_logger()
 
 @asynccontextmanager
 async def rerank_room(
-    settings: RerankSettings, identity: Identity | None
+    settings: RerankSettings,
+    identity: Identity | None,
+    shared_store: Callable[[], ItemStore] | None = None,
 ) -> AsyncIterator[ServiceRoom]:
-    """Yields the room, whose `close` must be awaited before this is left."""
+    """Yields the room, whose `close` must be awaited before this is left.
+
+    In index_svc's process `shared_store` returns its store, which LMDB opens once in a process; the
+    room then does not close it.
+    """
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     version = FollowedVersion(repository, manifest)
+    open_store = shared_store or (lambda: open_shard_items(settings))
     with started_threads(settings.thread_count, "read") as threads:
         opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
-            _remote(settings, manifest, threads)
+            _remote(settings, manifest, threads, open_store)
             if settings.remote_url
-            else _in_triton(settings, identity, manifest, version, threads)
+            else _in_triton(settings, identity, manifest, version, threads, open_store)
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
@@ -85,7 +93,8 @@ async def rerank_room(
                 await open_until_left.aclose()
                 # A cancelled call may still be reading in its thread, which the store must outlive.
                 await asyncio.to_thread(threads.shutdown)
-                reranker.close()
+                if shared_store is None:
+                    reranker.close()
 
             yield ServiceRoom(
                 name="rerank",
@@ -107,6 +116,7 @@ async def _in_triton(
     manifest: Manifest,
     version: FollowedVersion,
     threads: Executor,
+    open_store: Callable[[], ItemStore],
 ) -> AsyncIterator[Reranker]:
     triton = TritonClient(
         settings.triton_address,
@@ -116,7 +126,7 @@ async def _in_triton(
     try:
         yield Reranker(
             ServedModel(triton, manifest),
-            lambda: open_shard_items(settings),
+            open_store,
             threads,
             cache_bytes=settings.score_cache_bytes,
             token_cache_bytes=settings.token_cache_bytes,
@@ -158,7 +168,10 @@ async def _neighbour_scorer(
 
 @asynccontextmanager
 async def _remote(
-    settings: RerankSettings, manifest: Manifest, threads: Executor
+    settings: RerankSettings,
+    manifest: Manifest,
+    threads: Executor,
+    open_store: Callable[[], ItemStore],
 ) -> AsyncIterator[RemoteReranker]:
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
     try:
@@ -169,7 +182,7 @@ async def _remote(
         ) from error
 
     async with remote_reranker(
-        settings, manifest.fingerprint, threads, _heif(settings)
+        settings, manifest.fingerprint, threads, open_store, _heif(settings)
     ) as reranker:
         yield reranker
 

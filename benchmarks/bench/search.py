@@ -1,12 +1,13 @@
 """A served search beside the same arithmetic in one process: what the services cost.
 
-    python -m benchmarks.bench.search [--model default|large] [--scenes 1000] [--queries 200]
+    python -m benchmarks.bench.search [--model default|large] [--queries 200] [--merged]
 
 Both sides run the same exported TorchScript on the same number of threads over the same items:
 tokenize, embed the text, search FAISS flat, score 20 pairs, sort. The served side adds what it is
-for: four services, Triton, durable storage, and a network between them. Both are warmed up, and
-they take turns within the run, so that another load on the machine hits both. For many clients the
-process has a third side: the queries that wait are put together by hand. Caches are off.
+for: four services, Triton, durable storage, and a network between them; with --merged the services
+are in one process. Both are warmed up, and they take turns within the run, so that another load on
+the machine hits both. For many clients the process has a third side: the queries that wait are put
+together by hand. Caches are off.
 
 `large` has 12 layers of 768 and random weights: its answers mean nothing, its arithmetic does. Of
 `one_layer`, which has the first of them alone, most of a search's time is the services' own.
@@ -177,7 +178,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         local = InProcess(repository, manifest, THREAD_COUNT)
         local.add(records)
         ports = Ports.free(arguments.shards)
-        with LocalStack(Path(folder) / "data", repository, ports, caches=False) as stack:
+        data, merged = Path(folder) / "data", arguments.merged
+        with LocalStack(data, repository, ports, caches=False, merged=merged) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)
@@ -216,6 +218,7 @@ def _result(
         "queries_per_round": arguments.queries,
         "rounds": arguments.rounds,
         "shards": arguments.shards,
+        "merged": arguments.merged,
         "threads": THREAD_COUNT,
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
@@ -291,6 +294,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=200, help="of a round")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--merged", action="store_true", help="as `tandem up --merged`")
     arguments = parser.parse_args()
     keep_memory()
     result = run(arguments)

@@ -32,6 +32,10 @@ class Look:
     cpu_ms: Mapping[str, float]
     """By process; Triton's with its stubs, where the models run."""
 
+    def process_of(self, service: str) -> str:
+        """Returns the process that the service is in: its own, or the orchestrator's."""
+        return service if service in self.cpu_ms else "orchestrator"
+
     @classmethod
     def at(cls, stack: LocalStack) -> Self:
         """Asks every process."""
@@ -60,7 +64,7 @@ def spent(
     """
 
     def gain(process: str, metric: str, label: str) -> float:
-        key = (process, metric, label)
+        key = (after.process_of(process), metric, label)
         return after.values.get(key, 0.0) - before.values.get(key, 0.0)
 
     def mean(process: str, metric: str, label: str) -> float:

@@ -1,7 +1,7 @@
 """Sets up a remote cross-encoder from the RERANK_REMOTE_… settings."""
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +14,8 @@ from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.settings import RerankSettings
-from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.settings import SettingsError
+from tandem.item_store.item_store import ItemStore
 from tandem.model_io.heif_reader import HeifReader
 
 
@@ -24,6 +24,7 @@ async def remote_reranker(
     settings: RerankSettings,
     fingerprint: str,
     threads: Executor,
+    open_store: Callable[[], ItemStore],
     heif: HeifReader | None = None,
 ) -> AsyncIterator[RemoteReranker]:
     """Yields a reranker of indexes with this fingerprint; raises SettingsError."""
@@ -31,7 +32,7 @@ async def remote_reranker(
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
     try:
         scorer = RemoteScorer(client, endpoint)
-        reader = CandidateReader(lambda: open_shard_items(settings), threads, fingerprint)
+        reader = CandidateReader(open_store, threads, fingerprint)
         documents = StoredDocuments(
             reader,
             threads,

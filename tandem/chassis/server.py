@@ -85,7 +85,11 @@ async def serve(  # noqa: PLR0913
             is_reflected=process.side_doors.reflection,
         )
         heartbeat = Heartbeat()
-        port = _bind(server, settings.address, identity)
+        try:
+            port = bind(server, settings.address, identity)
+        except RuntimeError as error:
+            log.error("cannot listen", address=settings.address, cause=str(error))
+            raise SystemExit(1) from error
         own_port = OwnPort(f"{host_of(settings.address)}:{port}", identity)
 
         def is_live() -> bool:
@@ -166,14 +170,11 @@ async def make_server(
     return server
 
 
-def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
-    try:
-        if identity is None:
-            return int(server.add_insecure_port(address))
-        return int(server.add_secure_port(address, server_credentials(identity)))
-    except RuntimeError as error:
-        log.error("cannot listen", address=address, cause=str(error))
-        raise SystemExit(1) from error
+def bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
+    """Returns the port that the server will listen on; raises RuntimeError if it is taken."""
+    if identity is None:
+        return int(server.add_insecure_port(address))
+    return int(server.add_secure_port(address, server_credentials(identity)))
 
 
 async def _until_stopped(

@@ -70,7 +70,7 @@ class LocalStack:
 
         Without `caches` every search is computed, which measurements need. With `swaps` Triton
         accepts other model versions while it serves. With `gateway` there is HTTP as well.
-        With `merged` the orchestrator's process has encoder_svc and rerank_svc too.
+        With `merged` the orchestrator's process has encoder_svc, index_svc and rerank_svc too.
         `settings` are variables of services, in addition to those of the stack. `certificates` are
         the TLS_… variables of each kind of process; with "triton" among them, a TLS proxy runs in
         front of Triton.
@@ -138,7 +138,7 @@ class LocalStack:
         merged = self._merged_names()
         return [
             *(name for name in self._processes_of("encoder") if name not in merged),
-            *(f"index-{number}" for number in shards),
+            *(name for name in map("index-{}".format, shards) if name not in merged),
             *(name for name in map("rerank-{}".format, shards) if name not in merged),
             *self._processes_of("orchestrator"),
             *(["gateway"] if self._has_gateway else []),
@@ -329,11 +329,14 @@ class LocalStack:
         variables: dict[str, str] = {}
         for name in (*self._merged_names(), "orchestrator"):
             variables |= self._command(name)[1]
-        count = len(self.ports.rerank)
+        store_path = str(self._data_folder / "shard-{shard}")
+        doors = (f"{_IN_PROCESS}@{_address(port)}" for port in self.ports.index)
         variables |= {
             "ORCHESTRATOR_ENCODER_ADDRESS": _IN_PROCESS,
-            "ORCHESTRATOR_RERANK_ADDRESSES": ",".join([_IN_PROCESS] * count),
-            "RERANK_STORE_PATH": str(self._data_folder / "shard-{shard}"),
+            "ORCHESTRATOR_INDEX_ADDRESSES": ",".join(doors),
+            "ORCHESTRATOR_RERANK_ADDRESSES": ",".join([_IN_PROCESS] * len(self.ports.rerank)),
+            "INDEX_STORE_PATH": store_path,
+            "RERANK_STORE_PATH": store_path,
         }
         return ["-m", "embedded"], variables
 
@@ -341,7 +344,8 @@ class LocalStack:
         """Returns the services that have no process of their own."""
         if not self._is_merged:
             return []
-        return ["encoder", *(f"rerank-{number}" for number in range(len(self.ports.rerank)))]
+        numbers = range(len(self.ports.index))
+        return ["encoder", *(f"{kind}-{n}" for kind in ("index", "rerank") for n in numbers)]
 
     def _tls_proxy_command(self) -> tuple[list[str], dict[str, str]]:
         variables = {

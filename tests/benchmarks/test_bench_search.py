@@ -16,11 +16,12 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 @by_make_test_benchmarks
 @pytest.mark.timeout(300)
-def test_a_small_run_prints_every_figure() -> None:
+@pytest.mark.parametrize("shape", [[], ["--merged"]])
+def test_a_small_run_prints_every_figure(shape: list[str]) -> None:
     """Both sides answer alike; the stages add up; the rest of the time is told."""
     numbers = ["--scenes", "32", "--queries", "6", "--rounds", "1", "--shards", "1"]
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bench.search", *numbers],
+        [sys.executable, "-m", "benchmarks.bench.search", *numbers, *shape],
         cwd=ROOT,
         env=None,
         capture_output=True,

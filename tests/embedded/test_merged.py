@@ -1,21 +1,28 @@
-"""The orchestrator's process with encoder_svc and rerank_svc in it: the answers stay the same."""
+"""The orchestrator's process with the other services in it: the answers stay the same."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+import grpc
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tandem import Engine
 from tandem.client import Client, SearchResult
 from tandem.item_store.item_store import ItemStore
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest
+from tandem.v1 import index_admin_service_pb2 as admin_pb
+from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
 from tests.support.local.tiny_stack import TINY_STACK
 from tests.support.model_io.pictures import encoded, noise
@@ -53,10 +60,17 @@ def ended(module: str, changes: Mapping[str, str]) -> subprocess.CompletedProces
         ("orchestrator_svc", {}, "python -m embedded runs services that are in-process"),
         (
             "embedded",
-            {"ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,in-process"},
-            "index_svc is not run in-process",
+            {"RERANK_STORE_PATH": "store"},
+            "RERANK_STORE_PATH: {shard} must stand for the shard's number",
         ),
-        ("embedded", {"RERANK_STORE_PATH": "store"}, "{shard} must stand for the shard's number"),
+        (
+            "embedded",
+            {
+                "ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,in-process@127.0.0.1:0",
+                "INDEX_STORE_PATH": "store",
+            },
+            "INDEX_STORE_PATH: {shard} must stand for the shard's number",
+        ),
         ("embedded", {"RERANK_THREAD_COUNT": "0"}, "RERANK_THREAD_COUNT must be at least 1"),
     ],
 )
@@ -87,8 +101,27 @@ def test_a_room_that_cannot_start_ends_the_process_as_it_ends_its_own(
     )
 
     assert done.returncode == 1
-    assert "rerank_svc: " in done.stderr
+    assert "embedded: " in done.stderr.splitlines()[-1]
     assert "3" in done.stderr.splitlines()[-1]
+
+
+def test_a_taken_port_of_operators_is_named(tmp_path: Path, tiny_repository: Path) -> None:
+    """The shard's own port is for its operators alone, and no search needs it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = ended(
+            "embedded",
+            {
+                "ORCHESTRATOR_INDEX_ADDRESSES": f"in-process@{address}",
+                "ORCHESTRATOR_RERANK_ADDRESSES": "127.0.0.1:1",
+                "INDEX_STORE_PATH": str(tmp_path / "store-{shard}"),
+            },
+        )
+
+    assert done.returncode == 2
+    assert f"cannot listen at {address}" in done.stderr
 
 
 def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path: Path) -> None:
@@ -98,24 +131,44 @@ def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path:
     apart = LocalStack(tmp_path, tmp_path, ports, caches=False, settings=settings)
     merged = LocalStack(tmp_path, tmp_path, ports, caches=False, merged=True, settings=settings)
 
-    assert merged.service_names() == ["index-0", "index-1", "orchestrator"]
-    assert set(apart.service_names()) - set(merged.service_names()) == {
-        "encoder", "rerank-0", "rerank-1",
-    }  # fmt: skip
+    assert merged.service_names() == ["orchestrator"]
     arguments, variables = merged.command("orchestrator")
     assert arguments == ["-m", "embedded"]
     assert variables["ORCHESTRATOR_ENCODER_ADDRESS"] == "in-process"
     assert variables["ORCHESTRATOR_RERANK_ADDRESSES"] == "in-process,in-process"
+    doors = [f"in-process@127.0.0.1:{port}" for port in ports.index]
+    assert variables["ORCHESTRATOR_INDEX_ADDRESSES"] == ",".join(doors)
+    assert variables["INDEX_STORE_PATH"] == str(tmp_path / "shard-{shard}")
     assert variables["RERANK_STORE_PATH"] == str(tmp_path / "shard-{shard}")
-    assert merged.command("index-1") == apart.command("index-1")
-    assert "INDEX_THREAD_COUNT" not in variables
-    replaced = {
-        "ORCHESTRATOR_ENCODER_ADDRESS", "ORCHESTRATOR_RERANK_ADDRESSES", "RERANK_STORE_PATH",
-        "RERANK_ADDRESS", "RERANK_METRICS_PORT", "RERANK_SHARD_NUMBER",
-    }  # fmt: skip
-    for name in ("orchestrator", "encoder", "rerank-0"):
+    replaced = re.compile(r".*_(ADDRESS(ES)?|METRICS_PORT|STORE_PATH|SHARD_NUMBER)")
+    for name in apart.service_names():
         for key, value in apart.command(name)[1].items():
-            assert key in replaced or variables[key] == value, key
+            assert replaced.fullmatch(key) or variables[key] == value, key
+
+
+def gauges(stack: LocalStack) -> Mapping[str, float]:
+    """Returns the items by modality, as Prometheus reads them."""
+    with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=60) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    return {
+        sample.labels["modality"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "tandem_index_items"
+    }
+
+
+def item_counts(stack: LocalStack) -> list[int]:
+    """Returns how many pictures each shard has, as its operators are told at its own port."""
+    counts = []
+    for port in stack.ports.index:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = IndexAdminServiceStub(channel)
+            answer = stub.DescribeIndexes(
+                admin_pb.DescribeIndexesRequest(index_id=INDEX), timeout=60
+            )
+        counts.append(sum(each.item_count for each in answer.descriptions))
+    return counts
 
 
 @TINY_STACK
@@ -133,9 +186,11 @@ def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
 
     with LocalStack(tmp_path, lone_instances, Ports.free(shard_count=2), merged=True) as stack:
         stack.start()
-        assert {each.name for each in stack.endpoints()} == {
-            "orchestrator", "index-0", "index-1", "triton",
-        }  # fmt: skip
+        assert [each.name for each in stack.endpoints()] == ["orchestrator", "triton"]
+        assert gauges(stack) == {"text": 0, "image": 9}
+        counts = item_counts(stack)
+        assert sum(counts) == 9
+        assert all(counts)
         with Client(stack.address, timeout_seconds=60.0) as client:
             for name, ask in asked.items():
                 tolerance = NORMALISED_TOLERANCE if name == NORMALISED else TOLERANCE

@@ -1,0 +1,51 @@
+"""Serves a shard's operators by gRPC, where its searches need no server."""
+
+from __future__ import annotations
+
+import grpc
+
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.health import Health
+from tandem.chassis.server import bind, make_server
+from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.settings import SettingsError
+from tandem.chassis.tls import Identity, server_options
+
+
+class OperatorsDoor:
+    """A server with the room's own servicers, tokens, certificates and limits."""
+
+    def __init__(self, room: ServiceRoom, health: Health, identity: Identity | None) -> None:
+        self._room = room
+        self._health = health
+        self._identity = identity
+        self._server: grpc.aio.Server | None = None
+
+    async def open(self, address: str, limits: AdmissionLimits) -> None:
+        """Listens at host:port, if there is one; raises SettingsError if it is taken."""
+        if not address:
+            return
+        server = await make_server(
+            self._room.name,
+            self._health,
+            self._room.register,
+            self._room.service_names,
+            limits,
+            server_options(SERVER_OPTIONS, self._identity),
+            load_guard_or_exit(self._identity),
+            is_reflected=False,
+        )
+        try:
+            bind(server, address, self._identity)
+        except RuntimeError as error:
+            raise SettingsError(f"cannot listen at {address}: {error}") from error
+        await server.start()
+        self._server = server
+
+    async def close(self, grace_seconds: float) -> None:
+        """Gives calls in flight some time, and cancels them."""
+        if self._server is not None:
+            self._health.end_watches()
+            await self._server.stop(grace_seconds)

@@ -1,0 +1,94 @@
+"""Puts index_svc together."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from index_svc.admin_servicer import IndexAdminServicer
+from index_svc.corrupt_shard import corrupt_room, damage_of
+from index_svc.retrieval.faiss_index import visible_gpu_count
+from index_svc.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+from index_svc.servicer import IndexServicer
+from index_svc.settings import IndexSettings
+from index_svc.shard import Shard
+from index_svc.shard_settings import shard_settings
+from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.settings import SettingsError
+from tandem.item_store.item_store import ItemStore
+from tandem.v1 import index_admin_service_pb2 as admin_pb
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
+from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRoom:
+    """A shard's room; without shard and store if the store is damaged."""
+
+    room: ServiceRoom
+    shard: Shard | None = None
+    store: ItemStore | None = None
+
+
+def index_room(settings: IndexSettings) -> IndexRoom:
+    """Opens the store; raises StoreRefused, and SettingsError for a GPU that is not there."""
+    # Searches already run in parallel; FAISS's own threads would only contend with them.
+    keep_faiss_in_this_thread()
+    path = Path(settings.store_path)
+    if damage := damage_of(path, settings.checked_at_start_bytes):
+        return IndexRoom(corrupt_room(settings, damage))
+    store = ItemStore.open(
+        path,
+        settings.shard_number,
+        settings.shard_count,
+        map_bytes=settings.store_map_bytes,
+        allow_any_file_system=settings.allow_any_file_system,
+    )
+    shard = Shard(store, path, shard_settings(settings, _gpu_number(settings)))
+    return IndexRoom(_room(settings, shard), shard, store)
+
+
+def _gpu_number(settings: IndexSettings) -> int | None:
+    if settings.gpu_number < 0:
+        return None
+    if settings.gpu_number >= visible_gpu_count():
+        raise SettingsError(
+            f"INDEX_GPU_NUMBER is {settings.gpu_number}, FAISS sees {visible_gpu_count()} GPUs; "
+            "install faiss-gpu, or set -1"
+        )
+    return settings.gpu_number
+
+
+def _room(settings: IndexSettings, shard: Shard) -> ServiceRoom:
+    threads = faiss_threads(settings.thread_count, "shard")
+
+    def register(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(
+            IndexServicer(shard, threads, shard_map_version=settings.shard_map_version), server
+        )
+        add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
+
+    async def warm() -> None:
+        # In the threads that close() waits for: the store must outlive a load in progress.
+        await asyncio.get_running_loop().run_in_executor(threads, shard.load)
+
+    async def ready() -> None:
+        shard.check()
+
+    async def close() -> None:
+        await asyncio.to_thread(threads.shutdown)
+        await asyncio.to_thread(shard.close)
+
+    return ServiceRoom(
+        name="index",
+        register=register,
+        service_names=[
+            pb.DESCRIPTOR.services_by_name["IndexService"].full_name,
+            admin_pb.DESCRIPTOR.services_by_name["IndexAdminService"].full_name,
+        ],
+        warm=warm,
+        ready=ready,
+        close=close,
+    )
