@@ -3,7 +3,8 @@
 - engine.py, async_engine.py: what users call; open_folder.py opens what both stand on, and
   model_folder.py finds or exports its model
 - services.py: the services' own rooms over one folder, put together as their processes do it
-- local_server.py: calls between them, as gRPC calls, without a connection
+- local_server.py: calls between them, as gRPC calls, without a connection; direct_clients.py: the
+  calls of a plain search, without messages
 - blocking_channel.py, loop_thread.py: the same calls from programs without an event loop;
   awaiting_channel.py: from those with one; answer_pump.py: streams for both
 - __main__.py, hosted_rooms.py: another shape, `python -m embedded`: the orchestrator with services

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from embedded.direct_clients import DirectRoom, direct_clients
 from embedded.local_server import LocalChannel, LocalServer
 from embedded.model_folder import ModelFolder
 from encoder_svc.encoder import Encoder
@@ -74,13 +75,14 @@ class InProcessServices:
             self._open.callback(self.runner.close)
             self._version = FollowedVersion(model.repository, model.manifest)
             self._served = ServedModel(self.runner, model.manifest, instances=self.runner.instances)
-            encoder = LocalChannel(self._encoder_server(caches))
-            indexes, rerankers = [], []
-            for shard, store in self._shards:
-                indexes.append(LocalChannel(self._index_server(shard)))
-                rerankers.append(LocalChannel(self._rerank_server(store, caches)))
+            encoder = self._encoder_room(caches)
+            shards = [
+                (self._index_room(shard), self._rerank_room(store, caches))
+                for shard, store in self._shards
+            ]
             self.settings = orchestrator or orchestrator_settings(len(self._shards))
-            self.servicers: Servicers = make_servicers(self.settings, encoder, indexes, rerankers)
+            self.clients = direct_clients(self.settings, encoder, shards)
+            self.servicers: Servicers = make_servicers(self.settings, self.clients)
         except BaseException:
             self._open.close()
             raise
@@ -121,7 +123,7 @@ class InProcessServices:
         self._open.callback(shard.close)
         return shard, store
 
-    def _encoder_server(self, caches: bool) -> LocalServer:
+    def _encoder_room(self, caches: bool) -> DirectRoom[EncoderServicer]:
         settings = EncoderSettings(
             triton_address=_HERE, model_repository=str(self._model.repository)
         )
@@ -129,21 +131,21 @@ class InProcessServices:
         texts = ServedTexts.open(self._model.repository, self._model.manifest)
         encoder = Encoder(self._served, texts, threads, self._version.number)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes if caches else 0)
+        servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
         server = LocalServer()
-        add_EncoderServiceServicer_to_server(
-            EncoderServicer(encoder, queries, settings.default_timeout_seconds), server
-        )
+        add_EncoderServiceServicer_to_server(servicer, server)
         add_ModelServiceServicer_to_server(ModelServicer(self._version.describe), server)
-        return server
+        return DirectRoom(servicer, LocalChannel(server))
 
-    def _index_server(self, shard: Shard) -> LocalServer:
+    def _index_room(self, shard: Shard) -> DirectRoom[IndexServicer]:
         threads = faiss_threads(2, "shard")
         self._open.callback(threads.shutdown)
+        servicer = IndexServicer(shard, threads)
         server = LocalServer()
-        add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server)
-        return server
+        add_IndexServiceServicer_to_server(servicer, server)
+        return DirectRoom(servicer, LocalChannel(server))
 
-    def _rerank_server(self, store: ItemStore, caches: bool) -> LocalServer:
+    def _rerank_room(self, store: ItemStore, caches: bool) -> DirectRoom[RerankServicer]:
         settings = _rerank_settings(self._model.repository)
         threads = self._threads(settings.thread_count, "read")
         reranker = Reranker(
@@ -165,12 +167,11 @@ class InProcessServices:
                 return description
             return replace(description, neighbour_model=neighbour_scorer.describe())
 
+        servicer = RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer)
         server = LocalServer()
-        add_RerankServiceServicer_to_server(
-            RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer), server
-        )
+        add_RerankServiceServicer_to_server(servicer, server)
         add_ModelServiceServicer_to_server(ModelServicer(describe), server)
-        return server
+        return DirectRoom(servicer, LocalChannel(server))
 
     def _neighbour_scorer(self) -> NeighbourScorer | None:
         manifest = neighbour_manifest_of(self._model.repository)

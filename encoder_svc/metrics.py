@@ -16,6 +16,7 @@ TRUNCATED_TEXTS = Counter(
     ["policy"],
     registry=REGISTRY,
 )
+_TRUNCATED_TEXTS_OF = kept_series(TRUNCATED_TEXTS)
 
 
 def observe_stage(stage: str, seconds: float) -> None:
@@ -28,6 +29,4 @@ def count_truncated_texts(
 ) -> None:
     """Counts the truncated texts among the outcomes."""
     uses = (outcome.text_use for outcome in outcomes if isinstance(outcome, Encoding))
-    TRUNCATED_TEXTS.labels(policy.value).inc(
-        sum(use is not None and use.is_truncated for use in uses)
-    )
+    _TRUNCATED_TEXTS_OF(policy.value).inc(sum(use is not None and use.is_truncated for use in uses))

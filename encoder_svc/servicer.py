@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import grpc
 
-from encoder_svc.encoder import Encoder
+from encoder_svc.encoder import EncodedBatch, Encoder
 from encoder_svc.metrics import count_truncated_texts, observe_stage
 from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
-from tandem.contract.content import Content, Encoding
+from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, TandemError
@@ -41,24 +41,38 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
         policy = truncation_policy_from_proto(request.truncation_policy)
-        encode = (
-            self._queries.encode
-            if request.purpose == encoder_service_pb2.ENCODE_PURPOSE_QUERY
-            else self._encoder.encode
-        )
-        encoded = await encode(contents, timeout_seconds, policy)
-        count_truncated_texts(encoded.outcomes, policy)
-        observe_stage("preprocess", encoded.preprocess_seconds)
-        observe_stage("inference", encoded.inference_seconds)
+        is_query = request.purpose == encoder_service_pb2.ENCODE_PURPOSE_QUERY
+        encoded = await self.encode(contents, timeout_seconds, policy, is_query=is_query)
         return encoder_service_pb2.EncodeContentsResponse(
             results=[_result(outcome) for outcome in encoded.outcomes],
-            model_fingerprint=self._encoder.fingerprint,
+            model_fingerprint=self.fingerprint,
             preprocess_duration=duration_to_proto(encoded.preprocess_seconds),
             inference_duration=duration_to_proto(encoded.inference_seconds),
             cost=cost_to_proto(encoded.cost),
             model_unavailable=encoded.is_model_unavailable,
             model_version=encoded.model_version,
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns the fingerprint of the model."""
+        return self._encoder.fingerprint
+
+    async def encode(
+        self,
+        contents: Sequence[Content | TandemError],
+        timeout_seconds: float,
+        policy: TruncationPolicy,
+        *,
+        is_query: bool,
+    ) -> EncodedBatch:
+        """Encodes 1 to MAX_CONTENT_COUNT contents; callers of this process need no message."""
+        encode = self._queries.encode if is_query else self._encoder.encode
+        encoded = await encode(contents, timeout_seconds, policy)
+        count_truncated_texts(encoded.outcomes, policy)
+        observe_stage("preprocess", encoded.preprocess_seconds)
+        observe_stage("inference", encoded.inference_seconds)
+        return encoded
 
 
 def _contents(messages: Sequence[content_pb2.Content]) -> list[Content | TandemError]:

@@ -4,7 +4,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from index_svc.keywords.keyword_hit import KeywordState
 from index_svc.retrieval.hit import Strategy
-from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
+from tandem.chassis.metrics import REFUSALS, REGISTRY, kept_series, stage_histogram
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
@@ -91,6 +91,7 @@ SEARCHES = Counter(
     ["strategy"],
     registry=REGISTRY,
 )
+SEARCHES_OF = kept_series(SEARCHES)
 KEYWORD_SEARCHES = Counter(
     "tandem_index_keyword_searches_total",
     "Queries with words, by what became of these: searched, disabled (the shard keeps no words), "

@@ -38,6 +38,8 @@ from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
 
 _T = TypeVar("_T")
 
+_SEARCH_DURATION = STAGE_DURATION.labels("search")
+
 _DROP_SECONDS = 4.0
 _POLL_SECONDS = 0.002
 # Time to report, before the deadline, that the sequence was not reached.
@@ -60,11 +62,17 @@ class IndexServicer(_Base):
         """Finds this shard's nearest items for each query."""
         self._check_shard_map(request.shard_map_version)
         query = await converted(partial(query_from_proto, request))
+        answer, seconds = await self.search(query, context)
+        return answer_to_proto(answer, seconds)
+
+    async def search(self, query: Query, context: grpc.aio.ServicerContext) -> tuple[Answer, float]:
+        """Returns what the shard finds, and the seconds; callers here need no message."""
         await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
-        with STAGE_DURATION.labels("search").time():
-            answer = await self._search(query)
-        return answer_to_proto(answer, time.perf_counter() - start_time)
+        answer = await self._search(query)
+        seconds = time.perf_counter() - start_time
+        _SEARCH_DURATION.observe(seconds)
+        return answer, seconds
 
     async def UpsertItems(
         self, request: pb.UpsertItemsRequest, context: grpc.aio.ServicerContext

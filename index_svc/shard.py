@@ -14,7 +14,7 @@ from index_svc.metrics import (
     COMMIT_RECORDS,
     ITEMS,
     KEYWORD_SEARCHES,
-    SEARCHES,
+    SEARCHES_OF,
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
@@ -227,7 +227,7 @@ class Shard:
         index = self.index(query.index_id)
         found = index.search(query, at_once=at_once)
         for one in found:
-            SEARCHES.labels(one.path.strategy.name.lower()).inc()
+            SEARCHES_OF(one.path.strategy.name.lower()).inc()
         self.live_recall.offer(query)
         keyword_found = None
         if query.keywords:

@@ -50,25 +50,45 @@ class Servicers:
         add_ModelServiceServicer_to_server(self.model, server)
 
 
-def make_servicers(
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Holds the clients of the services that the orchestrator calls; shards by number."""
+
+    encoder: EncoderClient
+    shards: Sequence[ShardClient]
+
+
+def connected_clients(
     settings: OrchestratorSettings,
     encoder_channel: grpc.aio.Channel,
     index_channels: Sequence[grpc.aio.Channel],
     rerank_channels: Sequence[grpc.aio.Channel],
-) -> Servicers:
-    """Returns the servicers; the channels of the shards are in the shards' order."""
-    breaker_rule = BreakerRule(
+) -> Clients:
+    """Returns clients over channels, those of the shards in the shards' order."""
+    rule = breaker_rule(settings)
+    retry_budget = RetryBudget(settings.retry_share)
+    pairs = zip(index_channels, rerank_channels, strict=True)
+    return Clients(
+        EncoderClient(encoder_channel, retry_budget, rule),
+        [
+            ShardClient(index, rerank, number, settings.shard_map_version, retry_budget, rule)
+            for number, (index, rerank) in enumerate(pairs)
+        ],
+    )
+
+
+def breaker_rule(settings: OrchestratorSettings) -> BreakerRule:
+    """Returns when the settings open a circuit breaker, and for how long."""
+    return BreakerRule(
         consecutive_count=settings.breaker_consecutive_count,
         failure_share=settings.breaker_failure_share,
         probe_seconds=settings.breaker_probe_seconds,
     )
-    retry_budget = RetryBudget(settings.retry_share)
-    encoder = EncoderClient(encoder_channel, retry_budget, breaker_rule)
-    pairs = zip(index_channels, rerank_channels, strict=True)
-    shards = [
-        ShardClient(index, rerank, number, settings.shard_map_version, retry_budget, breaker_rule)
-        for number, (index, rerank) in enumerate(pairs)
-    ]
+
+
+def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicers:
+    """Returns the servicers over the clients."""
+    encoder, shards = clients.encoder, clients.shards
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count

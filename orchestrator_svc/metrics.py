@@ -80,6 +80,8 @@ CALL_DURATION = Histogram(
     registry=REGISTRY,
 )
 _CALL_DURATION_OF = kept_series(CALL_DURATION)
+_SEARCH_DURATION_OF = kept_series(SEARCH_DURATION)
+_RERANK_STOPS_OF = kept_series(RERANK_STOPS)
 for _outcome in ("answered", "refused"):
     for _error in MISSING_ERRORS:
         # A counter that first appears at its first count hides that count from rate().
@@ -102,7 +104,7 @@ def note_degradations(reasons: Iterable[str]) -> None:
 def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:
     """Records an answered search, by the modality of its query's heaviest part and of its items."""
     target = targets[0].value if len(targets) == 1 else "both"
-    SEARCH_DURATION.labels(f"{query.value}_to_{target}").observe(seconds, exemplar())
+    _SEARCH_DURATION_OF(f"{query.value}_to_{target}").observe(seconds, exemplar())
 
 
 def note_call(dependency: str, seconds: float) -> None:
@@ -112,7 +114,7 @@ def note_call(dependency: str, seconds: float) -> None:
 
 def note_rerank(stop: str, depth: int) -> None:
     """Records why a rerank stopped, and at which depth."""
-    RERANK_STOPS.labels(stop).inc()
+    _RERANK_STOPS_OF(stop).inc()
     RERANK_DEPTH.observe(depth)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 
-from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
+from orchestrator_svc.assembly import SERVICE_NAMES, connected_clients, make_servicers
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.guard import load_guard_or_exit
@@ -32,7 +32,8 @@ async def serve_searches(
         connect(f"rerank-{number}", address)
         for number, address in enumerate(settings.rerank_addresses)
     ]
-    servicers = make_servicers(settings, encoder_channel, index_channels, rerank_channels)
+    clients = connected_clients(settings, encoder_channel, index_channels, rerank_channels)
+    servicers = make_servicers(settings, clients)
     dependencies = Dependencies(
         encoder_channel,
         index_channels,

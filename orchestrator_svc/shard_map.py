@@ -22,6 +22,8 @@ class ShardMap:
 
     def owner(self, index_id: str, item_id: str) -> int:
         """Returns the number of the shard on which the item belongs."""
+        if self.shard_count == 1:
+            return 0
         key = f"{index_id}\0{item_id}".encode()
         return max(range(self.shard_count), key=lambda shard: _weight(shard, key))
 

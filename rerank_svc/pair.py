@@ -15,21 +15,38 @@ class Pair:
     image: ImageTokens
 
 
-def checked_pair(query: Tokens, candidate: Tokens, manifest: Manifest) -> Pair:
-    """Returns the pair; raises TokensInvalid if the manifest's model cannot read it.
+class QueryPairs:
+    """Builds the pairs of one query, which it checks once, with the first of them."""
 
-    Otherwise one bad pair would fail its whole batch.
-    """
-    match query, candidate:
-        case (TextTokens() as text, ImageTokens() as image) | (
-            ImageTokens() as image,
-            TextTokens() as text,
-        ):
-            _check_text(text, manifest)
-            _check_image(image, manifest)
-            return Pair(text, image)
-        case _:
-            raise TokensInvalid(why="query and candidate have the same modality")
+    def __init__(self, query: Tokens, manifest: Manifest) -> None:
+        self._query = query
+        self._manifest = manifest
+        self._is_checked = False
+
+    def pair(self, candidate: Tokens) -> Pair:
+        """Returns the pair; raises TokensInvalid if the manifest's model cannot read it.
+
+        Otherwise one bad pair would fail its whole batch.
+        """
+        match self._query, candidate:
+            case (TextTokens() as text, ImageTokens() as image) | (
+                ImageTokens() as image,
+                TextTokens() as text,
+            ):
+                if not self._is_checked:
+                    _check(self._query, self._manifest)
+                    self._is_checked = True
+                _check(candidate, self._manifest)
+                return Pair(text, image)
+            case _:
+                raise TokensInvalid(why="query and candidate have the same modality")
+
+
+def _check(tokens: Tokens, manifest: Manifest) -> None:
+    if isinstance(tokens, TextTokens):
+        _check_text(tokens, manifest)
+    else:
+        _check_image(tokens, manifest)
 
 
 def _check_text(text: TextTokens, manifest: Manifest) -> None:

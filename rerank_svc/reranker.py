@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
-from rerank_svc.pair import Pair, checked_pair
+from rerank_svc.pair import Pair, QueryPairs
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
@@ -202,7 +202,8 @@ class Reranker:
             raise ModelMismatch(request=fingerprint, index=manifest.fingerprint)
         model = self._model.at(model_version or self._serving_version())
         calibration = self._calibration_of(model.version) or ProbabilityCalibration()
-        pairs = [checked_pair(query, each, manifest) for each in candidates]
+        own_pairs = QueryPairs(query, manifest)
+        pairs = [own_pairs.pair(each) for each in candidates]
         inferred = await model.match_logits(
             [pair.text.ids for pair in pairs],
             [pair.image.values for pair in pairs],
@@ -273,12 +274,13 @@ class Reranker:
         pairs: dict[PairKey, Pair] = {}
         errors: dict[int, TandemError] = {}
         for number, each in asked.items():
+            own_pairs = QueryPairs(each.query, self._model.manifest)
             try:
                 pairs |= {
                     # With the version of these tokens, because the item may have been written
                     # since the cache lookup.
-                    PairKey(each.digest, index_id, item_id, candidate.version): checked_pair(
-                        each.query, candidate.tokens, self._model.manifest
+                    PairKey(each.digest, index_id, item_id, candidate.version): own_pairs.pair(
+                        candidate.tokens
                     )
                     for item_id in lacking[number]
                     if (candidate := stored.get(item_id)) is not None

@@ -79,8 +79,12 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         """Scores one query's candidates."""
         index_id = check_index_id(request.index_id)
         query = _query(request)
-        scored = await self._score(
-            index_id, request.model_fingerprint, request.model_version, [query], context
+        scored = await self.score(
+            index_id,
+            request.model_fingerprint,
+            [query],
+            deadline_seconds(context, self._default_timeout_seconds),
+            request.model_version,
         )
         [outcome] = scored.outcomes
         if isinstance(outcome, TandemError):
@@ -105,12 +109,12 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         pair_count = sum(len(each.item_ids) for each in request.queries)
         if pair_count > MAX_PAIR_COUNT:
             _check("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
-        scored = await self._score(
+        scored = await self.score(
             check_index_id(request.index_id),
             request.model_fingerprint,
-            request.model_version,
             [_query_or_error(each) for each in request.queries],
-            context,
+            deadline_seconds(context, self._default_timeout_seconds),
+            request.model_version,
         )
         return rerank_service_pb2.ScoreBatchResponse(
             results=[_result(outcome) for outcome in scored.outcomes],
@@ -173,15 +177,18 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             neighbour_model=self._neighbour_scorer.fingerprint,
         )
 
-    async def _score(
+    async def score(
         self,
         index_id: str,
         fingerprint: str,
-        model_version: int,
         queries: Sequence[QueryCandidates | TandemError],
-        context: grpc.aio.ServicerContext,
+        timeout_seconds: float,
+        model_version: int,
     ) -> ScoredBatch:
-        timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
+        """Scores each query's candidates; callers of this process need no message.
+
+        Version 0 is the one that serves.
+        """
         scored = await self._reranker.score(
             index_id, fingerprint, queries, timeout_seconds, model_version or None
         )

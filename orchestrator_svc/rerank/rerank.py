@@ -3,8 +3,9 @@
 import asyncio
 import enum
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
@@ -210,10 +211,8 @@ class RerankStage:
         start_time = time.monotonic()
         answers = await _all_answers(
             {
-                number: asyncio.create_task(
-                    self._scorers[number].score(
-                        run.query, Candidates(run.tokens, item_ids, run.content), deadline
-                    )
+                number: self._scorers[number].score(
+                    run.query, Candidates(run.tokens, item_ids, run.content), deadline
                 )
                 for number, item_ids in groups.items()
             }
@@ -342,9 +341,16 @@ class _Run:
 
 
 async def _all_answers(
-    tasks: Mapping[int, asyncio.Task[ShardScores]],
+    calls: Mapping[int, Coroutine[Any, Any, ShardScores]],
 ) -> Mapping[int, ShardScores | TandemError]:
     """Returns every shard's scores or error; raises errors that the caller has to fix."""
+    if len(calls) == 1:  # needs no task
+        [(number, call)] = calls.items()
+        try:
+            return {number: await call}
+        except tuple(STOP_OF_ERROR) as error:
+            return {number: error}
+    tasks = {number: asyncio.create_task(call) for number, call in calls.items()}
     number_of_task = {task: number for number, task in tasks.items()}
     answers: dict[int, ShardScores | TandemError] = {}
     pending, unread = set(tasks.values()), set(tasks.values())

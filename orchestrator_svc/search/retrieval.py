@@ -192,7 +192,9 @@ async def _ask_one(
     shard: ShardSearcher, number: int, retrieval: Retrieval, deadline: Deadline
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or the error that makes it missing; raises other errors."""
-    query = replace(retrieval.query, minimum_sequence=retrieval.minimum_sequences.get(number, 0))
+    query = retrieval.query
+    if sequence := retrieval.minimum_sequences.get(number):
+        query = replace(query, minimum_sequence=sequence)
     try:
         return await shard.search(query, retrieval.embeddings, deadline)
     except IndexNotFound as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,6 +17,8 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from tandem import __version__
+
+Series = TypeVar("Series", Counter, Gauge, Histogram)
 
 # More than any metric has.
 _KEPT_SERIES_COUNT = 1024
@@ -112,7 +115,7 @@ def stage_histogram(service: str) -> Histogram:
     )
 
 
-def kept_series(metric: Histogram) -> Callable[..., Histogram]:
+def kept_series(metric: Series) -> Callable[..., Series]:
     """Returns `metric.labels` that keeps the series it has found.
 
     Finding one takes longer than observing it, and a search observes some thirty.

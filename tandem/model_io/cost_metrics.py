@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.metrics import REGISTRY, kept_series
 from tandem.contract.inference_cost import InferenceCost
 
 _TOKENS = Counter(
@@ -31,11 +31,13 @@ _COMPUTE = Counter(
     ["service"],
     registry=REGISTRY,
 )
+_TOKENS_OF, _PADDED_TOKENS_OF = kept_series(_TOKENS), kept_series(_PADDED_TOKENS)
+_QUEUE_OF, _COMPUTE_OF = kept_series(_QUEUE), kept_series(_COMPUTE)
 
 
 def count_inference(service: str, cost: InferenceCost) -> None:
     """Adds the cost of one model call; hits, misses and pairs are counted elsewhere."""
-    _TOKENS.labels(service).inc(cost.token_count)
-    _PADDED_TOKENS.labels(service).inc(cost.padded_token_count)
-    _QUEUE.labels(service).inc(cost.triton_queue_seconds or 0.0)
-    _COMPUTE.labels(service).inc(cost.triton_compute_seconds or 0.0)
+    _TOKENS_OF(service).inc(cost.token_count)
+    _PADDED_TOKENS_OF(service).inc(cost.padded_token_count)
+    _QUEUE_OF(service).inc(cost.triton_queue_seconds or 0.0)
+    _COMPUTE_OF(service).inc(cost.triton_compute_seconds or 0.0)

@@ -1,0 +1,267 @@
+"""Calls the rooms of this process with their own types: what a plain search needs, no messages.
+
+Each class is the service's client, whose breaker, retry and checks of answers stay. Its other
+calls, and searches with filters or words, go on as messages over a `LocalChannel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from embedded.local_server import LocalCall, LocalChannel
+from encoder_svc.encoder import EncodedBatch
+from encoder_svc.servicer import EncoderServicer
+from index_svc.conversions import check_fingerprint
+from index_svc.retrieval.hit import Found
+from index_svc.retrieval.query import Query
+from index_svc.servicer import IndexServicer
+from index_svc.shard import Answer
+from orchestrator_svc.assembly import Clients, breaker_rule
+from orchestrator_svc.hit import Hit, Match, merge_windows
+from orchestrator_svc.services.breaker import BreakerRule
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.interfaces import (
+    Candidates,
+    Embeddings,
+    EncodedContents,
+    EncodePurpose,
+    ScoreQuery,
+    ShardHits,
+    ShardQuery,
+    ShardScores,
+)
+from orchestrator_svc.services.rerank_client import RerankClient
+from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.services.shard_client import ShardClient
+from orchestrator_svc.settings import OrchestratorSettings
+from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
+from rerank_svc.servicer import RerankServicer
+from tandem.chassis.deadline import Deadline
+from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
+from tandem.errors import DeadlineExceeded, ModelOutputInvalid, SequenceNotReached, TandemError
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectRoom(Generic[T]):
+    """Pairs a service's servicer with the channel to all of its methods."""
+
+    servicer: T
+    channel: LocalChannel
+
+
+def direct_clients(
+    settings: OrchestratorSettings,
+    encoder: DirectRoom[EncoderServicer],
+    shards: Sequence[tuple[DirectRoom[IndexServicer], DirectRoom[RerankServicer]]],
+) -> Clients:
+    """Returns clients of the rooms, those of the shards in the shards' order."""
+    rule, budget = breaker_rule(settings), RetryBudget(settings.retry_share)
+    return Clients(
+        DirectEncoderClient(encoder, budget, rule),
+        [
+            DirectShardClient(index, rerank, number, budget, rule)
+            for number, (index, rerank) in enumerate(shards)
+        ],
+    )
+
+
+class DirectEncoderClient(EncoderClient):
+    """Calls the encoder's room."""
+
+    def __init__(
+        self, room: DirectRoom[EncoderServicer], retry_budget: RetryBudget, rule: BreakerRule
+    ) -> None:
+        super().__init__(room.channel, retry_budget, rule)
+        self._servicer = room.servicer
+
+    async def encode(
+        self,
+        contents: Sequence[Content],
+        deadline: Deadline,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns each content's encoding or error, from one call."""
+        is_query = purpose is EncodePurpose.QUERY
+        if not (is_query and 1 <= len(contents) <= MAX_CONTENT_COUNT):
+            return await super().encode(
+                contents, deadline, purpose=purpose, truncation_policy=truncation_policy
+            )
+
+        def encode(given: Sequence[Content], seconds: float) -> Awaitable[EncodedBatch]:
+            return self._servicer.encode(given, seconds, truncation_policy, is_query=True)
+
+        batch = await self._dependency.ask(_called("EncodeContents", encode), contents, deadline)
+        return EncodedContents(
+            batch.outcomes,
+            self._servicer.fingerprint,
+            batch.cost,
+            batch.is_model_unavailable,
+            batch.model_version,
+        )
+
+
+class DirectRerankClient(RerankClient):
+    """Calls a shard's reranker."""
+
+    def __init__(
+        self,
+        room: DirectRoom[RerankServicer],
+        number: int,
+        retry_budget: RetryBudget,
+        rule: BreakerRule,
+    ) -> None:
+        super().__init__(room.channel, number, retry_budget, rule)
+        self._servicer = room.servicer
+
+    async def _score(
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
+    ) -> ShardScores:
+        async def score(given: QueryCandidates, seconds: float) -> ScoredBatch:
+            scored = await self._servicer.score(
+                query.index_id, query.fingerprint, [given], seconds, query.model_version
+            )
+            if isinstance(scored.outcomes[0], TandemError):
+                raise scored.outcomes[0]
+            return scored
+
+        asked = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
+        batch = await self._dependency.ask(
+            _called("ScoreCandidates", score), asked, deadline, self._check_batch
+        )
+        [scores] = batch.outcomes
+        assert not isinstance(scores, TandemError)
+        return ShardScores(
+            _matches(candidates, scores),
+            batch.cost,
+            batch.model_version,
+            batch.reranker,
+            batch.default_fusion,
+        )
+
+    def _check_batch(self, batch: ScoredBatch) -> None:
+        [scores] = batch.outcomes
+        assert not isinstance(scores, TandemError)
+        for score in scores:
+            if score is not None and not (
+                math.isfinite(score.logit) and 0.0 <= score.probability <= 1.0
+            ):
+                raise ModelOutputInvalid(model=self._name, why="a score is not a number")
+
+
+class DirectShardClient(ShardClient):
+    """Calls a shard, and its reranker."""
+
+    def __init__(
+        self,
+        index: DirectRoom[IndexServicer],
+        rerank: DirectRoom[RerankServicer],
+        number: int,
+        retry_budget: RetryBudget,
+        rule: BreakerRule,
+    ) -> None:
+        super().__init__(
+            index.channel, rerank.channel, number, retry_budget=retry_budget, breaker_rule=rule
+        )
+        self.reranker = DirectRerankClient(rerank, number, retry_budget, rule)
+        self._servicer = index.servicer
+
+    async def search_each(
+        self, query: ShardQuery, requests: Sequence[Embeddings], deadline: Deadline
+    ) -> list[ShardHits]:
+        """Returns, for each request, the items nearest to any of its embeddings, best first."""
+        embeddings = [each for request in requests for each in request]
+        is_plain = query.filter is None and not (query.keywords or query.embeddings_included)
+        if not (is_plain and 1 <= len(embeddings) <= MAX_EMBEDDING_COUNT):
+            return await super().search_each(query, requests, deadline)
+        asked = Query(
+            index_id=query.index_id,
+            fingerprint=check_fingerprint(query.fingerprint),
+            modality=query.modality,
+            query_modality=query.query_modality,
+            embeddings=embeddings,
+            k=query.retrieve_k,
+            minimum_sequence=query.minimum_sequence,
+        )
+        answer = await self._dependency.ask(
+            _called("SearchEmbeddings", self._searched), asked, deadline
+        )
+        if answer.applied_sequence < query.minimum_sequence:
+            raise SequenceNotReached(
+                minimum=query.minimum_sequence, applied=answer.applied_sequence
+            )
+        hit_lists = (_hits(found, query) for found in answer.found)
+        path = answer.found[-1].path
+        return [
+            ShardHits(
+                merge_windows(list(islice(hit_lists, len(request))), query.retrieve_k),
+                answer.item_count,
+                path,
+            )
+            for request in requests
+        ]
+
+    async def _searched(self, query: Query, seconds: float) -> Answer:
+        answer, _ = await self._servicer.search(query, LocalCall(seconds))
+        return answer
+
+
+def _hits(found: Found, query: ShardQuery) -> list[Hit]:
+    similarities = _as_sent([hit.similarity for hit in found.hits])
+    return [
+        Hit(hit.item_id, min(1.0, max(-1.0, similarity)), query.modality)
+        for hit, similarity in zip(found.hits, similarities, strict=True)
+    ]
+
+
+def _matches(candidates: Candidates, scores: Sequence[MatchScore | None]) -> dict[str, Match]:
+    found = {
+        item_id: score
+        for item_id, score in zip(candidates.item_ids, scores, strict=True)
+        if score is not None
+    }
+    logits = _as_sent([score.logit for score in found.values()])
+    probabilities = _as_sent([score.probability for score in found.values()])
+    return {
+        item_id: Match(logit, probability)
+        for item_id, logit, probability in zip(found, logits, probabilities, strict=True)
+    }
+
+
+def _as_sent(values: Sequence[float]) -> list[float]:
+    """Returns values of the precision that a message has, so that answers are those of services."""
+    sent: list[float] = np.asarray(values, dtype=np.float32).tolist()
+    return sent
+
+
+def _called(
+    name: str, serve: Callable[[Request, float], Awaitable[Response]]
+) -> Callable[..., Awaitable[Response]]:
+    """Returns what calls `serve` with a request and the seconds, as a stub calls a method."""
+
+    async def answer(
+        request: Request,
+        *,
+        timeout: float,  # noqa: ASYNC109 (gRPC names the arguments)
+        **_: object,
+    ) -> Response:
+        try:
+            async with asyncio.timeout(timeout):
+                return await serve(request, timeout)
+        except TimeoutError as error:
+            raise DeadlineExceeded(what=f"the call of {name}") from error
+
+    return answer
