@@ -1,7 +1,7 @@
 """Calls the rooms of this process with their own types: what a plain search needs, no messages.
 
 Each class is the service's client, whose breaker, retry and checks of answers stay. Its other
-calls, and searches with filters or words, go on as messages over a `LocalChannel`.
+calls, and searches with filters or words, remain messages over a `LocalChannel`.
 """
 
 from __future__ import annotations

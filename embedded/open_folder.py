@@ -104,7 +104,7 @@ class OpenFolder:
             return cls(thread, services, opened.pop_all())
 
     def begin_loading(self) -> None:
-        """Begins to load the model in the background, which slows down all that runs beside it."""
+        """Begins to load the model in the background, which slows down everything else."""
         self._runner.begin_loading()
 
     def wait_until_ready(self) -> None:
@@ -138,7 +138,7 @@ def _path(name: str, given: str | Path) -> Path:
     if not isinstance(given, str | os.PathLike):
         raise TypeError(f"{name} is of type {type(given).__name__}; give a str or a Path")
     if not os.fspath(given):
-        # Path("") is the working folder, which nobody means who passes an empty variable on.
+        # Path("") is the working folder, and an empty variable that is passed on means another one.
         raise ValueError(f"{name} is empty; give a path, such as '.' for the working folder")
     return Path(given)
 

@@ -60,7 +60,7 @@ class InProcessServices:
         caches: bool = True,
         orchestrator: OrchestratorSettings | None = None,
     ) -> None:
-        """Opens the stores; the model is loaded once `runner` is told to.
+        """Opens the stores; `runner` loads the model on request.
 
         Finds the model while the stores are checked. Calls are answered after `start`. Raises
         StoreRefused for a store that may not be opened, what `find_model` raises, and

@@ -109,7 +109,7 @@ def test_any_reason_rebuilds_an_error(reason: str, message: str, metadata: dict[
     assert message in error_from_reason(reason, message, metadata).message
 
 
-def test_an_error_that_is_kept_holds_nothing_of_where_it_was_raised() -> None:
+def test_a_stored_error_holds_no_traceback() -> None:
     """Neither its own frames nor those of what led to it."""
     try:
         try:

@@ -1,4 +1,4 @@
-"""A search of `tandem.Engine` beside the same arithmetic by hand, both in this process.
+"""A search of `tandem.Engine` compared with the same arithmetic by hand, both in this process.
 
     python -m benchmarks.bench.engine [--precision fp32|bf16] [--scenes 100] [--queries 100]
 

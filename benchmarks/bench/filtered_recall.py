@@ -10,7 +10,7 @@ them, of three kinds, for it is not the share alone that makes a filter hard:
 - one side: the wanted items lie together on one side of all others, so that most queries have
   none of them near by, and the lists that an index would look at first are empty.
 
-Recall at 20 is against comparing all wanted items. Beside it are how the searches went, and the
+Recall at 20 is against comparing all wanted items. Next to it are how the searches went, and the
 median CPU time of one, with the mask of the filter known.
 """
 
@@ -147,9 +147,9 @@ def measured(
         "ways": dict(ways),
         "cpu_ms": statistics.median(seconds) * 1e3,
     }
-    told = ", ".join(f"{way} {count}" for way, count in ways.most_common())
+    ways_text = ", ".join(f"{way} {count}" for way, count in ways.most_common())
     print(
-        f"| {kind} | {share:g} | {cell['recall']:.4f} | {cell['worst']:.2f} | {told} "
+        f"| {kind} | {share:g} | {cell['recall']:.4f} | {cell['worst']:.2f} | {ways_text} "
         f"| {cell['cpu_ms']:.2f} |",
         flush=True,
     )

@@ -4,8 +4,8 @@
 
 Rows have a text of 5 values, an integer of 1,000, a real, a flag, three tags of 500, and a path of
 its own in every second row. Each filter is evaluated over all rows, in one thread; the median of
-the rounds is told, in milliseconds of CPU time, so that other work on the machine counts less.
-Beside it stands the plain reading (`tandem.contract.filters.holds`) of 10,000 rows, scaled to all.
+the rounds is reported, in milliseconds of CPU time, so that other work on the machine counts less.
+Next to it is the plain reading (`tandem.contract.filters.holds`) of 10,000 rows, scaled to all.
 """
 
 import argparse

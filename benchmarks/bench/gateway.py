@@ -164,7 +164,7 @@ def table(result: Row) -> str:
 
 def main() -> None:
     """Prints one JSON line, then a table."""
-    parser = argparse.ArgumentParser(description="searches by HTTP beside gRPC")
+    parser = argparse.ArgumentParser(description="searches by HTTP and by gRPC")
     parser.add_argument("--searches", type=int, default=300, help="by each way")
     parser.add_argument("--scenes", type=int, default=48)
     result = run(parser.parse_args())

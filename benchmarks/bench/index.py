@@ -1,4 +1,4 @@
-"""One index_svc shard beside raw FAISS and beside other vector stores: speed, recall, memory, disk.
+"""Compares one index_svc shard with raw FAISS and other vector stores: speed, recall, bytes.
 
     python -m benchmarks.bench.index [--sizes 10000,100000,1000000] [--peers milvus,chromadb,...]
     python -m benchmarks.bench.index --quick
@@ -6,7 +6,7 @@
 For each size, over the same clustered vectors (clustered_vectors.py) and held-out queries:
 
 - index_svc: filled over gRPC by several processes in batches of 256, each acknowledged when durable
-  and searchable; searched once at rest; built anew as a whole and searched by one client (this
+  and searchable; searched once at rest; built again as a whole and searched by one client (this
   process, in turns with raw FAISS, so that another load hits both) and by sixteen (each a process);
   killed and started again, with and without its snapshot.
 - raw FAISS: the same type and parameters, in this process, one thread; with and without comparing
@@ -289,7 +289,7 @@ def _size_lines(size: Result, clients: int) -> list[str]:
         f"- durable upserts: {served['durable_upserts_per_second']:,.0f}/s",
         f"- as filled: {served['as_filled']['index_type']}, recall "
         f"{served['as_filled']['recall']:.4f}, p50 "
-        f"{served['as_filled']['one_client']['p50_ms']:.2f} ms; built anew in "
+        f"{served['as_filled']['one_client']['p50_ms']:.2f} ms; built again in "
         f"{built['seconds']:.1f} s",
         f"- restart: {restart['snapshot_seconds']:.1f} s with snapshot "
         f"({restart['replayed_count']:,} changes replayed), "
@@ -324,10 +324,14 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     """Returns the options."""
-    parser = argparse.ArgumentParser(description="one shard beside raw FAISS and other stores")
+    parser = argparse.ArgumentParser(
+        description="one shard compared with raw FAISS and other stores"
+    )
     parser.add_argument("--sizes", type=_numbers, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--peers", type=_peers, default=[], help=f"of {','.join(PEERS)}; or all")
-    parser.add_argument("--clients", type=int, default=16, help="beside one")
+    parser.add_argument(
+        "--clients", type=int, default=16, help="concurrent ones; one is measured as well"
+    )
     parser.add_argument("--writers", type=int, default=4, help="processes that fill")
     parser.add_argument("--searches", type=int, default=4_000, help="by one client")
     parser.add_argument("--queries", type=int, default=1_000, help="different ones")

@@ -1,4 +1,4 @@
-"""Encoding and reranking beside infinity-emb, in one run: texts, pictures and pairs a second.
+"""Compares encoding and reranking with infinity-emb: texts, pictures and pairs a second.
 
     python -m benchmarks.bench.infinity [--work FOLDER] [--rounds 3]
 
@@ -274,7 +274,9 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
     """Prints one JSON line, then a table."""
-    parser = argparse.ArgumentParser(description="encoding and reranking beside infinity-emb")
+    parser = argparse.ArgumentParser(
+        description="encoding and reranking compared with infinity-emb"
+    )
     parser.add_argument("--scenes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of load, each figure and round")

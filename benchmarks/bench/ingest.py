@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def run(folder: Path, repository: Path, count: int, pictures: Sequence[Picture]) -> Ingested:
-    """Returns what one ingest came to, with `count` batches encoded at once."""
+    """Returns the rates of one ingest, with `count` batches encoded at once."""
     settings = {"ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT": str(count)}
     stack = LocalStack(folder, repository, Ports.free(shard_count=1), settings=settings)
     with stack:

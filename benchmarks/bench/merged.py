@@ -4,7 +4,7 @@
 
 Two stacks run side by side over the same scenes. In each round both idle, and then each answers
 the searches of one client and of 16; the order alternates. CPU is that of all threads by
-/proc/PID/task/*/schedstat. What idling costs, canaries included, is told by itself; searches have
+/proc/PID/task/*/schedstat. What idling costs, canaries included, is listed apart; searches have
 it too. The ratios are of the two stacks in one round, so that other work on the machine hits both.
 """
 
@@ -174,14 +174,14 @@ def table(result: dict[str, object]) -> str:
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for work, ratio in ratios.items():
-        told = [
+        shown = [
             f"{each['median']:.2f} ({each['least']:.2f} to {each['most']:.2f})" if each else ""
             for each in (ratio, p50.get(work))
         ]
         unit = "a second" if work == "idle" else "a search"
         rows.append(
             f"| {work}, {unit} | {of_all['apart'][work]:.1f} | {of_all['merged'][work]:.1f} "
-            f"| {told[0]} | {told[1]} |"
+            f"| {shown[0]} | {shown[1]} |"
         )
     return "\n".join(rows)
 

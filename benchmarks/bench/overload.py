@@ -1,4 +1,4 @@
-"""What becomes of searches past capacity: found in steps, then 2, 5 and 10 times of it.
+"""Searches past capacity: the limit is found in steps, then 2, 5 and 10 times of it.
 
     python -m benchmarks.bench.overload [--door http] [--seconds 60] [--step-seconds 20]
         [--sender-core N]

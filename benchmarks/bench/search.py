@@ -1,4 +1,4 @@
-"""A served search beside the same arithmetic in one process: what the services cost.
+"""A served search compared with the same arithmetic in one process: what the services cost.
 
     python -m benchmarks.bench.search [--model default|large] [--queries 200] [--merged]
 
@@ -183,7 +183,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)
-                # Small batches: of the large model's, several are under way, each with its time.
+                # Small batches: of the large model's, several are in progress, each with its time.
                 outcomes = client.ingest(pictures, index_id="bench", batch_item_count=8)
                 refused = [outcome for outcome in outcomes if outcome.error]
                 assert not refused, refused[0].error

@@ -3,7 +3,7 @@
     python -m benchmarks.bench.sibling_kinds [--checkpoint FOLDER ...] [--families 250]
 
 Every query is held against its answer and one sibling of that answer, both ways, by similarity and
-by match logit. Siblings are sorted by what parts them. Told is the share of pairs in which the
+by match logit. Siblings are sorted by their difference. Distinguished is the share of pairs whose
 answer came first; chance is 50 %. The columns of the languages are of both directions.
 """
 

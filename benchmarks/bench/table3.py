@@ -55,7 +55,7 @@ EXACT = "Flat"
 IMAGE = content_pb2.MODALITY_IMAGE
 
 # Geigle et al. 2022 (TACL), Table 3, seconds for one text, pictures encoded before; CPU is an Intel
-# Xeon Gold 6154 whose number of cores in use is not told.
+# Xeon Gold 6154 whose number of cores in use is not given.
 PAPER_SECONDS = {
     ("CPU", 50_000): {"be": 0.2, "coop": 6.0, "ce": 2.4 * 3_600},
     ("CPU", 1_000_000): {"be": 1.6, "coop": 13.0, "ce": 47 * 3_600.0},
@@ -403,7 +403,7 @@ def _figures(size: int, seconds: dict[tuple[int, str], list[float]]) -> dict[str
 
 
 def table(result: dict[str, Any]) -> str:
-    """Returns the figures as Markdown, beside the paper's."""
+    """Returns the figures as Markdown, next to the paper's."""
     lines = [
         f"| system | items | index | recall@{K} | BE | Coop, k = 20 | CE, all pairs |",
         "| --- | ---: | --- | ---: | ---: | ---: | ---: |",

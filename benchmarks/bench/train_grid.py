@@ -3,17 +3,17 @@
     python -m benchmarks.bench.train_grid --work FOLDER [--base compact] [--seeds 1,2,3] [--jobs 2]
 
 Each run is a process of one thread, and so many go side by side: a run of two threads takes more
-than half of the time. What is done in FOLDER is not done again, and a run that was stopped goes on.
+than half of the time. What is done in FOLDER is not done again, and a stopped run resumes.
 Then every system answers the same queries, as by `tandem evaluate`, and all are held against
 Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone parts them, and R@1
-by language. FOLDER/dev_recall.png shows how the runs came to know what they know, and
+by language. FOLDER/dev_recall.png shows how the runs learned, and
 FOLDER/sample_efficiency.png what more pictures are worth, where the runs on fewer are there.
 
 --rounds and --set make every run cheaper alike, where the base takes too long.
 
 Scenes say no emoji's name, so what is asked of emoji is asked of Joint and Sep trained further on
 emoji, image backbone and all. A checkpoint that was trained elsewhere is taken as trained where
-FOLDER/RUN-SEED has it beside a done.txt; its recipe must be the run's.
+FOLDER/RUN-SEED has it next to a done.txt; its recipe must be the run's.
 """
 
 import argparse

@@ -10,9 +10,9 @@ Each part is a process of its own, run `--repeats` times:
 - round: whole rounds of `default`, its steps of masked words too; a row is a pair of any step.
 - export: the shipped checkpoint into a model repository, in this CPU's best precision.
 
-Model and batches have the default recipe's sizes, on a pool of `--families`. What a step costs does
-not hang on the pool; memory does: a family's image tokens take 75 kB. The default recipe has 12,000
-families, whose tokens take minutes to compute before the first step.
+Model and batches have the default recipe's sizes, on a pool of `--families`. A step's cost does
+not depend on the pool; memory does: a family's image tokens take 75 kB. The default recipe has
+12,000 families, whose tokens take minutes to compute before the first step.
 Training reports each tenth step: that interval is the unit timed, and the first is warm-up.
 CPU time says more than the clock where other work shares the cores, though threads that wait for
 one another count in it.

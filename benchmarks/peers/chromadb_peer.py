@@ -109,7 +109,7 @@ def _build(folder: Path, vectors: Vectors) -> float:
 def _set_effort(folder: Path, effort: dict[str, Any]) -> None:
     """Writes it into the files, for who opens them next.
 
-    chromadb 1.5.9 goes on searching a collection that it has open with the effort of before.
+    chromadb 1.5.9 keeps searching an open collection with the earlier effort.
     """
     with chromadb.PersistentClient(path=str(folder)) as client:
         client.get_collection("items").modify(configuration={"hnsw": effort})

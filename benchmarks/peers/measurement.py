@@ -150,7 +150,9 @@ def peer_arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--k", type=int, default=20)
     parser.add_argument("--recall", type=float, default=0.98)
     parser.add_argument("--searches", type=int, default=2_000, help="by one client")
-    parser.add_argument("--clients", type=int, default=16, help="beside one")
+    parser.add_argument(
+        "--clients", type=int, default=16, help="concurrent ones; one is measured as well"
+    )
     return parser.parse_args()
 
 
@@ -176,7 +178,7 @@ def _client(
             start_time = time.perf_counter()
             timing = time_searches(search, queries_QD, k, count, start)
             results.put((start_time, time.perf_counter(), timing.seconds))
-    except Exception as error:  # told to the parent, which reports it
+    except Exception as error:  # for the parent, which reports it
         together.abort()
         results.put(f"{type(error).__name__}: {error}")
 

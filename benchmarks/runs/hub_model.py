@@ -5,8 +5,8 @@
 
 The model is a SigLIP B/16 of 224 pixels, or a BLIP B/16 of 384 pixels that reranks, both with
 random weights. Pictures are JPEGs of 640 x 480 pixels; searches are texts of a few words, one after
-another, of which each is encoded. With --one-process an Engine serves the model, whose CPU time is
-told: on a machine that many share, canaries find the services of a large model too slow. Prints a
+another, of which each is encoded. With --one-process an Engine serves the model and reports its CPU
+time: on a machine that many share, canaries find the services of a large model too slow. Prints a
 table and one line of JSON.
 """
 

@@ -1,4 +1,4 @@
-"""Every service restarted in turn, again and again, while searches go on: none may fail.
+"""Restarts every service in turn, again and again, during searches: none may fail.
 
     python -m benchmarks.runs.rolls [--rolls 10] [--rate 50]
     python -m benchmarks.runs.rolls --rolls 1    # the short form
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--rolls", type=int, default=10)
     parser.add_argument("--rate", type=float, default=50.0, help="searches a second")
     parser.add_argument(
-        "--least-searches", type=int, default=0, help="goes on until so many were sent"
+        "--least-searches", type=int, default=0, help="continue until so many were sent"
     )
     # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

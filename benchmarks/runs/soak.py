@@ -1,4 +1,4 @@
-"""Whether memory, files, threads or /dev/shm grow while searches and writes go on for long.
+"""Measures whether memory, files, threads or /dev/shm grow during long searches and writes.
 
     python -m benchmarks.runs.soak [--minutes 20]    # 120 before a release
     python -m benchmarks.runs.soak --minutes 3       # short: memory is reported, not judged

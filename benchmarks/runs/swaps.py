@@ -1,4 +1,4 @@
-"""Model versions swapped while searches go on: none may fail, and each answer is of one version.
+"""Swaps model versions during searches: none may fail, and each answer is of one version.
 
     python -m benchmarks.runs.swaps [--swaps 20] [--broken 5] [--rate 30]
     python -m benchmarks.runs.swaps --swaps 2 --broken 1    # the short form

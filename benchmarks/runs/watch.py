@@ -68,7 +68,7 @@ class Journal:
 
 @contextmanager
 def loaded(stack: RunningStack, texts: Sequence[str], pictures: Sequence[bytes]) -> Iterator[None]:
-    """Searches of every kind, and a few writes, beside whatever happens while it is entered."""
+    """Runs searches of every kind, and a few writes, while it is entered."""
     background = Background()
     address = stack.addresses["orchestrator"]
     with Client(address, timeout_seconds=DEADLINE_SECONDS, retries=NO_RETRIES) as client:
@@ -174,7 +174,7 @@ def run(stack: RunningStack, receiver: OtlpReceiver, journal: Journal, arguments
 def exporter_latencies(
     sender: Sender, receiver: OtlpReceiver, journal: Journal
 ) -> tuple[list[Row], tuple[float, float]]:
-    """Returns searches' times with and without a collector, by turns, and when it was away."""
+    """Returns searches' times with and without a collector, alternating, and when it was away."""
     rows: list[Row] = []
     begin_time = 0.0
     for is_there in (True, False, True):

@@ -1,4 +1,4 @@
-"""A search on one device, in one process: exported models, a flat index and the tokens beside it.
+"""A search on one device, in one process: exported models, a flat index and its tokens.
 
 What bench_gpu.py times. Each stage is a method, so that it can be timed alone and with the others.
 
@@ -120,7 +120,7 @@ class DeviceSearch:
         return self.tokens_MRD[places.to(self.tokens_MRD.device)].to(self.model.device)
 
     def rerank(self, ids_BT: Tensor, mask_BT: Tensor, rows_BK: Tensor) -> Tensor:
-        """Returns the cross-encoder's logits of each text beside its candidates, [B, K]."""
+        """Returns the cross-encoder's logits of each text with its candidates, [B, K]."""
         rows = rows_BK.flatten()
         owners = torch.arange(len(ids_BT), device=rows.device).repeat_interleave(K)
         parts = []

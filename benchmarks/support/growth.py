@@ -3,10 +3,10 @@
 Judged is a run without its first third, for what is kept once is kept by then: caches, pools, the
 code that is imported late. Memory by the slope of a line of least squares; files and threads by the
 fewest that there were in the first quarter of the judged part and in its last. What is kept is
-there at every instant, and what comes and goes, as files of calls under way do, is not.
+there at every instant, and what comes and goes, as files of calls in progress do, is not.
 
-Threads of gRPC's own pool are counted apart. It adds one when all are busy for a moment, nobody can
-tell it how many to begin with, and it lets go of one only after 20 s in which that had no work.
+Threads of gRPC's own pool are counted apart. It adds one when all are busy for a moment, its
+first number cannot be set, and it lets go of one only after 20 s in which that had no work.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one process came to hold in the judged part of a run."""
+    """What one process held at the end of the judged part of a run."""
 
     name: str
     first_mb: float
@@ -96,7 +96,7 @@ def region_prefix(stub_pid: int) -> str:
 
 
 def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
-    """Returns what the process came to hold after the warm-up; raises ValueError for too few."""
+    """Returns what the process held after the warm-up; raises ValueError for too few."""
     judged = samples[round(len(samples) * WARM_UP_SHARE) :]
     if len(judged) < _LEAST_COUNT:
         raise ValueError(f"{name}: {len(samples)} samples are too few to tell growth")

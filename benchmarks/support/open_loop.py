@@ -81,7 +81,9 @@ def quantile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 def main() -> None:
     """Prints one JSON line."""
-    parser = argparse.ArgumentParser(description="searches at a rate, whatever becomes of them")
+    parser = argparse.ArgumentParser(
+        description="searches at a fixed rate, independent of responses"
+    )
     parser.add_argument("address")
     parser.add_argument("index_id")
     parser.add_argument("--rate", type=float, required=True, help="searches a second")

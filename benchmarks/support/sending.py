@@ -1,4 +1,4 @@
-"""A `steady_load.py` beside what is measured: started, and asked what it saw."""
+"""Starts a `steady_load.py` next to what is measured, and reads what it saw."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ UNTIL_TOLD_SECONDS = 1e6
 
 
 class Sending:
-    """A load under way."""
+    """A load in progress."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -19,7 +19,7 @@ class Sending:
         """What it saw; empty until it has ended."""
 
     def end(self) -> None:
-        """Ends the load, and waits for the searches that are under way."""
+        """Ends the load, and waits for the searches in progress."""
         self._process.terminate()
         assert self._process.stdout
         printed = self._process.stdout.read()

@@ -223,7 +223,7 @@ def wait_settled(
         if time.monotonic() - quiet_time > _QUIET_SECONDS:
             return state | {"seconds": quiet_time - start_time}
         time.sleep(0.1)
-    raise RuntimeError(f"the index does not come to rest: {state}")
+    raise RuntimeError(f"the index does not settle: {state}")
 
 
 def _is_settled(state: dict[str, Any], with_snapshot: bool) -> bool:

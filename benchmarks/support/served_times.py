@@ -59,7 +59,7 @@ def spent(
 ) -> dict[str, float]:
     """Returns mean milliseconds of a search, by where they went, in the order of its path.
 
-    `client_ms` is what the client saw. Where shards work at once, the mean of a shard's is told;
+    `client_ms` is what the client saw. Of several shards it reports the mean;
     the wait for the slower one is with the way.
     """
 

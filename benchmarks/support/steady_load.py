@@ -1,4 +1,4 @@
-"""Searches at a steady rate through the SDK, whatever becomes of them, until the time is up.
+"""Searches at a steady rate through the SDK, independent of responses, until the time is up.
 
     python -m benchmarks.support.steady_load ADDRESS INDEX --rate 50 --seconds 400 < texts.txt
 
@@ -54,7 +54,7 @@ class Load:
     deadline_seconds: float
     rerank_k: int
     logit_step: float
-    """What a version's number, less one, adds to every logit; 0 where versions are not told."""
+    """What a version's number, less one, adds to every logit; 0 hides versions."""
     cancel_share: float = 0.0
 
 

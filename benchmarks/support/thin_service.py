@@ -3,7 +3,7 @@
     python -m benchmarks.support.thin_service INDEX_FILE [NAME=VALUE ...]
 
 It answers IndexService.SearchEmbeddings with what the index alone finds, checks nothing and keeps
-nothing: the control beside index_svc, which differs from it by all that index_svc is for.
+nothing: the control for index_svc, which differs from it by all that index_svc is for.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Plan:
     learning_rate: float = 1e-3
     weight_decay: float = 0.05
     hard_share: float = 0.0
-    """Of a BLIP that goes on: the share of ITM's negatives that ITC finds hard."""
+    """Of a BLIP that continues: the share of ITM's negatives that ITC finds hard."""
 
 
 def train_clip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:

@@ -124,7 +124,7 @@ def _quantiles(
 
 
 def _median_and_tail(metric: str) -> list[tuple[str, str]]:
-    """Returns p50 and p99 of each stage: with p95 as well nobody could tell the lines apart."""
+    """Returns p50 and p99 of each stage: with p95 as well, the lines could not be distinguished."""
     return _quantiles(metric, "stage", only=(0.5, 0.99))
 
 
@@ -562,7 +562,7 @@ CAPACITY = Dashboard(
     "capacity",
     [
         Panel(
-            "Calls under way",
+            "Calls in flight",
             "none",
             [
                 (
@@ -572,7 +572,7 @@ CAPACITY = Dashboard(
             ],
         ),
         Panel(
-            "Bytes under way",
+            "Bytes in flight",
             "bytes",
             [
                 (

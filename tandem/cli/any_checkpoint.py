@@ -17,7 +17,7 @@ AnyCheckpoint = Checkpoint | ZooCheckpoint
 
 
 def load_any_checkpoint(folder: Path) -> AnyCheckpoint:
-    """Returns the checkpoint of a folder, in fp32; raises ValueError for a folder that is none."""
+    """Returns the checkpoint of a folder, in fp32; raises ValueError for another folder."""
     return load_zoo_checkpoint(folder) if is_zoo_checkpoint(folder) else load_checkpoint(folder)
 
 

@@ -29,7 +29,7 @@ _CONTENT_REMEDY = (
 def check_sendable(field: str, text: str) -> str:
     """Returns the text; raises RequestMalformed, which names the field, unless it is UTF-8.
 
-    JSON and file names can put half a character into a Python str, which no message can carry.
+    JSON and file names can put a lone surrogate into a Python str, which no message can carry.
     """
     checked_type(field, text, str, "send a str")
     try:

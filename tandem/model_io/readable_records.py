@@ -57,7 +57,7 @@ _PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
 _CAPTION_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     TextEmpty: RecordFault.CAPTION_EMPTY,
     TextTooLong: RecordFault.CAPTION_TOO_LONG,
-    # JSON can encode half a character.
+    # JSON can encode a lone surrogate.
     TextNotUnicode: RecordFault.CAPTION_UNREADABLE,
 }
 

@@ -60,7 +60,7 @@ class TextNotUnicode(ValueError):
 
     def __init__(self, code_unit: str, place: int) -> None:
         super().__init__(
-            f"the text has half a character (U+{ord(code_unit):04X}, an unpaired surrogate) at "
+            f"the text has an unpaired surrogate (U+{ord(code_unit):04X}) at "
             f"place {place:,}; write the whole character, or leave it out"
         )
 

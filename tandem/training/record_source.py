@@ -90,7 +90,7 @@ class RecordSource:
     def texts(self, recipe: Recipe) -> Iterable[str]:
         """Yields every caption of the training split that is whole Unicode.
 
-        Reading a record reports half a character, by the record's name, once there is a tokenizer.
+        Reading a record reports a lone surrogate, by the record's name, once there is a tokenizer.
         """
         texts = (caption.text for record in self._train() for caption in record.captions)
         return (

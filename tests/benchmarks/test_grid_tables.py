@@ -27,7 +27,7 @@ def two_systems() -> dict[str, list[Report]]:
     }
 
 
-def test_systems_stand_side_by_side_over_their_seeds() -> None:
+def test_systems_are_compared_over_their_seeds() -> None:
     """Means of 50 and 25, with their deviation; p of one query in eight that only one has right."""
     lines = recall_table(two_systems()).splitlines()
 

@@ -32,7 +32,7 @@ def test_each_family_has_its_kinds() -> None:
     assert layouts == set(Layout)
 
 
-def test_the_shipped_checkpoint_is_asked_both_ways() -> None:
+def test_the_shipped_checkpoint_is_tested_in_both_directions() -> None:
     """It tells nearly every pair; so neither an answer nor a logit is taken for another's."""
     told = list(preferred(load_checkpoint(default_checkpoint()), 8))
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("arguments", [each.arguments for each in QUESTIONS.values()])
-def test_evaluate_takes_what_the_grid_asks(arguments: str, tmp_path: Path) -> None:
+def test_evaluate_accepts_the_options_of_the_grid(arguments: str, tmp_path: Path) -> None:
     """Refused, it would be so after hours of training. Here the checkpoint alone is wanting."""
     command = ["evaluate", *arguments.split(), "--checkpoint", str(tmp_path)]
 

@@ -188,7 +188,7 @@ async def test_a_streams_messages_wait_for_room_and_are_not_refused() -> None:
     assert sorted(begun) == ["a", "b"]
 
 
-async def test_a_stream_that_breaks_off_gives_its_room_back() -> None:
+async def test_a_broken_stream_releases_its_room() -> None:
     """Its messages that were never answered too."""
     limits = AdmissionLimits(max_stream_count=1, max_stream_message_count=1)
     async with scripted_service(hang, name="broken", limits=limits) as channel:
@@ -277,7 +277,7 @@ class Clock:
         return self.time
 
 
-def test_refused_callers_are_told_to_retry_at_the_rate_at_which_calls_end() -> None:
+def test_retry_delays_follow_the_rate_at_which_calls_end() -> None:
     """20 calls a second end: the first is told 50 ms, each after it 50 ms more, up to a bound."""
     clock = Clock()
     pace = Pace(clock)
@@ -295,6 +295,6 @@ def test_refused_callers_are_told_to_retry_at_the_rate_at_which_calls_end() -> N
     assert pace.retry_delay_seconds() == pytest.approx(2.0, rel=0.05)  # who was told has been
 
 
-def test_where_nothing_ends_the_delay_is_the_longest() -> None:
+def test_without_finished_calls_the_delay_is_the_longest() -> None:
     """A service that is stuck is not asked again soon."""
     assert Pace(Clock()).retry_delay_seconds() == MAX_RETRY_DELAY_SECONDS

@@ -87,7 +87,7 @@ async def test_replicas_of_one_name_are_called_in_turn() -> None:
     assert called == {"a": 10, "b": 10, "c": 10}
 
 
-async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
+async def test_a_draining_replica_loses_no_call() -> None:
     """It drains as ours do; callers that keep calling notice nothing."""
     called: Counter[str] = Counter()
     async with AsyncExitStack() as stack:

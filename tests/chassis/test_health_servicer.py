@@ -89,7 +89,7 @@ async def test_each_watcher_gets_each_change_when_others_leave(served: Served) -
 
 
 @pytest.mark.parametrize("is_ended", [True, False], ids=["ended", "control: not ended"])
-async def test_watches_that_are_ended_hold_no_server(served: Served, is_ended: bool) -> None:
+async def test_ended_watches_do_not_hold_the_server(served: Served, is_ended: bool) -> None:
     """Else its stop takes the whole grace period."""
     served.servicer.tell({"a": SERVING})
     watch = served.watch("a")

@@ -148,7 +148,7 @@ def test_an_incomplete_request_times_out() -> None:
         door.close()
 
 
-def test_a_page_that_takes_for_ever_keeps_no_probe_waiting() -> None:
+def test_a_slow_page_delays_no_probe() -> None:
     """Nor does one who never reads what it asked for."""
     going_on = threading.Event()
     registry = CollectorRegistry()

@@ -115,7 +115,7 @@ async def test_a_stream_whose_answers_are_not_read_ends() -> None:
         )
 
 
-async def test_a_stream_whose_batch_takes_long_does_not_end() -> None:
+async def test_a_stream_with_a_slow_batch_does_not_end() -> None:
     """It is the service that is waited for: however long its work takes, its caller is not idle."""
     idle_seconds = 0.0
 
@@ -195,7 +195,7 @@ async def test_a_dead_connection_is_found_from_both_sides() -> None:
         )
 
 
-async def test_a_service_that_is_slow_is_not_taken_for_dead() -> None:
+async def test_a_slow_service_is_not_considered_dead() -> None:
     """Its event loop stands still for longer than a ping is waited for; gRPC itself answers."""
     await holds_with_longer_times(check_slow_is_not_dead)
 

@@ -414,7 +414,7 @@ async def test_a_start_logs_what_is_exposed(
     assert "TLS_PEER_NAMES" in warning["mend"]
 
 
-async def test_a_loop_that_stands_still_is_not_ready_and_no_reason_yet_to_be_killed(
+async def test_a_blocked_loop_is_not_ready_but_still_live(
     tmp_path: Path,
 ) -> None:
     """The probes' port answers all the same, and says what the service's own port does not."""

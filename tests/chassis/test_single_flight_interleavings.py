@@ -72,7 +72,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_however_lookups_meet_each_gets_its_values_and_all_work_is_reported_once(
+def test_in_every_interleaving_lookups_get_their_values_and_work_is_reported_once(
     steps: list[tuple[str, Sequence[str] | int]],
 ) -> None:
     """Values are right, no key is computed twice at once, nothing hangs, and reports add up."""

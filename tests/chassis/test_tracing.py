@@ -356,7 +356,7 @@ def test_nothing_is_exported_unless_an_endpoint_is_set(variables: dict[str, str]
     assert not check_trace_settings(variables)
 
 
-async def test_a_collector_that_is_down_holds_no_request() -> None:
+async def test_an_unreachable_collector_delays_no_request() -> None:
     """It has a thread of its own to wait in."""
     exporter = OTLPSpanExporter(endpoint="localhost:1", insecure=True, timeout=2)
     traced = Tracing(provider_of("test", exporter, ALWAYS_ON))

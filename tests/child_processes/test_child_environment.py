@@ -103,7 +103,7 @@ def test_a_tandem_that_pythonpath_names_is_the_one_that_children_run(
     assert path.index(str(Path(os.__file__).parent)) < path.index(str(ROOT)) < packages
 
 
-def test_loopback_is_spared_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_is_exempt_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the user spares stays so."""
     monkeypatch.setenv("no_proxy", "example.org, localhost")
     monkeypatch.delenv("NO_PROXY", raising=False)

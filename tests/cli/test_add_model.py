@@ -116,7 +116,7 @@ def test_an_added_model_is_listed_verified_and_removed(added: Path, tmp_path: Pa
     assert not model_file(repository, "text_encoder").exists()
 
 
-def test_a_model_takes_the_place_of_the_last(folder: Folder, added: Path, tmp_path: Path) -> None:
+def test_a_model_replaces_the_previous_one(folder: Folder, added: Path, tmp_path: Path) -> None:
     repository = shutil.copytree(added, tmp_path / "repository")
     for name, family in (("siglip", "siglip"), ("checkpoint", "joint"), ("clip", "clip")):
         status, output = add(folder(name), repository)
@@ -219,7 +219,7 @@ def test_a_name_that_was_not_downloaded_is_refused_offline(
     assert "someone/some-clip is neither a folder nor a checkpoint that the hub gives" in output
 
 
-def test_a_path_that_is_not_there_is_not_taken_for_a_name(tmp_path: Path) -> None:
+def test_a_missing_path_is_not_read_as_a_name(tmp_path: Path) -> None:
     status, output = add(str(tmp_path / "missing"), tmp_path / "new")
 
     assert status == 1

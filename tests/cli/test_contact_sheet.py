@@ -19,7 +19,7 @@ def found(item_id: str, content: Content, before: int, after: int) -> FoundItem:
     return FoundItem(item_id, 0.5, 1.5, 0.8, before, after, content)
 
 
-def test_answers_are_framed_where_each_order_has_them(tmp_path: Path) -> None:
+def test_answers_are_framed_in_both_orders(tmp_path: Path) -> None:
     """The answer is third before, first after: one green frame in each strip, at those places."""
     pictures = [
         ImageContent(record.image.read()) for record in scene_records("test", seed=1, count=4)

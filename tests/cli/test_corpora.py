@@ -109,7 +109,7 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
         open_corpus(name, "extra", seed=1, count=None)
 
 
-def test_scenes_are_made_in_the_number_asked_for() -> None:
+def test_the_requested_number_of_scenes_is_made() -> None:
     """By the seed, and 2,000 unless told."""
     opened = open_corpus("scenes", "test", seed=3, count=8)
     ids = [each.record_id for each in opened]
@@ -253,7 +253,7 @@ def test_a_file_alone_says_what_to_write(tmp_path: Path, name: str, says: str) -
         open_corpus(str(tmp_path / name), "test", seed=1, count=None)
 
 
-def test_training_wants_two_splits(tmp_path: Path) -> None:
+def test_training_needs_two_splits(tmp_path: Path) -> None:
     """What is not divided would be measured on what was learnt; the message says how to."""
 
     def opened() -> object:
@@ -270,7 +270,7 @@ def test_training_wants_two_splits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_corpus_says_how_many_records_it_has_where_that_is_cheap(
+def test_a_corpus_gives_its_number_of_records_if_that_is_cheap(
     tmp_path: Path, layout: object
 ) -> None:
     """And no more than were asked for."""

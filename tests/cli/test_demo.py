@@ -8,7 +8,7 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import make_gallery
 
 
-def test_the_demo_asks_in_four_languages_and_with_a_picture() -> None:
+def test_the_demo_searches_in_four_languages_and_with_a_picture() -> None:
     """Five captions and one picture, each of a family of its own, each with its answer ingested."""
     gallery = make_gallery(scene_records("test", seed=2, count=120), LANGUAGES)
     ingested = {item_id for item_id, _ in demo_items(gallery)}

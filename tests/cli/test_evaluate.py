@@ -278,7 +278,7 @@ def test_a_distractor_needs_no_caption(checkpoint: Path, tmp_path: Path) -> None
     assert "1 distractors" in result.output
 
 
-def test_records_of_one_language_each_are_asked_in_one(checkpoint: Path, tmp_path: Path) -> None:
+def test_records_of_one_language_each_are_queried_in_one(checkpoint: Path, tmp_path: Path) -> None:
     """Those that have none in it are left out, and the report says so."""
     rows = [
         {"image": {"bytes": _png(), "path": None}, "caption": text, "language": language}
@@ -408,7 +408,7 @@ def rows(output: str, order_by: str) -> list[str]:
         (["--concurrency", "0"], "greater than or equal to 1"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(arguments: list[str], says: str) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], says: str) -> None:
     """Before any work, and not ignored in silence."""
     status, output = run(*arguments)
 

@@ -38,7 +38,7 @@ async def test_a_cold_service_is_alive_and_not_ready(
     assert result.output.strip().endswith(told)
 
 
-def test_where_nothing_listens_is_not_healthy() -> None:
+def test_an_unused_port_is_not_healthy() -> None:
     """No server listens on port 1."""
     result = CliRunner().invoke(app, ["health", "127.0.0.1:1"])
 
@@ -46,7 +46,7 @@ def test_where_nothing_listens_is_not_healthy() -> None:
     assert "127.0.0.1:1: UNAVAILABLE" in result.output
 
 
-async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> None:
+async def test_it_presents_certificates_like_every_command(tmp_path: Path) -> None:
     """A service that asks for one answers those who have it, by the variables of all commands."""
     authority = trustme.CA()
     shown = {name: Files(tmp_path / name) for name in ("server", "operator", "stranger")}

@@ -120,7 +120,7 @@ def test_verify_of_another_checkpoint_ends_with_1(repository: Path, tmp_path: Pa
     assert "would export as" in output
 
 
-def test_remove_asks_first(repository: Path) -> None:
+def test_remove_asks_for_confirmation(repository: Path) -> None:
     """Anything but yes deletes nothing."""
     fingerprint = read_manifest(repository).fingerprint[:12]
 

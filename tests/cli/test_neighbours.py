@@ -237,7 +237,7 @@ async def test_a_content_that_is_refused_is_named(tmp_path: Path) -> None:
     assert f"b#en-0 is refused at {address}: the text has no words" in printed
 
 
-def test_regions_stand_for_pictures_that_nobody_has(tmp_path: Path) -> None:
+def test_regions_replace_missing_pictures(tmp_path: Path) -> None:
     """A model of a detector's regions embeds them from their file, and says where it is missing."""
     records = list(scene_records("train", 1, 8))
     corpus = write_karpathy(records, tmp_path / "corpus")

@@ -28,7 +28,7 @@ def _detected(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_detectors_files_become_one(detected: Path, tmp_path: Path) -> None:
+def test_a_detectors_files_are_merged_into_one(detected: Path, tmp_path: Path) -> None:
     """What cannot be read is counted, and the first regions are kept."""
     result = run(detected, tmp_path / "it.safetensors", "--region-count", "2", "--on-error", "skip")
 

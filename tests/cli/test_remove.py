@@ -40,7 +40,7 @@ def test_items_are_removed_in_batches_and_counted() -> None:
     ("words", "typed", "is_dropped"),
     [(["--yes"], "", True), ([], "y\n", True), ([], "n\n", False), ([], "", False)],
 )
-def test_an_index_is_dropped_where_that_is_meant(
+def test_an_index_is_dropped_only_on_confirmation(
     words: list[str], typed: str, *, is_dropped: bool
 ) -> None:
     """Call by call until nothing is left; a terminal that says nothing has not said yes."""

@@ -72,7 +72,7 @@ def test_a_partial_answer_is_warned_of(coverage: pb.Coverage, is_warned: bool) -
 
 
 @pytest.mark.parametrize("option", [True, False])
-def test_full_coverage_is_asked_for(option: bool) -> None:
+def test_full_coverage_is_requested(option: bool) -> None:
     """Only where the option stands."""
     options = ["--full-coverage-required"] if option else []
     with serving(FULL) as (address, service):

@@ -154,7 +154,7 @@ def test_a_foreign_file_is_kept_and_reported(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere" / "target").exists()
 
 
-def test_names_of_files_differ_where_ids_do() -> None:
+def test_different_ids_get_different_file_names() -> None:
     """Also where both are changed to the same letters."""
     ids = ["a/b", "a_b", "a:b", "x" * 200, "x" * 201, "..", "."]
     names = [file_name(each, ".png") for each in ids]

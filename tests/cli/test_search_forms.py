@@ -113,7 +113,7 @@ def test_every_option_is_sent() -> None:
     )
 
 
-def test_nothing_is_sent_that_is_not_asked_for() -> None:
+def test_only_requested_options_are_sent() -> None:
     """A plain search is a text and an index."""
     assert sent("a cup") == pb.SearchItemsRequest(
         query=content_pb2.Content(text="a cup"), index_id="scenes"

@@ -48,7 +48,7 @@ async def test_without_a_where_there_is_no_filter() -> None:
     assert not request.HasField("filter")
 
 
-async def test_attributes_are_shown_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attributes_are_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they would be written, by name."""
     monkeypatch.setenv("COLUMNS", "200")
     result, _ = await run("--attributes")
@@ -59,7 +59,7 @@ async def test_attributes_are_shown_where_asked_for(monkeypatch: pytest.MonkeyPa
         assert shown in result.output
 
 
-async def test_a_where_that_cannot_be_read_is_pointed_at_and_nothing_sent() -> None:
+async def test_a_syntax_error_in_where_is_pointed_at_and_nothing_is_sent() -> None:
     """The mark stands below the character."""
     result, requests = await run("--where", "style = noto and n > many")
 

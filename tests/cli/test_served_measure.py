@@ -88,7 +88,7 @@ async def test_a_refused_item_stops_it() -> None:
         await measured(gallery(), refusing=True)
 
 
-async def test_a_refused_items_record_is_left_out_where_that_was_asked_for() -> None:
+async def test_a_refused_items_record_is_left_out_on_request() -> None:
     """It neither asks nor answers, and the report says so."""
     [report], _ = await measured(gallery(), on_error=OnError.SKIP, refusing=True)
 
@@ -155,7 +155,7 @@ def test_a_missing_picture_is_not_sent_to_the_server() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_its_index_is_removed_where_it_is_stopped(number: signal.Signals) -> None:
+async def test_its_index_is_removed_when_it_is_stopped(number: signal.Signals) -> None:
     """By Ctrl-C or SIGTERM, in the middle of a search."""
     is_asked = asyncio.Event()
 
@@ -199,7 +199,7 @@ class OneRegion:
         )
 
 
-async def test_regions_are_sent_and_asked_with_instead_of_pictures() -> None:
+async def test_regions_are_stored_and_searched_with_instead_of_pictures() -> None:
     """In both directions; a scene's last number is its feature."""
     async with search_server(ingest=all_stored) as (address, told):
         regions = RecordRegions(OneRegion())

@@ -47,7 +47,7 @@ def test_a_backup_is_made_verified_and_restored(path: Path, tmp_path: Path) -> N
     assert run("verify", tmp_path / "new")[0] == 0
 
 
-def test_damage_is_told_with_exit_status_1(path: Path) -> None:
+def test_damage_is_reported_with_exit_status_1(path: Path) -> None:
     """A damaged item is named; a store that cannot be read at all is told as such."""
     overwrite(path, "items", item_key("scenes", "c"), b"not a record at all")
     status, output = run("verify", path)

@@ -92,9 +92,7 @@ def test_other_options_are_not_mixed_with_those_of_before(tmp_path: Path) -> Non
         (["--against", "half"], "give --seeds"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
+def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], says: str) -> None:
     status, output = run("tiny", "--folder", str(tmp_path), *arguments)
 
     assert status

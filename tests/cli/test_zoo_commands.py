@@ -17,7 +17,7 @@ def _options(**given: object) -> TrainOptions:
 
 
 @pytest.mark.parametrize("corpus", [None, "list:pets"])
-def test_another_image_source_takes_the_backbones_place(corpus: str | None) -> None:
+def test_another_image_source_replaces_the_backbone(corpus: str | None) -> None:
     """By default regions are the cells of the bundled grid; a file of regions needs --regions."""
     bundled = _options(corpus=corpus).chosen("zoo", 1)
     patches = _options(corpus=corpus, image_source="patches").chosen("zoo", 1)

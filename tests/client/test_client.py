@@ -163,7 +163,7 @@ def texts(count: int) -> list[NewItem]:
     return [(f"item-{n}", "word") for n in range(count)]
 
 
-async def test_a_search_is_asked_and_answered(connect: Callable[[str], AnyClient]) -> None:
+async def test_a_search_returns_its_answer(connect: Callable[[str], AnyClient]) -> None:
     """The query arrives, the answer comes back, and a request id went with it."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

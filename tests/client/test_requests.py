@@ -75,7 +75,7 @@ def test_a_zero_is_sent_for_the_server_to_refuse() -> None:
     assert made_search_request(retrieve_k=0).HasField("retrieve_k")
 
 
-def test_everything_asked_for_is_sent() -> None:
+def test_all_options_are_sent() -> None:
     """Field by field; bytes are an image."""
     request = made_search_request(
         b"\x89PNG",
@@ -109,7 +109,7 @@ def test_a_query_that_no_message_can_carry_is_refused_by_name() -> None:
         made_search_request(LONE_SURROGATE)
 
 
-def test_a_filter_is_sent_as_meant() -> None:
+def test_a_filter_is_sent_with_its_meaning() -> None:
     """And a bad one is refused before anything is sent."""
     wanted = where.equals("style", "noto") | where.between("count", 2, 5)
 
@@ -330,7 +330,7 @@ def test_an_unsendable_request_id_is_refused_at_once() -> None:
         remove_request(["a"], "scenes", LONE_SURROGATE)
 
 
-def test_items_that_are_slow_in_coming_do_not_hold_up_those_before() -> None:
+def test_slow_items_do_not_delay_earlier_ones() -> None:
     """A server ends a stream that says nothing for minutes. Named batches wait to be whole: under
     their names they must be the same when they are sent again.
     """

@@ -286,7 +286,7 @@ async def test_a_delay_beyond_the_deadline_is_not_waited_for(connect: Connect) -
     assert pushback_of(caught.value) == 60.0
 
 
-async def test_a_quota_that_no_wait_helps_is_not_asked_again(connect: Connect) -> None:
+async def test_a_final_quota_refusal_is_not_retried(connect: Connect) -> None:
     """The server says so."""
     never = errors.QuotaExceeded(what="calls", rate=1, retry_delay_seconds=0.001, most=1)
     async with search_server(failing(1, never)) as (address, service):

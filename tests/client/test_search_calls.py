@@ -138,7 +138,7 @@ async def echo(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
     )
 
 
-async def test_a_page_is_asked_for_by_the_cursor_of_an_answer(connect: Connect) -> None:
+async def test_a_page_is_requested_by_the_cursor_of_an_answer(connect: Connect) -> None:
     """As it came, with the index."""
     async with search_server(echo) as (address, service):
         result = await connect(address).page(b"\0cursor", return_n=3)

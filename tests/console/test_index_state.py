@@ -23,7 +23,7 @@ from tests.support.gateway_svc.running import gateway
 ASKED = pb.DescribeIndexRequest(index_id="scenes")
 
 
-async def test_the_state_of_the_index_is_asked_for_when_it_is_opened(open_page: OpenPage) -> None:
+async def test_opening_the_panel_requests_the_state_of_the_index(open_page: OpenPage) -> None:
     """Not before, and again on request and for another index; by keyboard alone."""
     async with gateway(ToldAnswers().search) as served:
         page = await open_page(served.port)

@@ -18,7 +18,7 @@ from tests.support.gateway_svc.running import gateway
 PICTURE = next(iter(scene_records("test", 3, 4))).image.read()
 
 
-async def test_the_first_order_stands_before_the_second_comes(open_page: OpenPage) -> None:
+async def test_the_first_order_is_shown_before_the_second_arrives(open_page: OpenPage) -> None:
     """Two phases: the right column waits, and then has the final order, with curves to it."""
     told = ToldAnswers()
     told.may_end.clear()
@@ -154,7 +154,7 @@ async def test_a_picture_is_searched_by(open_page: OpenPage) -> None:
     assert {each.target_modality for each in sent} == {content_pb2.MODALITY_TEXT}
 
 
-async def test_a_filter_s_fault_stands_under_its_character(open_page: OpenPage) -> None:
+async def test_a_filters_fault_is_marked_under_its_character(open_page: OpenPage) -> None:
     """The server names the character."""
     error = FilterInvalid(why="a value is expected here, not the end (at character 9 of its text)")
     async with gateway(ToldAnswers(error=error).search) as served:
@@ -279,7 +279,7 @@ async def test_an_error_says_what_to_do(open_page: OpenPage) -> None:
     assert "Enter a token under “Filter and more”" in words
 
 
-async def test_the_operator_s_note_and_links_stand_on_the_page(open_page: OpenPage) -> None:
+async def test_the_operators_note_and_links_are_on_the_page(open_page: OpenPage) -> None:
     """A link of another scheme does not."""
     links: dict[str, Any] = {
         "console_trace_url": "https://traces.example/{trace_id}",

@@ -118,7 +118,7 @@ def nested(depth: int) -> Filter:
         Exists("Aa0_.-" + 58 * "x"),
     ],
 )
-def test_the_largest_filters_are_taken(tree: Filter) -> None:
+def test_the_largest_filters_are_accepted(tree: Filter) -> None:
     """64 conditions, 8 deep, 1,000 values, 1,024 bytes."""
     check_filter(tree)
 
@@ -195,7 +195,7 @@ def wrapped(leaf: Filter) -> list[Filter]:
     return [leaf, Not(leaf), AllOf((Exists("y"), leaf)), AnyOf((Not(AllOf((leaf,))),))]
 
 
-def test_filters_are_equal_only_where_no_item_can_tell_them_apart() -> None:
+def test_filters_are_equal_only_if_they_match_the_same_items() -> None:
     """1, 1.0 and True are one key in Python: two searches of a batch got one answer."""
     leaves = [
         *(OneOf("x", (value,)) for value in DIFFERENT_VALUES),  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_the_longest_item_id_has_256_bytes() -> None:
 
 
 @pytest.mark.parametrize("request_id", ["", "a", "x" * 64, "ä" * 32])
-def test_request_ids_up_to_64_bytes_are_taken(request_id: str) -> None:
+def test_request_ids_up_to_64_bytes_are_accepted(request_id: str) -> None:
     """None at all is one, and both ends of the length are taken."""
     assert check_request_id(request_id) == request_id
 

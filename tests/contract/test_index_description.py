@@ -72,7 +72,7 @@ def test_recalls_are_weighted_by_their_searches() -> None:
     assert second == DirectionRecall(IMAGE, TEXT, 1.0, 5)
 
 
-def test_an_index_that_is_being_built_is_said_to_be() -> None:
+def test_an_index_in_construction_is_described_as_such() -> None:
     """And one that only could not be built is not."""
 
     def shard(kind: SearchFallback) -> ShardIndex:

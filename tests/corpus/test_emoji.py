@@ -107,7 +107,7 @@ def test_nothing_that_scenes_train_on_is_unknown_to_emoji(split: Split) -> None:
     assert not trained & {record.family for record in emoji_records(split)}
 
 
-def test_nothing_that_scenes_hold_out_is_trained_on_as_emoji() -> None:
+def test_nothing_held_out_of_scenes_is_trained_on_as_emoji() -> None:
     """Else training on emoji would have seen what scenes call unseen."""
     held_out = {f"emoji-{noun.codepoints}" for noun in nouns_of("held_out")}
 

@@ -45,7 +45,7 @@ def test_every_service_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_service_starts_with_what_it_is_given(name: str) -> None:
+def test_a_service_starts_with_its_settings(name: str) -> None:
     """All that must be set, nothing unknown; and its health is asked where it listens."""
     its = settings_of(name)
 
@@ -136,7 +136,7 @@ def test_only_the_doors_are_published() -> None:
     assert published == {"gateway", "orchestrator", "prometheus", "grafana"}
 
 
-def test_triton_takes_nothing_over_the_wire() -> None:
+def test_triton_accepts_no_models_over_the_wire() -> None:
     """As in Kubernetes: tests/support/deploy/service_policies.py."""
     flags = SERVICES["triton"]["command"]
 

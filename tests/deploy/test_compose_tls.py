@@ -59,7 +59,7 @@ def test_a_container_starts_with_what_the_command_makes(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_service_takes_its_settings_of_both_files(name: str) -> None:
+def test_a_service_reads_its_settings_from_both_files(name: str) -> None:
     """Callers of Triton show certificates; health is asked where none are needed."""
     prefix = OURS[name].removesuffix("svc").upper()
     environment = SERVICES[name]["environment"] | LOCKED[name]["environment"]

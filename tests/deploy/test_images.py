@@ -188,7 +188,7 @@ _WHEEL_SHA256 = hashlib.sha256(b"wheel").hexdigest()
         ("an-index", hashlib.sha256(b"another wheel").hexdigest(), "did NOT match"),
     ],
 )
-def test_torch_comes_from_the_index_that_is_given_and_is_the_wheel_that_is_meant(
+def test_torch_is_the_pinned_wheel_of_the_given_index(
     index: str, sha256: str, stops_by: str, tmp_path: Path
 ) -> None:
     """Without either the build stops before pip and says what to give, and installs no other."""
@@ -218,7 +218,7 @@ def test_torch_comes_from_the_index_that_is_given_and_is_the_wheel_that_is_meant
     assert all("--require-hashes" in line for line in installs if "-r " in line)
 
 
-def test_compose_hands_on_what_the_build_of_torch_needs() -> None:
+def test_compose_passes_on_the_build_arguments_of_torch() -> None:
     """And has no default of its own."""
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
 
@@ -245,7 +245,7 @@ def test_both_locks_pin_the_same_versions() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_service_starts_with_what_the_image_has(module: str, image: Image) -> None:
+def test_a_service_starts_with_the_files_of_its_image(module: str, image: Image) -> None:
     """It imports all that it is made of, and prints its settings."""
     done = image.run(*PYTHON, "-m", module, "--settings")
 

@@ -136,7 +136,7 @@ def test_a_service_grows_before_it_refuses(name: str) -> None:
         ("laptop", None),
     ],
 )
-def test_triton_asks_for_its_share_of_a_gpu(overlay: str, resource: str | None) -> None:
+def test_triton_requests_its_share_of_a_gpu(overlay: str, resource: str | None) -> None:
     """One of it, and none on a laptop."""
     (container,) = (
         container

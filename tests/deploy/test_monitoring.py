@@ -82,7 +82,7 @@ def unknown(expression: str, known: set[str]) -> list[str]:
 
 
 @of_tables
-def test_every_metric_that_is_asked_for_exists(metrics: set[str]) -> None:
+def test_every_queried_metric_exists(metrics: set[str]) -> None:
     """In rules, alerts and dashboards."""
     asked = list(expressions())
     assert len(asked) > 80
@@ -99,7 +99,7 @@ def test_a_metric_that_does_not_exist_is_found(metrics: set[str]) -> None:
 
 
 @of_tables
-def test_every_metric_elsewhere_in_the_deployment_exists(metrics: set[str]) -> None:
+def test_every_other_metric_in_the_deployment_exists(metrics: set[str]) -> None:
     """In manifests, such as what autoscalers go by, and in documents."""
     paths = [*DEPLOY.rglob("*.y*ml"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     missing = {}
@@ -173,7 +173,7 @@ needs_promtool = pytest.mark.skipif(
 
 
 @needs_promtool
-def test_prometheus_takes_rules_and_expressions(tmp_path: Path) -> None:
+def test_prometheus_accepts_rules_and_expressions(tmp_path: Path) -> None:
     """The dashboards' as rules, for promtool reads nothing else."""
     made = [
         {"record": f"dashboard:expression{number}", "expr": text.replace("$__rate_interval", "5m")}

@@ -19,6 +19,10 @@ SEARCHED = [
     "protos/**/*.proto",
     "tandem/**/*.py",
     "*_svc/**/*.py",
+    "embedded/**/*.py",
+    "integrations/*/tandem_*/**/*.py",
+    "deploy/**/*.py",
+    "benchmarks/**/*.py",
 ]
 # Pages and stubs that programs generate, and the page that lists the phrases.
 UNSEARCHED = re.compile(r"docs/(metrics|settings|glossary)\.md|tandem/v1/.*")
@@ -26,7 +30,7 @@ PHRASES = {
     r"nobody": "no one, or name who",
     r"whoever": "anyone who",
     r"anew": "again",
-    r"beside": "next to, compared with, in addition to",
+    r"(?<!--)beside": "next to, compared with, in addition to",
     r"told": "reported, logged; 'unless told' is 'by default'",
     r"to be had": "available",
     r"of late": "recently",
@@ -48,6 +52,21 @@ PHRASES = {
     r"mend(s|ed|ing)?": "repair, fix",
     r"under way": "in progress",
     r"has become of|becomes of": "the result, the outcome",
+    r"whatever becomes": "independent of",
+    r"that (is|are) none|it is none of": "invalid, not a ..., not one of",
+    r"what it lacks": "what is missing",
+    r"half a character": "a lone surrogate, half of a surrogate pair",
+    r"no more asked": "not called",
+}
+# In names of tests, which have no room for the words around them.
+TURNS_OF_NAMES = re.compile(
+    r"(?<=_)(told|nobody|whoever|whatever|anew|beside|had|spared|once_more|what_is_no|that_is_none|"
+    r"that_are_none|is_no_more|goes_on|go_on|went_on|asked_for|mends?)(?=_|$)"
+)
+TEST_NAMES = {
+    name
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
 }
 BANNED = re.compile(rf"\b({'|'.join(PHRASES)})\b", re.IGNORECASE)
 
@@ -114,6 +133,20 @@ def test_the_search_finds_a_phrase(phrase: str) -> None:
     assert found_in(python_prose(f'x = 1\nraise ValueError(f"{phrase} {{x}}")\n')) == expected
     assert found_in(python_prose("told = beside(anew)\n")) == []
     assert found_in(proto_prose(f'syntax = "proto3";\n// {phrase}\n')) == expected
+
+
+def test_tests_are_named_in_plain_words() -> None:
+    """What is expected, under which condition: in the words of any other codebase."""
+    assert sorted(name for name in TEST_NAMES if TURNS_OF_NAMES.search(name)) == []
+
+
+def test_the_search_finds_a_turn_of_a_name() -> None:
+    """The control."""
+    assert TURNS_OF_NAMES.findall("test_what_is_no_file_is_told_whatever_becomes_of_it") == [
+        "what_is_no", "told", "whatever",
+    ]  # fmt: skip
+    assert TURNS_OF_NAMES.findall("test_untold_none_is_not_an_error") == []
+    assert len(TEST_NAMES) > 2_500
 
 
 def test_files_are_searched() -> None:

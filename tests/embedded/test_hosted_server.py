@@ -105,7 +105,7 @@ async def test_a_late_answer_is_deadline_exceeded_and_a_caller_may_give_up() -> 
     assert counted("hosted-late", "CANCELLED") == 1
 
 
-async def test_health_is_asked_in_the_same_way_and_not_counted() -> None:
+async def test_health_checks_take_the_same_way_and_are_not_counted() -> None:
     """The orchestrator waits for its services at the start."""
     server = HostedServer("hosted-health")
     notes: list[bool] = []

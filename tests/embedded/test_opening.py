@@ -36,7 +36,7 @@ print(opened_children, any(name.startswith("tandem-engine") for name in before_t
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_opening_starts_one_child_a_shard_and_torch_comes_last(
+def test_opening_starts_one_child_a_shard_and_imports_torch_last(
     tmp_path: Path, tiny_repository: Path, shards: int
 ) -> None:
     """Only a store that may be damaged has a child; torch would hold up all that comes after."""
@@ -79,9 +79,7 @@ def test_a_wrong_argument_is_named_before_anything_is_opened(
     assert not folder.exists()
 
 
-def test_what_is_no_folder_and_what_is_no_model_is_said(
-    tmp_path: Path, tiny_repository: Path
-) -> None:
+def test_a_path_without_a_folder_or_a_model_is_named(tmp_path: Path, tiny_repository: Path) -> None:
     """A file, a model that is a file, and another number of shards than the folder has."""
     file = tmp_path / "file"
     file.write_text("")

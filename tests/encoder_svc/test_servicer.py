@@ -125,7 +125,7 @@ async def test_a_model_of_pixels_refuses_regions(stub: EncoderServiceStub) -> No
     assert "reads images and got a detector's regions" in response.results[0].error.message
 
 
-async def test_mixed_batch_comes_back_in_order(
+async def test_a_mixed_batch_is_answered_in_order(
     stub: EncoderServiceStub,
     tiny_served: ServedModel,
     tiny_manifest: Manifest,

@@ -16,7 +16,7 @@ def report(*ranks: int) -> Report:
     return Report(ABOUT, {"text→image": ["en"] * len(ranks)}, (ranking,), {})
 
 
-def test_a_system_is_held_against_the_first() -> None:
+def test_a_system_is_compared_with_the_first() -> None:
     """It answers three queries that the first does not, and loses none: 2 x 1/8."""
     first, second = compare({"joint": [report(1, 2, 2, 2)], "sep": [report(1, 1, 1, 1)]})
 

@@ -117,7 +117,7 @@ def test_any_name_makes_an_id_that_a_server_takes(name: str) -> None:
     assert named(gallery.item_ids[Modality.IMAGE][2]) == longest.record_id
 
 
-def test_a_distractor_may_have_the_name_of_a_record_that_asks() -> None:
+def test_a_distractor_may_have_the_name_of_a_query() -> None:
     """Two corpora, or two seeds of one, name theirs alike; each is an item of its own."""
     gallery = make_gallery([_record("a", "a")], ["en"], distractors=[_record("a", "a")])
 
@@ -278,7 +278,7 @@ def test_folds_cut_no_family() -> None:
         folds(records, 2)
 
 
-def test_a_family_keeps_its_language_where_records_are_mixed() -> None:
+def test_a_family_keeps_its_language_among_mixed_records() -> None:
     """Turns go by family, in the order in which families first appear."""
     first, second = "ab"
     records = [_record(f"{family}{n}", family) for n in range(2) for family in (first, second)]

@@ -213,7 +213,7 @@ def test_sums_over_both_directions() -> None:
     assert mean_recall(recalls) == pytest.approx(45.0)
 
 
-def test_sums_of_something_else_are_refused() -> None:
+def test_sums_of_other_metrics_are_refused() -> None:
     """One direction, or other cut-offs, would give a number that looks like any other."""
     one_way = [Recall(k, 1, 10) for k in (1, 5, 10)]
     with pytest.raises(ValueError, match="both directions"):

@@ -49,7 +49,7 @@ def untrained(folder: Path, records: list[Record], seed: int) -> Checkpoint:
     return load_checkpoint(folder)
 
 
-def test_a_query_takes_its_own_sides_encoding(checkpoint: Checkpoint, gallery: Gallery) -> None:
+def test_a_query_uses_its_own_sides_encoding(checkpoint: Checkpoint, gallery: Gallery) -> None:
     """A text none of the pictures', which is many times as long."""
     report = offline_report(checkpoint, gallery, [4], ABOUT)
 
@@ -83,7 +83,7 @@ def test_a_report_has_the_rank_of_every_answer(checkpoint: Checkpoint, gallery: 
         assert each.ndcg is not None
 
 
-def test_a_query_takes_no_more_pairs_than_there_are(
+def test_a_query_uses_no_more_pairs_than_there_are(
     checkpoint: Checkpoint, gallery: Gallery
 ) -> None:
     """A pool of a thousand out of sixteen pictures and 32 captions."""
@@ -109,7 +109,7 @@ def test_all_pairs_are_read_once(checkpoint: Checkpoint, gallery: Gallery) -> No
     assert every_pair.pair_count == 16 * 16 + 8 * 32 - 16 * 8
 
 
-def test_two_models_image_tokens_count_where_they_are_two(
+def test_image_tokens_of_two_models_count_twice(
     tmp_path: Path, checkpoint: Checkpoint, gallery: Gallery, records: list[Record]
 ) -> None:
     """A cross-encoder with an image backbone of its own reads every picture again."""
@@ -196,7 +196,7 @@ def test_equal_contents_are_read_once(
         assert [(rank - 1) % 3 for rank in ce if rank] == [(rank - 1) % 3 for rank in be if rank]
 
 
-def test_the_time_of_equal_pairs_is_as_if_all_were_read(
+def test_equal_pairs_are_timed_as_if_all_were_read(
     checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that goes on a second a pair: a pair's cost is not that of the few."""

@@ -69,7 +69,7 @@ def test_logits_that_mean_the_opposite_are_refused() -> None:
         fit_probability(replace(pools, match_logits=-pools.match_logits))
 
 
-def test_errors_weigh_as_much_as_their_bin_holds() -> None:
+def test_errors_are_weighted_by_the_size_of_their_bin() -> None:
     """One pair of ten that is wholly wrong is an error of a tenth; of right ones none."""
     said = np.array([0.0] * 9 + [1.0])
 

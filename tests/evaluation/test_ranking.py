@@ -43,7 +43,7 @@ def test_the_most_similar_ranks_first_and_ties_keep_their_order() -> None:
     assert retrieve_order(np.array([[0.1, 0.7, 0.9, 0.7]])).tolist() == [[2, 1, 3, 0]]
 
 
-def test_ties_keep_an_order_that_is_given() -> None:
+def test_ties_keep_a_given_order() -> None:
     """Items 1 and 3 are equal: 3 comes first where it does so in that order."""
     similarity = np.array([[0.1, 0.7, 0.9, 0.7]])
 
@@ -99,7 +99,7 @@ def test_reranking_by_the_smallest_first_is_another_order() -> None:
 
 
 @given(TABLES, st.integers(1, 12))
-def test_reranking_never_changes_who_is_in_the_pool(
+def test_reranking_never_changes_the_members_of_the_pool(
     tables: tuple[np.ndarray, np.ndarray], k: int
 ) -> None:
     """So R@k of a pool of k is the bi-encoder's, exactly; each order holds every item once."""

@@ -162,7 +162,7 @@ def test_a_language_has_its_own_queries() -> None:
     assert german.recalls[0].percent == 0.0
 
 
-def test_the_file_gives_the_report_again(tmp_path: Path) -> None:
+def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
     """Absent answers and arrows too; and what the ranks come to stands beside them."""
     path = tmp_path / "new" / "report.json"
 
@@ -409,7 +409,7 @@ def test_a_plot_has_a_line_a_direction(tmp_path: Path) -> None:
     assert ink(both) > ink(one) > 0
 
 
-def test_sample_efficiency_has_bars_where_there_are_seeds(tmp_path: Path) -> None:
+def test_sample_efficiency_has_error_bars_with_several_seeds(tmp_path: Path) -> None:
     """Two lines a direction; several seeds that differ have more ink than one of their mean."""
     many, one = tmp_path / "many.png", tmp_path / "one.png"
     better, worse = report((1, 1, 1, 1)), report((2, 2, 2, 2))

@@ -59,7 +59,7 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
         assert request.rerank_required
 
 
-async def test_ranks_stand_in_the_order_of_the_queries() -> None:
+async def test_ranks_are_in_the_order_of_the_queries() -> None:
     """However late an early one's answer is."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
@@ -74,7 +74,7 @@ async def test_ranks_stand_in_the_order_of_the_queries() -> None:
     assert [each.retrieve_ranks[0] for each in ranks] == [1, 2, 3, 4, 5]
 
 
-async def test_queries_are_drawn_no_earlier_than_they_can_be_asked() -> None:
+async def test_queries_are_drawn_no_earlier_than_needed() -> None:
     """A picture query reads its picture: a thousand of them at once would fill the memory."""
     answered, most_ahead = 0, 0
 

@@ -125,7 +125,7 @@ def stays_out(stack: LocalStack, seconds: float) -> bool:
     return True
 
 
-def test_a_dead_stub_takes_the_services_out_until_a_restart(
+def test_a_dead_stub_makes_the_services_unready_until_a_restart(
     stack: LocalStack, tiny_manifest: Manifest
 ) -> None:
     """One of two random instances is killed: out within 5 s, and back within 10 s.
@@ -152,7 +152,7 @@ def test_a_dead_stub_takes_the_services_out_until_a_restart(
     _report("dead stub", start_time, detections, recoveries)
 
 
-async def test_a_model_that_answers_nonsense_takes_the_services_out(
+async def test_a_model_that_answers_nonsense_makes_the_services_unready(
     stack: LocalStack, repository: Path, tiny_manifest: Manifest
 ) -> None:
     """The status is OK, but rows are missing or NaN: out within 5 s, and back within 10 s."""

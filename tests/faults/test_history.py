@@ -50,7 +50,7 @@ def test_unwritten_items_must_not_be_found() -> None:
     assert kinds(history, {"c": 3}) == [FindingKind.PHANTOM]
 
 
-def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
+def test_an_uncertain_call_took_effect_wholly_or_not_at_all() -> None:
     """Half of the batch is malformed."""
     history = History()
     answered(history, {"a": 1, "b": 2}, 2)
@@ -96,7 +96,7 @@ def test_a_sequence_never_decreases() -> None:
     assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MALFORMED]
 
 
-def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
+def test_a_repeated_write_is_visible_in_the_change_log() -> None:
     """More changes than requested are duplicates; fewer than answered are missing."""
     history = History()
     answered(history, {"a": 1, "b": 2}, 2)

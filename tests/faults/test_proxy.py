@@ -80,7 +80,7 @@ async def test_delays_add_up_and_keep_the_order(proxy: Proxy) -> None:
     await client.close()
 
 
-async def test_a_narrow_path_takes_its_time(proxy: Proxy) -> None:
+async def test_a_narrow_link_delays_bytes(proxy: Proxy) -> None:
     client = await Client.connect(proxy)
     proxy.to_service = Direction(bytes_per_second=500_000)
 

@@ -12,7 +12,7 @@ pytestmark = [
 ]
 
 
-def test_it_fills_up_and_gives_room_back(tmp_path: Path) -> None:
+def test_it_fills_up_and_frees_room(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "disk", 16 << 20) as disk:
         disk.fill()
         assert disk.free_bytes() == 0

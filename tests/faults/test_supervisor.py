@@ -23,7 +23,7 @@ def start(program: str, tmp_path: Path, **environment: str) -> Supervised:
     return Supervised([sys.executable, "-c", program], tmp_path / "log", environment)
 
 
-async def test_a_killed_process_takes_its_children_along(tmp_path: Path) -> None:
+async def test_a_killed_process_ends_its_children(tmp_path: Path) -> None:
     """SIGKILL goes to the group, and is reported as the ending."""
     process = start(COUNTING, tmp_path)
     await wait_until(lambda: "1\n" in process.log(), 60, "it counts")

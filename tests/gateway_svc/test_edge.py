@@ -152,7 +152,7 @@ async def drained(reader: asyncio.StreamReader) -> int:
 
 
 @pytest.mark.parametrize("body_size", [70_000_000, 10**30])
-async def test_a_body_that_is_too_large_is_refused_before_it_comes(body_size: int) -> None:
+async def test_an_oversized_body_is_refused_before_it_arrives(body_size: int) -> None:
     """By its declared size."""
     async with gateway() as served:
         answer = await served.answer_to(
@@ -163,7 +163,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(body_size: in
     assert not served.service.requests
 
 
-async def test_a_body_without_a_size_is_counted_as_it_comes() -> None:
+async def test_a_body_without_a_size_is_counted_as_it_arrives() -> None:
     """RemoveIndex reads little."""
     pieces = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(8))
     request = POST.replace("SearchItems", "RemoveIndex").encode()
@@ -321,7 +321,7 @@ async def test_tokens_are_read_before_the_body(
         assert not served.service.requests
 
 
-async def test_requests_over_capacity_are_told_to_retry() -> None:
+async def test_requests_over_capacity_get_a_retry_delay() -> None:
     """And never queued."""
     may_end = asyncio.Event()
     began = asyncio.Event()
@@ -363,7 +363,7 @@ async def test_a_disconnect_cancels_the_search() -> None:
             await ended.wait()
 
 
-async def test_the_callers_deadline_holds() -> None:
+async def test_the_callers_deadline_is_kept() -> None:
     """In each of the three spellings."""
 
     async def never(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

@@ -329,7 +329,7 @@ def one_session(
         return Session(None)
 
 
-async def test_an_old_connection_is_asked_to_shake_hands_again(
+async def test_an_old_connection_must_shake_hands_again(
     files: Files, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer after its age ends it, so that a removed authority is out; a young one stays."""

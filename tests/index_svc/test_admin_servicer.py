@@ -120,7 +120,7 @@ async def refused(call: grpc.aio.UnaryUnaryCall) -> TandemError:
     return error_from_rpc(caught.value, "index")
 
 
-async def test_nprobe_lowered_shows_in_the_live_recall_of_its_direction(served: Served) -> None:
+async def test_a_lower_nprobe_lowers_the_live_recall_of_its_direction(served: Served) -> None:
     """It falls below the floor within a window, in one direction only, and recovers."""
     image, text = content_pb2.MODALITY_IMAGE, content_pb2.MODALITY_TEXT
     for modality in (image, text):

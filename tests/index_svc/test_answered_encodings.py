@@ -20,7 +20,7 @@ from tests.support.item_store.made_items import FINGERPRINT, image_item, text_it
 __all__ = ["channel", "stub"]  # fixtures
 
 
-async def test_each_hit_comes_with_its_own_embedding(stub: IndexServiceStub) -> None:
+async def test_each_hit_has_its_own_embedding(stub: IndexServiceStub) -> None:
     """Rows were replaced and deleted, and there are several queries."""
     items = [text_item(f"item-{n}", n) for n in range(40)]
     await stub.UpsertItems(upsert_request(items))
@@ -40,7 +40,7 @@ async def test_each_hit_comes_with_its_own_embedding(stub: IndexServiceStub) -> 
             assert float(embedding @ unit_vector(seed)) == pytest.approx(hit.similarity, abs=1e-6)
 
 
-async def test_hits_come_without_embeddings_otherwise(stub: IndexServiceStub) -> None:
+async def test_hits_have_no_embeddings_by_default(stub: IndexServiceStub) -> None:
     """Embeddings would be most of a response's bytes."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
 
@@ -49,7 +49,7 @@ async def test_hits_come_without_embeddings_otherwise(stub: IndexServiceStub) ->
     assert not response.hit_lists[0].hits[0].HasField("embedding")
 
 
-async def test_no_hits_come_with_no_embeddings(stub: IndexServiceStub) -> None:
+async def test_an_answer_without_hits_has_no_embeddings(stub: IndexServiceStub) -> None:
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
     request = search_request([1], modality=content_pb2.MODALITY_IMAGE)
     request.embeddings_included = True

@@ -13,7 +13,7 @@ from tests.support.index_svc.encoded_items import search_request, upsert_request
 from tests.support.item_store.made_items import text_item
 
 
-def test_an_items_attributes_come_in_and_go_out() -> None:
+def test_an_items_attributes_are_converted_both_ways() -> None:
     """They have every type; an item may have none."""
     attributes: Attributes = {
         "style": "noto",

@@ -14,7 +14,7 @@ from tests.support.item_store.made_items import text_item
 CALL_COUNT = 8
 
 
-async def test_the_largest_filters_do_not_hold_the_loop(tmp_path: Path) -> None:
+async def test_the_largest_filters_do_not_block_the_loop(tmp_path: Path) -> None:
     """Judged as the orchestrator is: a call needs about four conversions of its filter."""
     request = search_request([1])
     request.filter.CopyFrom(LARGE_FILTER)

@@ -400,7 +400,7 @@ async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) ->
     assert await hits(stub, search_request([1])) == [["a"]]
 
 
-async def test_the_longest_and_strangest_item_ids_are_taken(stub: IndexServiceStub) -> None:
+async def test_the_longest_and_strangest_item_ids_are_accepted(stub: IndexServiceStub) -> None:
     """An id has up to 256 bytes of any UTF-8 except NUL, under the longest index id too."""
     item_ids = ["x" * 256, "ä" * 128, "\N{DOG FACE}" * 64, "\x01", " ", "a/b", "\ufeff", "e\u0301"]
     index_id = "i" * 63

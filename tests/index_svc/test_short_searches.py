@@ -73,7 +73,7 @@ def test_larger_searches_are_never_expected_to_be_short(other: dict[str, Any]) -
     assert not searches.expects(replace(QUERY, **other))
 
 
-async def test_a_short_search_stays_out_of_threads_unless_it_would_wait(tmp_path: Path) -> None:
+async def test_a_short_search_runs_on_the_loop_unless_it_would_wait(tmp_path: Path) -> None:
     """While items change it waits in a thread."""
     shard = Shard(ItemStore.open(tmp_path, 0, 1, map_bytes=16 << 20), tmp_path)
     shard.load()

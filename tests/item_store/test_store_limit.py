@@ -51,7 +51,7 @@ def test_a_full_map_refuses_writes_and_still_reads(path: Path) -> None:
     store.close()
 
 
-def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> None:
+def test_a_full_map_accepts_writes_again_after_deletions(path: Path) -> None:
     """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
     stored_ids = fill(store)
@@ -65,7 +65,7 @@ def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> Non
     store.close()
 
 
-def test_a_raised_limit_is_taken_up_while_writing(path: Path) -> None:
+def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
     """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)

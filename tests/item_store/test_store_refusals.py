@@ -56,7 +56,7 @@ def test_a_network_file_system_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "tmpfs", "overlay", "fuse", "fuse.custom"])
-def test_other_file_systems_are_taken(tmp_path: Path, mounts: Path, kind: str) -> None:
+def test_other_file_systems_are_accepted(tmp_path: Path, mounts: Path, kind: str) -> None:
     """These are disks, and FUSE of unknown origin."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
 

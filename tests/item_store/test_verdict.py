@@ -265,7 +265,7 @@ def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
     assert "change 718 was its delete" in verify_in_child(path).corrupt_items[0]
 
 
-def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None:
+def test_a_key_in_the_wrong_place_is_damage(path: Path) -> None:
     """One flipped bit in a branch page sends readers to the wrong leaf."""
     item_ids = [f"{number:03}" for number in range(0, 200, 2) if number % 3]
     data_path = path / DATA_NAME

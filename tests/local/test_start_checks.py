@@ -174,7 +174,7 @@ def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch
         check_machine(default_checkpoint())
 
 
-def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_triton_gets_an_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a folder is made or a model exported."""
     folders = [Path("/nowhere/triton")]
     monkeypatch.setattr("tandem.model_io.triton_install._triton_folders", lambda: folders)

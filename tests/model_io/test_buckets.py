@@ -13,7 +13,7 @@ BUCKETS = (4, 16, 64)
 @pytest.mark.parametrize(
     ("length", "bucket"), [(1, 4), (4, 4), (5, 16), (16, 16), (17, 64), (64, 64)]
 )
-def test_the_smallest_that_holds_it(length: int, bucket: int) -> None:
+def test_the_smallest_fitting_bucket_is_chosen(length: int, bucket: int) -> None:
     """A length goes into the smallest bucket that is not shorter."""
     assert bucket_of(length, BUCKETS) == bucket
 

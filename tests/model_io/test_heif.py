@@ -52,7 +52,7 @@ def test_it_is_refused_by_name_unless_it_is_enabled(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_picture_is_read_as_a_viewer_shows_it(kind: str, reader: HeifReader) -> None:
+def test_a_picture_is_read_as_viewers_show_it(kind: str, reader: HeifReader) -> None:
     """60 x 40 pixels between white bars; turned by its container, once."""
     pixels = decode_image(picture(kind), RULES, reader)
     assert is_near(pixels, 20, 56, RED)
@@ -136,9 +136,7 @@ def test_a_decoder_that_is_killed_or_crashes_refuses_the_picture(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_header_that_lies_about_its_bitstream_gains_nothing(
-    kind: str, reader: HeifReader
-) -> None:
+def test_a_false_header_does_not_bypass_the_limits(kind: str, reader: HeifReader) -> None:
     """Smaller or larger than it is: it is refused, or has the size that was checked."""
     for width, height in ((10, 10), (3_000, 10)):
         lying = claiming_heif(picture(kind), width, height)
@@ -176,7 +174,7 @@ def test_a_bitstream_gets_no_more_memory_than_its_process_may_have(
             reader.read(file, "AVIF")
 
 
-def test_the_process_sees_none_of_the_services_variables(
+def test_the_process_gets_none_of_the_services_variables(
     reader: HeifReader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A decoder that was taken over finds no token in its environment."""

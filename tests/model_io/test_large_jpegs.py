@@ -90,7 +90,7 @@ def test_a_progressive_photograph_stays_within_its_limit(tmp_path: Path) -> None
     assert most_bytes > 0.9 * image_file_parts(file).held_coefficient_bytes > 130e6
 
 
-def test_a_decoder_that_reduces_nothing_takes_more(tmp_path: Path) -> None:
+def test_a_decoder_without_reduction_needs_more_memory(tmp_path: Path) -> None:
     """The control of the memory tests: 48 megapixels of 3 bytes."""
     assert decoding_peak_bytes("Pillow alone", phone_jpeg(*SIZES[48]), tmp_path) > 140e6
 

@@ -20,7 +20,7 @@ from tandem.model_io.precision import Precision, native_precision
         ("", Precision.FP32),
     ],
 )
-def test_bf16_is_taken_where_the_cpu_computes_in_it(
+def test_bf16_is_chosen_if_the_cpu_computes_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: Precision
 ) -> None:
     """By the flags that Linux lists for the processor, on x86 and on Arm."""

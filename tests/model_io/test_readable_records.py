@@ -162,7 +162,7 @@ def test_a_report_of_nothing_has_no_lines(check: ModelCheck) -> None:
     assert len(list(report.lines())) == 11
 
 
-def test_a_caption_is_taken_to_the_last_token(check: ModelCheck) -> None:
+def test_a_caption_is_read_to_the_last_token(check: ModelCheck) -> None:
     """14 words and the special two are 16, and the positive control of those too long."""
     fits = a_record("dogs " * 14)
 
@@ -194,7 +194,7 @@ def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path)
     }
 
 
-def test_records_are_checked_as_they_are_asked_for(check: ModelCheck) -> None:
+def test_records_are_checked_as_they_are_requested(check: ModelCheck) -> None:
     """A corpus without an end gives its first."""
 
     def without_end() -> object:

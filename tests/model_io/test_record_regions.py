@@ -78,7 +78,7 @@ def test_large_features_stay_as_they_are() -> None:
     assert np.frombuffer(content.features, "<f4").tolist() == [1e5, 1e5]
 
 
-def test_more_regions_than_a_server_takes_are_cut() -> None:
+def test_regions_beyond_the_servers_limit_are_cut() -> None:
     boxes = np.tile([0, 0, 1, 1], (300, 1))
     regions = checked_regions("it", np.ones((300, 1)), boxes, feature_width=1)
 

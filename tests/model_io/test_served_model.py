@@ -183,7 +183,7 @@ async def test_concurrent_calls_equal_sequential_ones(
         np.testing.assert_allclose(got.values, expected.values, atol=1e-5)
 
 
-async def test_nothing_asked_is_nothing_given(tiny_served: ServedModel) -> None:
+async def test_an_empty_request_gets_an_empty_answer(tiny_served: ServedModel) -> None:
     """Empty lists give empty arrays of the right width."""
     manifest = tiny_served.manifest
     size, rows, width = manifest.picture.size, manifest.image_token_count, manifest.token_width

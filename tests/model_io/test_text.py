@@ -33,7 +33,7 @@ def preprocessor(tokenizer_path: Path) -> TextPreprocessor:
     return TextPreprocessor.open(tokenizer_path.parent, text_rules())
 
 
-def test_text_stands_between_its_special_tokens(
+def test_text_is_put_between_its_special_tokens(
     preprocessor: TextPreprocessor, tokenizer: Tokenizer
 ) -> None:
     """Six words that the tokenizer knows are [CLS], six ids, [SEP]."""

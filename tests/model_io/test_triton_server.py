@@ -148,7 +148,7 @@ def kill_the_stub(running: Serving) -> None:
     os.kill(stub, signal.SIGKILL)
 
 
-async def test_stopping_leaves_nothing_and_it_starts_again_where_it_was(doubling: Serving) -> None:
+async def test_stopping_cleans_up_and_it_restarts_at_its_address(doubling: Serving) -> None:
     """No process of its group, no shared memory with its prefix, no port, no folder; the same
     object then serves on the same ports, at once.
     """
@@ -214,7 +214,7 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
     assert refused_count == 3
 
 
-async def test_a_killed_server_takes_its_stubs_along(doubling: Serving) -> None:
+async def test_a_killed_server_ends_its_stubs(doubling: Serving) -> None:
     """A stub outlives the server that made it; stop() finds it all the same."""
     group = doubling.server.pid
     os.kill(group, signal.SIGKILL)

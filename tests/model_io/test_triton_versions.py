@@ -97,7 +97,7 @@ async def logits(model: ServedModel) -> list[float]:
     return [float(logit) for logit in scored.values]
 
 
-async def test_a_version_takes_the_place_of_another(
+async def test_a_version_replaces_another(
     server: TritonServer, repository: Path, tiny_manifest: Manifest
 ) -> None:
     """Every inference is of the version it asks for, before, during and after; a broken one is

@@ -7,7 +7,7 @@ import pytest
 from tandem.model_io.whole_file import write_text_whole, write_whole
 
 
-def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_a_file_replaces_the_previous_one(tmp_path: Path) -> None:
     """And nothing is left beside it."""
     path = tmp_path / "notes.json"
     for text in ("first", "second, longer"):

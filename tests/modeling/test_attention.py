@@ -64,7 +64,7 @@ def test_attention_by_hand(is_training: bool) -> None:
 
 
 @pytest.mark.parametrize("is_training", [False, True])
-def test_where_nothing_is_read_it_is_finite(is_training: bool) -> None:
+def test_attention_to_nothing_is_finite(is_training: bool) -> None:
     """An image that is absent passes through layers of its own: no NaN may come of it."""
     nothing_B11L = torch.zeros(B, 1, 1, L, dtype=torch.bool)
 

@@ -178,7 +178,7 @@ def test_efficientnet_maps_127_to_0_and_255_to_1() -> None:
 
 
 @torch.inference_mode()
-def test_efficientnets_blocks_add_where_nothing_shrinks() -> None:
+def test_efficientnets_blocks_add_their_input_if_nothing_shrinks() -> None:
     """Nine of its sixteen: every block but the first of a stage."""
     backbone = model_of("efficientnet_lite0").image_backbone
     x = torch.rand(1, 24, 28, 28)
@@ -247,7 +247,7 @@ def test_another_networks_weights_are_refused_by_name(
         model_of("efficientnet_lite0").image_backbone.start()
 
 
-def test_a_packages_weights_are_taken_by_name(
+def test_a_packages_weights_are_read_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with torch.random.fork_rng():

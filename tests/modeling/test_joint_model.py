@@ -119,7 +119,7 @@ def test_padding_changes_neither_embedding_nor_logit(model: JointModel) -> None:
 
 
 @torch.inference_mode()
-def test_masked_image_tokens_are_as_if_they_were_not_there(model: JointModel) -> None:
+def test_masked_image_tokens_have_no_influence(model: JointModel) -> None:
     """A text encoded beside 49 absent tokens is the text encoded alone."""
     ids = texts(3, 7)
     mask = torch.ones_like(ids)
@@ -199,7 +199,7 @@ def test_the_logit_is_match_minus_no_match(model: JointModel) -> None:
 
 
 @torch.inference_mode()
-def test_words_are_scored_where_they_are_asked_for(model: JointModel) -> None:
+def test_words_are_scored_at_the_requested_positions(model: JointModel) -> None:
     """By what was read there beside the image, whatever pads the text; row after row."""
     ids, tokens = texts(3, 7), image_tokens(3)
     mask = torch.ones_like(ids)

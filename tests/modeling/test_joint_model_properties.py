@@ -236,7 +236,7 @@ def test_unmasked_values_have_influence(kind: str, side: str, position: int) -> 
 @every_kind
 @BRIEF
 @given(batch=inputs(ANY))
-def test_every_legal_input_gives_numbers(kind: str, batch: Inputs) -> None:
+def test_every_legal_input_gives_finite_numbers(kind: str, batch: Inputs) -> None:
     """A finite logit, and an embedding of unit length."""
     embeddings_BD, logits_B1 = outputs(kind, batch)
 

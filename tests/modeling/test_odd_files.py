@@ -171,7 +171,7 @@ def test_every_odd_number_of_a_calibration_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("content", ["[]", '"x"', "null", '{"recipe": []}', "[" * 1_000_000])
-def test_training_notes_that_are_none_are_named(checkpoint: Path, content: str) -> None:
+def test_invalid_training_notes_are_named(checkpoint: Path, content: str) -> None:
     """Recipes are told from them."""
     (checkpoint / "training.json").write_text(content)
 

@@ -33,7 +33,7 @@ def test_two_neighbours_with_weights_by_hand() -> None:
     assert_allclose(augment_items(ITEMS, 2, power_weights(2))[2], powered / np.linalg.norm(powered))
 
 
-def test_an_item_is_averaged_with_another_even_where_none_is_similar() -> None:
+def test_an_item_is_averaged_with_another_even_if_none_is_similar() -> None:
     """The published code sets the similarity to itself to 0, above -.6, and averages it with it."""
     items = np.array([[1.0, 0.0], [-0.6, 0.8]])
 

@@ -196,7 +196,7 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
     return budget
 
 
-async def test_contents_are_held_until_their_answer_is_sent(
+async def test_room_for_contents_is_held_until_their_answer_is_sent(
     behind: Stack, budget: ContentBudget
 ) -> None:
     """They are released however the call ends; an unused reservation is released at once."""

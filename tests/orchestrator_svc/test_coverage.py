@@ -26,9 +26,7 @@ def missing(*shards: int) -> dict[int, TandemError]:
         (SearchCoverage(2, 0, None, missing(0, 1)), 0.0),
     ],
 )
-def test_the_share_is_of_items_where_they_were_counted(
-    coverage: SearchCoverage, share: float
-) -> None:
+def test_the_share_counts_items_if_they_are_known(coverage: SearchCoverage, share: float) -> None:
     """Else of shards: if one never answered, and if there are no items."""
     assert coverage.share == pytest.approx(share)
 

@@ -7,7 +7,7 @@ import pytest
 from orchestrator_svc.fan_out import fan_out
 
 
-async def test_results_stand_in_the_calls_order() -> None:
+async def test_results_have_the_order_of_the_calls() -> None:
 
     async def answer(number: int) -> int:
         await asyncio.sleep(0.01 * (3 - number))

@@ -38,7 +38,7 @@ async def outcome(call: Any) -> str:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_the_largest_filters_do_not_hold_the_loop(name: str) -> None:
+async def test_the_largest_filters_do_not_block_the_loop(name: str) -> None:
     """Judged by the loop's own turns, in processor time: a call needs about seven conversions of
     its filter (to count it, read it, check it and make it again), of which none may be a turn.
     """

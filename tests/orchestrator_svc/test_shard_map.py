@@ -49,7 +49,7 @@ def test_items_spread_evenly(shard_count: int) -> None:
 
 
 @pytest.mark.parametrize("shard_count", [1, 2, 7])
-def test_another_shard_takes_its_share_and_moves_nothing_else(shard_count: int) -> None:
+def test_another_shard_gets_its_share_and_moves_nothing_else(shard_count: int) -> None:
     """An item stays where it is or goes to the new shard; about one in n + 1 goes."""
     before, after = ShardMap(shard_count), ShardMap(shard_count + 1)
 

@@ -175,7 +175,7 @@ async def test_largest_request_is_scored(stub: RerankServiceStub, fingerprint: s
     assert len({round(logit, 3) for logit in logits}) > 20
 
 
-async def test_an_item_asked_for_twice_is_scored_once(
+async def test_an_item_requested_twice_is_scored_once(
     stub: RerankServiceStub, fingerprint: str
 ) -> None:
     """And has its score in both places."""
@@ -186,7 +186,7 @@ async def test_an_item_asked_for_twice_is_scored_once(
     assert response.cost.pair_count == 2
 
 
-async def test_response_tells_where_the_time_went(
+async def test_the_response_has_the_time_of_each_step(
     stub: RerankServiceStub, fingerprint: str
 ) -> None:
     """Both stages took some, and the histograms and the counter of pairs saw them."""

@@ -94,7 +94,7 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     assert "95 % CI" in output
 
 
-def test_the_best_expected_is_of_the_queries_that_are_asked(
+def test_the_best_expected_recall_is_of_the_evaluated_queries(
     stack: LocalStack, tmp_path: Path
 ) -> None:
     """Two of three pictures say the same; the one query asked is the third's."""

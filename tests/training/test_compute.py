@@ -91,7 +91,9 @@ def test_the_model_and_the_losses_make_no_tensor_on_another_device(
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)]
 )
-def test_products_are_taken_in_the_precision_asked_for(precision: str, dtype: torch.dtype) -> None:
+def test_products_are_computed_in_the_configured_precision(
+    precision: str, dtype: torch.dtype
+) -> None:
     """Of float32 matrices."""
     ones = torch.ones(2, 2)
 

@@ -68,7 +68,7 @@ def test_a_line_says_what_the_module_promises(tmp_path: Path) -> None:
     ]
 
 
-def test_tensorboard_shows_the_same(tmp_path: Path) -> None:
+def test_tensorboard_has_the_same_numbers(tmp_path: Path) -> None:
     curve = LossCurve(tmp_path, 0, 0.0)
     curve.add(point(1))
     curve.add(point(2, RECALL))

@@ -116,7 +116,7 @@ def test_each_step_that_two_processes_omit_changes_their_curve(
     assert difference(losses(bent / left_out / "rank-0"), alone) > TOLERANCE
 
 
-def test_each_process_takes_its_own_rows() -> None:
+def test_each_process_gets_its_own_rows() -> None:
     """In the order of the batch; what does not divide is refused."""
     rows = torch.arange(6)
 

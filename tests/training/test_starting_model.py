@@ -86,7 +86,7 @@ def test_a_trained_backbone_is_used_unchanged(tmp_path: Path, is_published: bool
 
 
 @pytest.mark.parametrize("also", [{"backbone_step_count": 2}, {"begins_trained": True}])
-def test_a_trained_backbone_is_not_trained_or_taken_twice(also: dict[str, Any]) -> None:
+def test_a_trained_backbone_is_not_trained_or_loaded_twice(also: dict[str, Any]) -> None:
     """The recipe says so before anything is computed."""
     without_steps = replace(tiny(1), backbone_step_count=0)
     with pytest.raises(ValueError, match="takes a trained image backbone as it is"):
@@ -112,7 +112,7 @@ def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "grid").model.config.token_width == 32
 
 
-def test_half_the_layers_are_taken(tmp_path: Path) -> None:
+def test_half_the_layers_are_used(tmp_path: Path) -> None:
     """Layers 0 and 2 of three."""
     published = published_bert(tmp_path)
     recipe = replace(from_published(tmp_path), has_half_the_layers=True)

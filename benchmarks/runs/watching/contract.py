@@ -68,7 +68,7 @@ def documented_metrics(path: Path) -> set[str]:
 
 
 def missing_names(asked: Mapping[str, Collection[str]], live: Collection[str]) -> list[str]:
-    """Returns "name (where)" for what is asked for and in no scrape, nor excused."""
+    """Returns "name (where)" for what is requested and in no scrape, nor excused."""
     known = set(live) | {_SERIES_SUFFIX.sub("", name) for name in live}
     return sorted(
         f"{name} ({where})"

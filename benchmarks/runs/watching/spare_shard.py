@@ -1,4 +1,4 @@
-"""An index_svc beside the stack, on which what would spoil the others is tried."""
+"""Runs an index_svc next to the stack, for trials that would damage the others."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _MIB = 1 << 20
 
 @dataclass
 class Background:
-    """Work that goes on in threads until it is ended; what fails in it is kept."""
+    """Runs work in threads until it is ended, and keeps its errors."""
 
     faults: list[str] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -83,7 +83,7 @@ def old_reader(store_path: Path) -> Iterator[None]:
 
 
 def fill_small_store(shard: SpareShard, seconds: float) -> None:
-    """Fills a store of 48 MiB until it refuses, fails at its snapshots, and mends both."""
+    """Fills a store of 48 MiB until it refuses, makes its snapshots fail, and repairs both."""
     blocked = shard.store_path / "snapshots" / INDEX_ID
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder should be")
@@ -104,7 +104,7 @@ def fill_small_store(shard: SpareShard, seconds: float) -> None:
 
 
 def misguide_index(shard: SpareShard, unsaved_seconds: float) -> None:
-    """Pins an index to bad parameters, unbalances it, and saves nothing; then mends it."""
+    """Pins an index to bad parameters, unbalances it, and saves nothing; then repairs it."""
     with shard:
         shard.start(snapshot_change_count=10**6, recall_sample_share=1.0)
         begin_time = time.monotonic()
@@ -194,7 +194,7 @@ CAUSES: Mapping[str, str] = {
     "TandemItemsCorrupt": "a bit flipped in a spare shard's value",
     "TandemStoreFull": "a spare shard's map of 48 MiB, filled",
     "TandemStoreNearlyFull": "the same",
-    "TandemOldReader": "a read transaction left open for 30 s beside writes",
+    "TandemOldReader": "a read transaction left open for 30 s during writes",
     "TandemMaintenanceFailing": "a file where that shard's snapshots should go",
     "TandemSnapshotsRefused": "a bit flipped in a spare shard's snapshot",
     "TandemSnapshotBehind": "over 20,000 changes and no snapshot",

@@ -44,7 +44,7 @@ async def test_stored_images_are_ordered_by_the_cross_encoder(
     assert "relevance_score" not in given[0].metadata
 
 
-def test_texts_come_by_similarity_and_missing_items_last(
+def test_texts_rank_by_similarity_and_missing_items_last(
     reranker: TandemReranker, system: dict[str, Any], caption: str
 ) -> None:
     """Text of any other retriever, without an id."""

@@ -47,7 +47,7 @@ async def test_stored_images_are_ordered_by_the_cross_encoder(
         assert (ordered[0].score or 0.0) > 0.5
 
 
-def test_texts_come_by_similarity_and_missing_items_last(
+def test_texts_rank_by_similarity_and_missing_items_last(
     rerank: TandemRerank, system: dict[str, Any], caption: str
 ) -> None:
     """Text of any other retriever, without an id of Tandem's."""

@@ -26,7 +26,7 @@ def opened(content: ImageContent | None) -> Image.Image:
     return image
 
 
-def test_a_small_file_stays_as_it_is() -> None:
+def test_a_small_file_is_unchanged() -> None:
     """Bytes and type."""
     small = file_of(Image.new("RGB", (20, 10), "red"), "WEBP")
 
@@ -48,7 +48,7 @@ def test_a_large_one_is_scaled_on_white() -> None:
     assert image.convert("RGB").getpixel((50, 25)) == (255, 255, 255)
 
 
-def test_a_photograph_is_turned_as_its_camera_was() -> None:
+def test_a_photograph_is_turned_upright() -> None:
     """The orientation is lost with EXIF."""
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -81,7 +81,7 @@ class RecordStream(Iterator[Record]):
         try:
             same, owner = self._ids.add(record)
         except UnicodeEncodeError as error:
-            told = f"{named}: half a character in the id {error.object!a}; correct it"
+            told = f"{named}: an unpaired surrogate in the id {error.object!a}; correct it"
             self.left_out.refuse(CorpusMalformed(told), ReaderFault.ID_UNREADABLE)
             return False
         if same:

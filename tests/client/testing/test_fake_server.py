@@ -400,7 +400,7 @@ def test_an_index_is_described() -> None:
     assert found.coverage.item_count == 3
 
 
-def test_failures_can_be_asked_for() -> None:
+def test_failures_can_be_requested() -> None:
     """As many as a test needs; a client repeats those that pass."""
     with FakeServer() as server, Client(server.address) as client:
         server.fail(errors.ServiceUnavailable(service="a shard", why="a test says so"), times=2)

@@ -20,7 +20,7 @@ TEXT = "\N{ZERO WIDTH NO-BREAK SPACE}a cat\r\n\ndeux\N{LINE SEPARATOR}chats \n t
 LINES = ["a cat", "", "deux\N{LINE SEPARATOR}chats ", " třetí"]
 
 
-def test_lines_end_where_editors_end_them(tmp_path: Path) -> None:
+def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
     """Packed or not, and nothing else of a line is changed."""
     (tmp_path / "train.en").write_bytes(TEXT.encode())
     (tmp_path / "train.en.gz").write_bytes(gzip.compress(TEXT.encode()))

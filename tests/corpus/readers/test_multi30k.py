@@ -180,7 +180,7 @@ def test_files_that_are_not_parallel_are_refused(task1: Path, texts: list[str], 
         read_multi30k(task1, task1, "train")
 
 
-def test_a_file_that_lies_there_packed_too_is_read_once(task1: Path) -> None:
+def test_a_file_that_is_also_there_packed_is_read_once(task1: Path) -> None:
     """The unpacked one, and it is not a second caption."""
     lines(task1 / "train.en.gz", "packed", "packed")
     lines(task1 / "raw" / "train.en", "raw", "raw")

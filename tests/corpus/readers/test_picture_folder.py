@@ -338,7 +338,7 @@ def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("split", ["test", "val", "dev", "anything"])
-def test_a_folder_without_subfolders_is_the_split_that_is_asked_for(pets: Path, split: str) -> None:
+def test_a_folder_without_subfolders_is_the_requested_split(pets: Path, split: str) -> None:
     """And so is one whose subfolders are not splits, for names that splits have."""
     records = list(read_picture_folder(pets, split))
     assert [(each.record_id, each.split) for each in records] == [("cat", split), ("dog", split)]
@@ -370,7 +370,7 @@ def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", ["val", "validation", "valid", "dev", "Validation"])
 @pytest.mark.parametrize("asked", ["val", "validation", "valid", "dev"])
-def test_a_split_may_be_asked_for_by_another_word(pets: Path, there: str, asked: str) -> None:
+def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: str) -> None:
     """Where both are there, each is itself, and the other is told."""
     put(pets / there, DOG)
     put(pets / "train", CAT)
@@ -384,7 +384,7 @@ def test_a_split_may_be_asked_for_by_another_word(pets: Path, there: str, asked:
         assert FileFault.OTHER_SPLIT in passed_over(pets, asked)
 
 
-def test_going_on_past_a_record_that_cannot_be_given(pets: Path) -> None:
+def test_reading_continues_past_an_unreadable_record(pets: Path) -> None:
     """It is counted with its words; unless told, it is an error."""
     (pets / "dog.png").write_bytes(b"another")
     left_out = LeftOut(goes_on=True)

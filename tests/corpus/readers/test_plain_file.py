@@ -29,7 +29,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path, name: str) -> N
         open_plain_file(tmp_path / name)
 
 
-def test_folders_may_lie_deep(tmp_path: Path) -> None:
+def test_folders_may_be_nested_deeply(tmp_path: Path) -> None:
     """Deeper than Python's functions may call one another, which pathlib and shutil do."""
     deep = str(tmp_path)
     made = [deep := f"{deep}/d" for _ in range(300)]

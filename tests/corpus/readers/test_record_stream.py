@@ -62,7 +62,7 @@ def test_an_id_with_a_lone_surrogate_is_refused() -> None:
     assert "\n".join(records.left_out.lines()).encode()
 
 
-def test_a_refused_record_takes_no_ids() -> None:
+def test_a_refused_record_uses_no_ids() -> None:
     """Its captions may be another's."""
     records = stream(a_record("a"), a_record("b", "a", "c"), a_record("c"))
 

@@ -20,7 +20,7 @@ def names(path: Path) -> dict[str, list[str]]:
     }
 
 
-def test_a_split_is_what_comes_before_the_number(tmp_path: Path) -> None:
+def test_the_name_before_the_number_is_the_split(tmp_path: Path) -> None:
     """Whichever way writers number; a number alone is of the whole, and a year is not a number."""
     hashed = "test-00000-of-00001-a09b74b3ef9c3b56"
     trains = ("train-00000-of-00002", "train-00001-of-00002")

@@ -57,7 +57,7 @@ def plain(tar_format: int = tarfile.PAX_FORMAT) -> bytes:
 @pytest.mark.parametrize(
     "tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 )
-def test_files_are_found_where_their_bytes_lie(tmp_path: Path, tar_format: int) -> None:
+def test_files_are_found_by_their_offsets(tmp_path: Path, tar_format: int) -> None:
     path = tmp_path / "000.tar"
     path.write_bytes(plain(tar_format))
 
@@ -148,7 +148,7 @@ def test_the_makers_of_hostile_archives_make_good_ones_too(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("after", [[a_header("c.jpg")], []], ids=["between", "last"])
-def test_a_damaged_header_is_not_taken_for_the_end(tmp_path: Path, after: list[bytes]) -> None:
+def test_a_damaged_header_is_not_read_as_the_end(tmp_path: Path, after: list[bytes]) -> None:
     """tarfile alone would stop there in silence: the positive control shows that it does."""
     second = bytearray(a_header("b.jpg"))
     second[0] ^= 1

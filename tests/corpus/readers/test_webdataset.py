@@ -102,7 +102,7 @@ def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
     assert str(dog.image) == f"{path}: dog.PNG"
 
 
-def test_a_text_file_goes_before_json_which_may_say_its_language(tmp_path: Path) -> None:
+def test_a_text_file_precedes_json_which_may_give_its_language(tmp_path: Path) -> None:
     """As the makers of LAION's archives write the caption into both."""
     fields = b'{"caption": "another", "language": "fr", "url": "http://a.example/1.jpg"}'
     path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
@@ -430,7 +430,7 @@ def test_concatenated_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
     ]
 
 
-def test_of_an_archive_that_is_cut_short_the_whole_records_are_given(tmp_path: Path) -> None:
+def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
     """Where work goes on; the archive is counted, and the next one comes."""
     pack(tmp_path / "1.tar", CAT)
     path = pack(tmp_path / "0.tar", [*CAT, *DOG])

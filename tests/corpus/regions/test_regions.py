@@ -84,6 +84,6 @@ def test_unreadable_regions_are_counted() -> None:
     assert "no regions of image 'gone'" in left_out.first[1]
 
 
-def test_the_first_fault_stops_where_nothing_may_be_left_out() -> None:
+def test_the_first_fault_stops_if_nothing_may_be_left_out() -> None:
     with pytest.raises(RegionsUnreadable, match="NaN"):
         list(read_regions(OneGood(), ["good", "bad"], LeftOut()))

@@ -26,7 +26,7 @@ def test_every_noun_has_every_name() -> None:
                 assert form == " ".join(form.split()), noun
 
 
-def test_every_noun_is_drawn_in_the_styles_it_is_asked_for_in() -> None:
+def test_every_noun_is_drawn_in_its_requested_styles() -> None:
     """Train can choose between styles; test_style finds every train noun in the held-out one."""
     drawings = open_drawings()
 
@@ -36,7 +36,7 @@ def test_every_noun_is_drawn_in_the_styles_it_is_asked_for_in() -> None:
         assert noun.role == "held_out" or HELD_OUT_STYLE in styles, noun
 
 
-def test_held_out_nouns_are_concepts_no_training_saw() -> None:
+def test_held_out_nouns_are_concepts_unseen_in_training() -> None:
     """Roles agree with the emoji corpus' splits, so that one model may train on both."""
     concepts = open_drawings().concepts
 
@@ -56,7 +56,7 @@ def test_no_two_nouns_share_a_name(language: Language) -> None:
     assert [form for form, count in forms.items() if count > 1] == []
 
 
-def test_no_drawing_stands_twice() -> None:
+def test_no_drawing_appears_twice() -> None:
     """A noun is one drawing, and roles share none."""
     codepoints = [noun.codepoints for noun in load_nouns()]
 

@@ -94,7 +94,7 @@ def test_drawings_stay_in_the_area_that_captions_name(scene: Scene) -> None:
         assert set(area_of[each.group].split()) <= _sides(each) | {"all"}
 
 
-def test_a_drawing_lands_where_it_was_placed() -> None:
+def test_a_drawing_is_drawn_where_it_was_placed() -> None:
     """Outside the placed squares the picture is white, inside each of them something is drawn."""
     scene = made_scene(Layout.TWO_ABOVE_ONE, (2, "dog"), (1, "umbrella"), (3, "cat"))
     pixels = np.asarray(draw_scene(scene)).copy()

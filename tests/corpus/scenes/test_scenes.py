@@ -52,7 +52,7 @@ def test_no_sentence_of_one_member_is_true_of_another(split: Split, number: int)
 
 
 @given(numbers)
-def test_train_shows_nothing_that_is_held_out(number: int) -> None:
+def test_train_contains_nothing_held_out(number: int) -> None:
     """No held-out noun, no held-out style, no held-out pair."""
     for scene in scene_family("train", 1, number):
         nouns = [group.noun for group in scene.groups]
@@ -104,7 +104,7 @@ def test_families_count_up_from_their_start() -> None:
     assert streamed == [scene_family("val", 3, number) for number in (10, 11, 12)]
 
 
-def test_group_counts_come_in_the_intended_shares() -> None:
+def test_group_counts_have_the_intended_shares() -> None:
     """15 % of families have one group, 55 % two, 30 % three; 2,000 of them to within 4 points."""
     counts = Counter(len(family[0].groups) for family in islice(scene_families("train", 1), 2_000))
 

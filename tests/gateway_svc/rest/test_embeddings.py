@@ -35,7 +35,7 @@ async def test_texts_and_pictures_are_embedded_in_their_order() -> None:
     assert [each.image for each in served.service.requests[0].contents[1:]] == [PICTURE] * 2
 
 
-async def test_more_than_one_call_takes_are_sent_in_several() -> None:
+async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
     """64 at a time, in order."""
     async with gateway() as served:
         response = await served.client.post("/v1/embeddings", json={"input": ["x"] * 130})

@@ -31,7 +31,7 @@ async def test_an_index_is_described() -> None:
 
 
 @pytest.mark.parametrize(("flag", "is_required"), [("true", True), ("false", False), ("", False)])
-async def test_full_coverage_can_be_asked_for(flag: str, *, is_required: bool) -> None:
+async def test_full_coverage_can_be_requested(flag: str, *, is_required: bool) -> None:
     async with gateway() as served:
         await served.client.get("/v1/indexes/scenes", params={"full_coverage_required": flag})
 

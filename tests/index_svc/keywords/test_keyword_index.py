@@ -87,7 +87,7 @@ def test_replaced_deleted_and_emptied_items_are_not_found() -> None:
     assert index.item_count(Modality.IMAGE) == 2
 
 
-def test_equal_scores_are_ordered_by_item_id_also_where_k_cuts_them() -> None:
+def test_equal_scores_sort_by_item_id_also_at_the_cut() -> None:
     names = [f"{number:03}" for number in range(40)]
     index = index_of(*(caption(name, "red cup") for name in reversed(names)))
 
@@ -186,7 +186,7 @@ def test_only_the_first_different_words_are_searched_for() -> None:
     assert found(index, f"{' '.join(['w0'] * MAX_WORD_COUNT)} w4999") == ["first", "last"]
 
 
-def test_a_build_never_undoes_a_change_that_came_meanwhile() -> None:
+def test_a_build_never_undoes_a_concurrent_change() -> None:
     """The scan of the store may be older than what was written since."""
     index = KeywordIndex()
     index.begin_build()

@@ -97,7 +97,7 @@ def test_each_hit_has_its_similarity_to_every_embedding(shard: Shard) -> None:
     np.testing.assert_array_equal(words.embeddings[0], unit_vector(1))
 
 
-def test_a_filter_and_k_hold_for_words_too(shard: Shard) -> None:
+def test_a_filter_and_k_apply_to_words_too(shard: Shard) -> None:
     plain = replace(picture("b", "cup"), attributes={"caption": "cup", "style": "plain"})
     write(shard, picture("a", "cup"), plain, picture("c", "cup"))
 
@@ -144,7 +144,7 @@ def test_a_shard_that_keeps_no_words_says_so(tmp_path: Path) -> None:
         shard.close()
 
 
-def test_a_dropped_index_leaves_no_words_behind(shard: Shard) -> None:
+def test_dropping_an_index_drops_its_words(shard: Shard) -> None:
     write(shard, picture("a", "cup"))
     shard.write(Delete("scenes", ["a"])).result(10)
     shard.write(Drop("scenes")).result(10)

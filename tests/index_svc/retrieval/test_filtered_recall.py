@@ -83,7 +83,7 @@ def test_filtered_recall_equals_unfiltered_recall(
         assert recall(index, Not(InRange(name, below=share)), ~wanted) >= 0.98
 
 
-def test_a_filter_that_holds_for_half_is_looked_for_twice_as_hard(index: ModalityIndex) -> None:
+def test_a_filter_that_matches_half_doubles_the_search_effort(index: ModalityIndex) -> None:
     """The test above would not notice if the index were tuned to find everything anyway.
 
     With the effort of an unfiltered search, the 20 nearest of half of the items would be searched

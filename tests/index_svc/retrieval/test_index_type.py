@@ -31,7 +31,7 @@ from tandem.errors import IndexTypeInvalid
         (1_000_000, 1_000_000, ["Flat"]),
     ],
 )
-def test_auto_goes_by_size_and_memory(
+def test_auto_chooses_by_size_and_memory(
     item_count: int, memory_bytes: int, expected: list[str]
 ) -> None:
     """At 384 dimensions a row takes 60 bytes by bits, 384 in SQ8, fewer in PQ, plus eight."""
@@ -39,7 +39,7 @@ def test_auto_goes_by_size_and_memory(
     assert choose_index_types(tuning, item_count, 384) == expected
 
 
-def test_auto_takes_no_bits_of_short_embeddings_or_on_a_gpu() -> None:
+def test_auto_chooses_no_bits_for_short_embeddings_or_on_a_gpu() -> None:
     """Bits are too coarse for short ones, and FAISS cannot move such an index to a GPU."""
     assert choose_index_types(IndexTuning(), 20_000, 127) == ["IVF256,SQ8"]
     assert choose_index_types(IndexTuning(), 20_000, 128)[0] == "IVF256,RaBitQfs"

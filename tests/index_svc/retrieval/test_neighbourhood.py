@@ -65,7 +65,7 @@ def test_a_worked_example() -> None:
     assert whole[Modality.TEXT].rows.shape == (2, 0)
 
 
-def test_a_pool_of_all_gives_each_its_own_nearest() -> None:
+def test_a_pool_of_all_items_gives_exact_neighbours() -> None:
     items_ND, embeddings_VD = unit_vectors(300, 1), unit_vectors(9, 2)
 
     found = neighbourhood(ModalityIndex(unit_rows(300, 1)), asked(embeddings_VD, 300))

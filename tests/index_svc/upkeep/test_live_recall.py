@@ -13,7 +13,7 @@ def sampled(target: Modality) -> Query:
     return Query("main", "model-a", target, Modality.TEXT, [EMBEDDING], 10)
 
 
-def test_directions_take_turns_however_rare_one_is() -> None:
+def test_directions_alternate_even_if_one_is_rare() -> None:
     """Two text searches among a thousand image searches are the second and fourth to repeat."""
     live_recall = LiveRecall(sample_share=1.0, window_seconds=60)
     for number in range(1_000):

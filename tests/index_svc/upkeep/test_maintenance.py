@@ -110,7 +110,7 @@ def test_auto_builds_an_approximate_index_once_it_pays(shard: Shard) -> None:
 @pytest.mark.parametrize(
     ("recall_target", "expected"), [(0.5, "IVF128,RaBitQfs"), (0.98, "IVF128,SQ8")]
 )
-def test_auto_takes_more_bytes_where_bits_do_not_reach_the_recall(
+def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall_target: float, expected: str
 ) -> None:
     """One bit each of 16 values is too coarse for 0.98. The built index stays."""
@@ -300,7 +300,7 @@ def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_
 
 
 @pytest.mark.parametrize("field", ["store_id", "fingerprint"])
-def test_a_snapshot_of_something_else_is_not_opened(
+def test_a_snapshot_of_another_index_is_not_opened(
     shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
     """It is intact, but of another store or model; the index is read from the store instead."""

@@ -28,7 +28,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall(
     assert not sample.measure(index, 0.9).reaches(0.9)
 
 
-def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows) -> None:
+def test_the_target_is_reached_for_queries_outside_the_sample(rows: EmbeddingRows) -> None:
     """The least effort that a sample favours is often too little for other queries."""
     index = FaissIndex.build("IVF64,SQ8", rows, rows.row_count)
     others = RecallSample.draw(rows, unit_rows(500, 1_000))

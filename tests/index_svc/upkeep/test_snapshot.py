@@ -98,7 +98,7 @@ def test_an_empty_part_is_kept_too(tmp_path: Path) -> None:
     assert len(read_snapshot(folder, check_here(folder))) == 0
 
 
-def test_a_snapshot_is_there_wholly_or_not_at_all(part: ModalityIndex, tmp_path: Path) -> None:
+def test_a_snapshot_exists_wholly_or_not_at_all(part: ModalityIndex, tmp_path: Path) -> None:
     """Partial files of a killed process are not a snapshot, nor is one modality alone."""
     write(part, tmp_path)
     assert snapshot_sequences(tmp_path) == []

@@ -190,7 +190,7 @@ def test_another_model_has_another_fingerprint(
     assert other.fingerprint != read_manifest(exported).fingerprint
 
 
-def test_a_file_that_gives_something_else_is_refused(
+def test_a_file_with_different_outputs_is_refused(
     checkpoint: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check is of the files as loaded again, and what was there before stays."""

@@ -78,7 +78,7 @@ def test_another_checkpoint_replaces_the_export(
     new.verify(repository)
 
 
-def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, repository: Path) -> None:
+def test_a_requested_precision_replaces_another(checkpoint: Path, repository: Path) -> None:
     """And stays, once it is there, if none is requested."""
     manifest = export_if_stale(checkpoint, repository, Precision.BF16)
 
@@ -121,7 +121,7 @@ def test_a_configuration_is_written_again_alone(
     assert after == before
 
 
-def test_a_first_export_takes_this_machines_best(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_first_export_uses_this_machines_best_precision(checkpoint: Path, tmp_path: Path) -> None:
     assert export_if_stale(checkpoint, tmp_path / "new").precision == native_precision()
 
 

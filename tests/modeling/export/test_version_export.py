@@ -113,7 +113,7 @@ def test_a_model_that_needs_its_own_index_is_not_a_version(first: Path, tmp_path
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_new_model_takes_the_versions_of_the_old_with_it(first: Path, tmp_path: Path) -> None:
+def test_a_new_model_removes_the_versions_of_the_old_one(first: Path, tmp_path: Path) -> None:
     """They were versions of that one."""
     repository = shutil.copytree(first / "repository", tmp_path / "repository")
     export_version(first / "checkpoint", repository)

@@ -86,7 +86,7 @@ def test_blip_is_both_encoders_and_adds_their_scores(published: Published) -> No
     assert "--fusion logit_add" in note
 
 
-def test_blip_finds_enc_by_name_where_the_tokenizer_has_it(copied: Published) -> None:
+def test_blip_finds_enc_by_name_if_the_tokenizer_has_it(copied: Published) -> None:
     folder = copied("blip")
     change_json(folder / "config.json", text_config=_text_config(folder) | {"bos_token_id": 1})
     assert _first_id(folder) is None

@@ -34,7 +34,7 @@ def _parts(folder: Path) -> BiEncoderParts:
 
 
 @pytest.mark.parametrize("has_text_class", [False, True])
-def test_weights_are_taken_by_open_clips_names(tmp_path: Path, has_text_class: bool) -> None:
+def test_weights_are_read_by_open_clips_names(tmp_path: Path, has_text_class: bool) -> None:
     folder, twin = tmp_path / "open", tmp_path / "twin"
     folder.mkdir()
     published_open_clip(folder, twin, has_text_class=has_text_class)

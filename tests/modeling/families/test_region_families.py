@@ -200,7 +200,7 @@ def test_oscars_texts_are_berts(tmp_path: Path) -> None:
 
 @FAMILIES
 @torch.inference_mode()
-def test_a_traced_model_takes_any_sizes(tmp_path: Path, family: Family) -> None:
+def test_a_traced_model_accepts_any_sizes(tmp_path: Path, family: Family) -> None:
     """Traced with two pairs; called with three, other lengths and other counts."""
     joint = joint_of(family.opened(tmp_path, family.weights())).joint
     traced = torch.jit.trace(joint, (*padded(TEXT, [2, 3]), *family.regions(2, 4)))

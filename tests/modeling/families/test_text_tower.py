@@ -63,7 +63,7 @@ def test_an_image_tower_of_another_width_is_refused(tower: Path, published: Publ
         read_published_model(tower, published("siglip"))
 
 
-def test_a_whole_model_takes_no_other_image_tower(published: Published) -> None:
+def test_a_whole_model_accepts_no_other_image_tower(published: Published) -> None:
     with pytest.raises(PublishedCheckpointInvalid, match="of its own"):
         read_published_model(published("clip"), published("siglip"))
 

@@ -286,7 +286,7 @@ def test_a_pickle_of_tensors_is_read(tmp_path: Path, *, is_sharded: bool, is_zip
     assert [path.name for path in weight_files(tmp_path)] == files
 
 
-def test_safetensors_are_taken_where_there_are_both(tmp_path: Path) -> None:
+def test_safetensors_are_preferred_to_pickles(tmp_path: Path) -> None:
     """A damaged pickle beside them is never opened."""
     published_bert(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"damaged")
@@ -318,7 +318,7 @@ def test_a_pickle_of_more_than_tensors_is_refused(
     assert not (tmp_path / "opened").exists()
 
 
-def test_a_pickle_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_pickle_of_other_objects_is_refused(tmp_path: Path) -> None:
     """A training state, for instance, whose weights lie deeper."""
     published_bert(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
@@ -343,7 +343,7 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path, name: str) -> None:
         PublishedCheckpoint.open(str(tmp_path))
 
 
-def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
+def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     """The list of files is the publisher's; it leads out of the folder nowhere."""
     published_bert(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -406,7 +406,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
         (["pytorch_model.bin"], ["pytorch_model.bin"]),
     ],
 )
-def test_pickles_are_downloaded_where_there_is_nothing_else(
+def test_pickles_are_downloaded_only_without_safetensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: list[str], downloaded: list[str]
 ) -> None:
     """By what is asked of the hub, which is none here: a folder that heeds the patterns."""

@@ -144,7 +144,7 @@ def test_an_invalid_file_is_named(folder: Path, name: str, content: bytes) -> No
     ],
     ids=["git-lfs pointer", "empty", "a header of 16 EiB", "a zip", "a header nested deep"],
 )
-def test_weights_that_are_none_are_named(folder: Path, content: bytes, says: str) -> None:
+def test_invalid_weights_are_named(folder: Path, content: bytes, says: str) -> None:
     (folder / "model.safetensors").write_bytes(content)
 
     why = refusal(folder)

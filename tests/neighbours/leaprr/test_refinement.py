@@ -14,7 +14,7 @@ CONFIG = replace(
 )
 
 
-def test_the_listed_items_come_first_by_score_and_the_rest_in_the_base_order() -> None:
+def test_the_listed_items_rank_first_by_score_and_the_rest_in_base_order() -> None:
     """Two items that are nearly equal in single precision change places in a list."""
     lists = planted_neighbours(seed=1, image_count=24).similarity_lists()
     model = LeaprrModel.untrained(CONFIG, seed=1)

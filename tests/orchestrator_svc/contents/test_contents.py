@@ -41,7 +41,7 @@ async def refusal(call: grpc.aio.UnaryUnaryCall[object, object]) -> str:
     return str(dict(caught.value.trailing_metadata() or ())[REASON_KEY])
 
 
-async def test_items_come_by_id_from_every_shard() -> None:
+async def test_items_are_fetched_by_id_from_every_shard() -> None:
     """In the order asked for, each once, without those that are missing."""
     async with stack() as behind, content_door(behind) as stub:
         item_ids = await filled(behind)

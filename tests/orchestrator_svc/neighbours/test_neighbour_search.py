@@ -239,9 +239,7 @@ async def test_a_neighbour_model_that_fails_leaves_the_order(
 
 
 @pytest.mark.parametrize("scores", [[0.1, 0.2], [float("nan")] * 4, [1.5] * 4])
-async def test_scores_that_are_none_are_not_ranked_by(
-    filled: Stack, scores: Sequence[float]
-) -> None:
+async def test_nan_scores_are_not_ranked_by(filled: Stack, scores: Sequence[float]) -> None:
     """Too few, NaN, and no cosines."""
     for shard in filled.shards:
         shard.graph_scores = scores

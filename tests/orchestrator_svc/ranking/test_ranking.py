@@ -73,7 +73,7 @@ def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, Match]]) -> N
 
 
 @given(scored())
-def test_scored_hits_stand_first_by_logit(case: tuple[list[Hit], dict[str, Match]]) -> None:
+def test_scored_hits_rank_first_by_logit(case: tuple[list[Hit], dict[str, Match]]) -> None:
     ranked = rank_hits(*case)
 
     are_scored = [entry.match is not None for entry in ranked]
@@ -205,7 +205,7 @@ def test_each_kind_keeps_its_own_order(
 
 
 @given(answers())
-def test_scored_items_stand_before_the_others_by_score(
+def test_scored_items_rank_before_the_others_by_score(
     answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
     """Within each modality; and dropped items are improbable, unscored or duplicates."""

@@ -130,7 +130,7 @@ def first_on(behind: Stack, shard: int) -> int:
     return owners.index(shard)
 
 
-async def test_an_ordinary_search_asks_each_shard_once() -> None:
+async def test_an_ordinary_search_calls_each_shard_once() -> None:
     """Twenty candidates and time: no round trip more than there must be, from the first on."""
     async with stack() as behind:
         await fill(behind)
@@ -145,7 +145,7 @@ async def test_an_ordinary_search_asks_each_shard_once() -> None:
         assert not answer.degradations
 
 
-async def test_a_deep_rerank_goes_chunk_by_chunk(filled: Stack) -> None:
+async def test_a_deep_rerank_runs_chunk_by_chunk(filled: Stack) -> None:
     """No call has more than the chunk, and together they are all candidates once."""
     answer = await search(filled)
 
@@ -326,7 +326,7 @@ async def test_adaptive_depth_looks_again_after_each_further_count(filled: Stack
     assert ids(answer)[0] == "image-05"
 
 
-async def test_the_rule_is_asked_for_once(filled: Stack) -> None:
+async def test_the_rule_is_requested_once(filled: Stack) -> None:
     """One rerank_svc answers, and the rule is cached."""
     describe(filled, RULE)
 
@@ -411,7 +411,7 @@ async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int)
     assert answer.rerank.reranked_depth == depth
 
 
-async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> None:
+async def test_a_cancelled_search_requests_no_further_chunk(filled: Stack) -> None:
     for shard in filled.shards:
         shard.pair_seconds = 1.0
     searching = asyncio.create_task(search(filled))

@@ -311,7 +311,7 @@ async def check_nothing_is_begun(method: str, factor: float) -> None:
         assert len(storm.answers) >= count / 2
 
 
-async def test_the_work_would_show_if_it_went_on() -> None:
+async def test_continued_work_would_be_noticed() -> None:
     """The positive control: work that is not cancelled is still running."""
 
     async def check(factor: float) -> None:

@@ -193,7 +193,7 @@ async def test_a_stored_picture_without_tokens_is_encoded_for_the_rerank(
     assert answer.rerank.reranked_depth == 1
 
 
-async def test_a_stored_picture_is_encoded_only_where_its_tokens_are_read(
+async def test_a_stored_picture_is_encoded_only_if_its_tokens_are_read(
     recomputing: Stack,
 ) -> None:
     """Not without a rerank, nor for pictures, which no picture is scored against."""
@@ -368,7 +368,7 @@ async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
             await encode(behind, *parts, policy=TruncationPolicy.BEST_WINDOW)
 
 
-async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> None:
+async def test_windows_beyond_the_shards_limit_are_refused(behind: Stack) -> None:
     """64 are taken."""
     for count in (64, 65):
         text = "|".join(str(n) for n in range(count))
@@ -380,7 +380,7 @@ async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> Non
                 await made
 
 
-async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> None:
+async def test_min_probability_is_refused_within_one_modality(behind: Stack) -> None:
     """The cross-encoder cannot score them; with the other modality included, it scores that."""
     ranking = RankingRule(min_probability=0.5)
     part = WeightedPart(TextContent("1"))

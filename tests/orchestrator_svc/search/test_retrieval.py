@@ -145,7 +145,7 @@ async def test_a_shard_that_never_answered_leaves_the_total_open(filled: Stack) 
     assert coverage.item_count is None
 
 
-async def test_full_coverage_refuses_where_a_shard_is_down(filled: Stack) -> None:
+async def test_full_coverage_refuses_a_search_if_a_shard_is_down(filled: Stack) -> None:
     """The error names what was available; with all shards it answers."""
     assert ids(await search(filled, is_full=True)) == nearest_without(filled)
     await filled.stop_shard(1)
@@ -245,7 +245,7 @@ async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> Non
     assert not answer.coverage.missing
 
 
-async def test_a_late_shard_is_waited_for_where_all_are_demanded() -> None:
+async def test_a_late_shard_is_awaited_if_all_are_required() -> None:
     """Even past its share: a late answer is better than a refusal that takes as long."""
 
     async def check(factor: float) -> None:
@@ -341,7 +341,7 @@ async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unkno
         await search(filled, index_id="elsewhere")
 
 
-async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
+async def test_a_late_shard_that_alone_knows_the_index_is_awaited() -> None:
     """That the others do not know the index is not an answer."""
 
     async def check(factor: float) -> None:

@@ -397,7 +397,7 @@ def test_parts_are_counted_before_any_is_looked_at() -> None:
         query_from_proto(request)
 
 
-async def test_the_models_authors_choose_where_the_caller_does_not(
+async def test_the_models_authors_choose_the_default_method(
     behind: Stack, stub: SearchServiceStub
 ) -> None:
     """Scores come with the method of the model's authors; a named one takes precedence."""

@@ -102,7 +102,7 @@ def test_a_probe_that_fails_leaves_it_open_for_another_second() -> None:
     assert breaker.admit()
 
 
-def test_to_ask_whether_it_refuses_takes_no_probe() -> None:
+def test_asking_whether_it_refuses_uses_no_probe() -> None:
     """The probe is left to an actual call."""
     clock = Clock()
     breaker = opened(clock)

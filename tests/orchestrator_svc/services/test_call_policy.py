@@ -91,7 +91,7 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.004])
-async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
+async def test_without_time_left_nothing_is_called(seconds: float) -> None:
     scripted = Scripted()
     async with served(scripted) as method:
         for send in (dependency().ask, dependency().tell):
@@ -129,7 +129,7 @@ async def test_an_unreachable_service_is_retried_once(error: errors.TandemError)
         errors.IndexNotFound(index_id="a"),
     ],
 )
-async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
+async def test_no_other_error_is_retried(error: errors.TandemError) -> None:
     scripted = Scripted(error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
@@ -174,7 +174,9 @@ async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
         0.3,
     ],
 )
-async def test_a_service_that_keeps_failing_is_spared(failure: errors.TandemError | float) -> None:
+async def test_the_circuit_breaker_opens_for_a_failing_service(
+    failure: errors.TandemError | float,
+) -> None:
     """From the fifth consecutive failure on, calls are refused at once and not sent."""
 
     async def check(factor: float) -> None:
@@ -241,7 +243,7 @@ async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
         assert asked.is_refusing
 
 
-async def test_it_is_asked_again_when_it_is_well() -> None:
+async def test_the_circuit_breaker_closes_after_recovery() -> None:
     """One probe at a time; the first that succeeds closes the circuit breaker."""
     clock = [0.0]
     scripted = Scripted(*(errors.InternalFault(why="a bug") for _ in range(6)))

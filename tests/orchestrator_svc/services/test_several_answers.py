@@ -283,7 +283,7 @@ async def test_a_batch_of_no_or_too_many_searches_is_refused(filled: Stack, coun
         assert len(await batch(stub, *[search()] * 64)) == 64
 
 
-async def test_the_largest_batch_is_scored_in_calls_that_are_taken(filled: Stack) -> None:
+async def test_the_largest_batch_is_scored_in_calls_within_the_limits(filled: Stack) -> None:
     """64 searches of 30 candidates: no call has more than 1,024 pairs or 64 queries."""
     async with door(filled) as stub:
         results = await batch(stub, *[search(rerank_k=30)] * 64)

@@ -163,7 +163,7 @@ def test_a_damaged_cursor_is_refused(random: Random) -> None:
 
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False))
-def test_a_forged_cursor_is_taken_whole_or_refused(random: Random) -> None:
+def test_a_forged_cursor_is_accepted_whole_or_refused(random: Random) -> None:
     """Its checksum is right and its payload is not: there is never another error."""
     held = bytearray(unseal_cursor(cursor_of(some(4))))
     for _ in range(random.randrange(1, 6)):

@@ -96,7 +96,7 @@ def test_a_sealed_token_that_makes_no_sense_is_refused(told: bytes) -> None:
         read_tokens([base64.urlsafe_b64encode(sealed).decode().rstrip("=")], MAP)
 
 
-def test_a_token_sealed_by_hand_is_taken() -> None:
+def test_a_token_sealed_by_hand_is_accepted() -> None:
     """The control of the test above, and of the documented format."""
     told = b"\x01" + (1).to_bytes(8) + (4).to_bytes(2) + (3).to_bytes(2) + (7).to_bytes(8)
     sealed = told + zlib.crc32(told).to_bytes(4)
@@ -106,7 +106,7 @@ def test_a_token_sealed_by_hand_is_taken() -> None:
     assert make_token({3: 7}, MAP) == token
 
 
-def test_more_tokens_than_are_taken_are_refused() -> None:
+def test_tokens_beyond_the_limit_are_refused() -> None:
     """256 are accepted; a stream's last token covers its others, so more are not needed."""
     token = make_token({0: 1}, MAP)
 

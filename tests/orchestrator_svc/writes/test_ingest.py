@@ -76,7 +76,7 @@ async def test_invalid_items_are_refused_item_by_item() -> None:
         assert len(request.contents) == 3  # type: ignore[attr-defined]
 
 
-async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
+async def test_a_duplicate_id_is_not_stored() -> None:
     """Which of the two was meant is unknown; the others are stored."""
     async with stack() as behind:
         outcomes = await ingest(behind, [text("twice", 1), text("once"), text("twice", 2)])
@@ -150,7 +150,7 @@ async def test_an_encoded_batch_is_stored_only_on_request() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 65])
-async def test_a_batch_of_a_size_that_is_not_taken_is_refused_whole(count: int) -> None:
+async def test_a_batch_of_an_invalid_size_is_refused_whole(count: int) -> None:
     async with stack() as behind:
         with pytest.raises(errors.BatchSizeOutOfRange):
             await ingest(behind, [text(f"item-{n}") for n in range(count)])

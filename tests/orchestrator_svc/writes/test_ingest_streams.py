@@ -254,7 +254,7 @@ async def test_a_batch_refused_whole_ends_the_stream_after_those_before_it() -> 
 
 
 @pytest.mark.parametrize("count", [0, 65])
-async def test_a_batch_of_a_size_that_is_not_taken_ends_the_stream_by_name(count: int) -> None:
+async def test_a_batch_of_an_invalid_size_ends_the_stream_by_name(count: int) -> None:
     async with stack() as behind, door(behind) as stub:
         call = stub.IngestItems(iter([batch({f"item-{n}": "0" for n in range(count)})]))
 

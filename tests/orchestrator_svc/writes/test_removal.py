@@ -119,7 +119,7 @@ async def test_an_id_used_for_another_removal_is_refused_by_name() -> None:
             await remove(behind, ["b"], "same")
 
 
-async def test_a_request_id_that_is_too_long_is_refused_before_any_shard_is_asked() -> None:
+async def test_an_overlong_request_id_is_refused_before_any_call() -> None:
     async with stack() as behind:
         with pytest.raises(errors.RequestIdInvalid):
             await remove(behind, ["a"], "x" * 65)

@@ -67,7 +67,7 @@ def test_special_tokens_come_first_and_are_the_only_ones(tokenizer: Tokenizer) -
     assert "##a" not in tokenizer.encode("##a").tokens
 
 
-def test_a_text_stands_between_cls_and_sep(tokenizer: Tokenizer) -> None:
+def test_a_text_is_put_between_cls_and_sep(tokenizer: Tokenizer) -> None:
     """One of each, whatever is between."""
     tokens = tokenizer.encode("two dogs").tokens
 

@@ -125,7 +125,7 @@ def test_a_caption_that_the_model_has_no_places_for_is_named() -> None:
     assert tokenize(xlm_r_tokenizer(), texts, 5).ids.shape == (3, 5)
 
 
-def test_a_pool_takes_no_caption_over_its_limit(pool: Pool) -> None:
+def test_a_pool_accepts_no_caption_over_its_limit(pool: Pool) -> None:
     """Here 5 tokens, which few captions have."""
     families = list(islice(scene_families("train", 1), 16))
     tokens = torch.zeros(16 * FAMILY_SIZE, 1, 1)
@@ -174,7 +174,7 @@ def test_ce_matches_match_and_mismatches_do_not(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
-def test_the_share_of_sibling_mismatches_is_the_one_asked_for(pool: Pool, share: float) -> None:
+def test_the_share_of_sibling_mismatches_is_the_configured_one(pool: Pool, share: float) -> None:
     """Within four standard deviations of 1,280 draws, and exact at the ends."""
     is_sibling = [
         text // FAMILY_SIZE == image // FAMILY_SIZE for text, image in _mismatches(pool, share)
@@ -252,7 +252,7 @@ def test_mined_mismatches_are_of_the_lists(pool: Pool) -> None:
     _assert_share(kept_image, 20 * 32, 0.5)
 
 
-def test_the_share_of_mined_mismatches_is_the_one_asked_for(pool: Pool) -> None:
+def test_the_share_of_mined_mismatches_is_the_configured_one(pool: Pool) -> None:
     """No other mismatch comes from one of these lists but by chance, 5 of 240."""
     mined, rng = mined_at_random(pool), random.Random(0)
     hits, count = 0, 0
@@ -310,7 +310,7 @@ def test_scenes_that_say_the_same_are_one_group() -> None:
     assert all(len(set(groups[n : n + 4])) == 4 for n in range(0, len(scenes), 4))
 
 
-def test_every_picture_comes_once_and_in_order(pool: Pool) -> None:
+def test_every_picture_is_drawn_once_and_in_order(pool: Pool) -> None:
     """With a caption of its own, the last chunk shorter."""
     chunks = list(pool.pool.in_order(random.Random(0), 50))
 

@@ -48,7 +48,7 @@ class TritonPythonModel:
         file_name = config.get("default_model_filename") or "model.pt"
         # One instance has the cores that the operator gave it; more threads than cores only wait.
         torch.set_num_threads(int(os.environ.get("TANDEM_TORCH_THREAD_COUNT", "1")))
-        # Or it would compile anew for each new shape, in the middle of serving.
+        # Or it would compile again for each new shape, in the middle of serving.
         torch.jit.set_fusion_strategy([])
         self._device = _device(args)
         self._model, arguments = _loaded(folder / file_name, self._device)
@@ -101,8 +101,8 @@ class TritonPythonModel:
             outputs = self._model(*inputs)
         if isinstance(outputs, torch.Tensor):
             outputs = (outputs,)
-        # To the host, where the server sends them from. It also waits for a GPU, whose work goes on
-        # when the model has returned: else the seconds would be those of handing it over.
+        # To the host, where the server sends them from. It also waits for a GPU, which computes
+        # on after the model has returned: else the seconds would be those of handing it over.
         return tuple(output.cpu() for output in outputs)
 
     def _response(self, outputs: Sequence[torch.Tensor], seconds: float) -> Any:  # noqa: ANN401
