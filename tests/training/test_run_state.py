@@ -38,13 +38,14 @@ RECIPE = replace(
     mlm_steps_per_round=1,
     mlm_batch_size=8,
 )
-ENCODER_ONLY = replace(RECIPE, backbone_step_count=1)
+# What is not killed stops in round 10.
+ENCODER_ONLY = replace(RECIPE, backbone_step_count=1, round_count=14)
 
 
 MINING = replace(
     ENCODER_ONLY,
     mined_from_round_count=2,
-    mined_refresh_round_count=12,
+    mined_refresh_round_count=9,
     mined_neighbour_count=10,
     mined_negative_share=0.5,
     ance_steps_per_round=1,
@@ -243,7 +244,7 @@ def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_resumed_run_continues_with_its_negatives(
     tmp_path: Path, whole_mined: str, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
-    """Mined before rounds 3 and 15, stopped in round 10; mined by later weights they are others."""
+    """Mined before rounds 3 and 12, stopped in round 10; mined by later weights they are others."""
     stop_after(10, tmp_path, MINING)
     if forgets:
         path = tmp_path / FILE_NAME
