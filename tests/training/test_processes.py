@@ -23,6 +23,8 @@ pytestmark = pytest.mark.xdist_group("processes")
 # The two runs add the same float32 numbers in another order.
 TOLERANCE = 1e-4
 
+RUNS = "tests.support.training.run_of_several"
+
 Curve = list[dict[str, float]]
 
 
@@ -40,12 +42,10 @@ class Pair:
     told: str
 
 
-def by_two_processes(folder: Path, *names: str) -> Pair:
+def by_two_processes(command: list[str], *arguments: str, folder: Path) -> Pair:
     """Returns what two processes leave of the runs."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     ran = subprocess.run(
-        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder), *names],
+        [sys.executable, *command, "-m", RUNS, str(folder), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -59,13 +59,15 @@ def by_two_processes(folder: Path, *names: str) -> Pair:
 @pytest.fixture(name="pair", scope="module")
 def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A run of RECIPE by two processes."""
-    return by_two_processes(tmp_path_factory.mktemp("pair"), WHOLE)
+    return by_two_processes([], str(free_port()), WHOLE, folder=tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(name="bent", scope="module")
 def _bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs by two processes without each of LEFT_OUT."""
-    return by_two_processes(tmp_path_factory.mktemp("bent"), *LEFT_OUT).folder
+    """Runs by two processes without each of LEFT_OUT, started as the documentation says."""
+    place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *place]
+    return by_two_processes(torchrun, *LEFT_OUT, folder=tmp_path_factory.mktemp("bent")).folder
 
 
 def losses(folder: Path) -> Curve:
