@@ -26,6 +26,7 @@ from tandem.model_io.manifest import (
 from tandem.model_io.model_repository import remove_neighbour_model
 from tandem.model_io.model_version import forget_versions
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
+from tandem.model_io.precision import Precision
 from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
 
 _STAGING_NAME = ".staging"
@@ -42,11 +43,16 @@ def install_model(
 ) -> Manifest:
     """Writes the modules as Triton models, and returns the manifest with their digests.
 
-    The manifest's own digests do not matter. Also writes model.pt2 if `with_pt2`. Raises
-    ExportMismatch, having written nothing, unless exported and eager modules agree within 1e-5
-    (fp32) or 1e-3. The manifest is written last, so a repository whose export was interrupted has
-    none and no service starts on it.
+    The manifest's own digests do not matter. Also writes model.pt2 if `with_pt2`; int8 has none,
+    and raises ValueError. Raises ExportMismatch, having written nothing, unless exported and eager
+    modules agree within 1e-5 (fp32) or 1e-3. The manifest is written last, so a repository whose
+    export was interrupted has none and no service starts on it.
     """
+    if with_pt2 and manifest.precision == Precision.INT8:
+        raise ValueError(
+            "torch.export has no form for the packed weights of int8, so there is no model.pt2 of "
+            "it; leave --pt2 out, or take another --precision"
+        )
     # Staged in the target folder, where Triton opens only model.pt: on the right disk whatever is a
     # mount or a link, so that a rename installs it.
     files = {name: _staged(model_file(repository, name)) for name in modules}

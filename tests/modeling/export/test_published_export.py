@@ -320,6 +320,15 @@ def test_both_formats_pass_one_comparison(
         verify_repository(tmp_path)
 
 
+def test_an_archive_in_int8_is_refused_before_anything_is_written(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """torch.export would end with an error of its own, after the minute of the other format."""
+    with pytest.raises(ValueError, match="leave --pt2 out"):
+        export_published(models["clip"], tmp_path, Precision.INT8, with_pt2=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def described(manifest: Manifest) -> list[str]:
     """The families of a manifest's checkpoint."""
     return [each["family"] for each in manifest.checkpoint["models"]]
