@@ -59,3 +59,16 @@ def test_options_of_several_processes_are_refused(tmp_path: Path) -> None:
     assert ran.returncode != 0
     assert "--swaps, --tls needs several processes: leave out --one-process" in ran.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_merged_services_have_no_certificates_of_their_own(tmp_path: Path) -> None:
+    """Each would need another one in the same process."""
+    data = tmp_path / "data"
+    ran = subprocess.run(
+        [sys.executable, "-m", "tandem.cli", "up", "--merged", "--tls", "--data", str(data)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode != 0
+    assert "leave out --merged" in " ".join(ran.stderr.split())

@@ -1,0 +1,80 @@
+"""Services of one process keep apart what fails: a damaged shard is not the other's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedded.hosted_rooms import HostedRooms, hosted_rooms
+from orchestrator_svc.services.startup import Dependencies
+from orchestrator_svc.settings import OrchestratorSettings
+from tandem.chassis.channels import call
+from tandem.chassis.metrics import REGISTRY
+from tandem.errors import ServiceUnavailable
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tests.support.item_store.made_items import FINGERPRINT, text_item
+
+INDEX_ID = "pets"
+
+
+def stored(folder: Path, number: int) -> None:
+    """Stores so many items in a shard of two that its file has pages to damage."""
+    store = ItemStore.open(folder, number, 2, map_bytes=64 << 20)
+    store.apply([Upsert(INDEX_ID, FINGERPRINT, [text_item(f"{n}", n) for n in range(200)])])
+    store.close()
+
+
+async def asked(rooms: HostedRooms, number: int) -> Any:
+    """Returns what a shard says of the index, as the orchestrator asks."""
+    stub = IndexServiceStub(rooms.connect(f"index-{number}", "in-process"))
+    request = pb.DescribeShardIndexRequest(index_id=INDEX_ID)
+    return await call(
+        stub.DescribeShardIndex, request, service=f"index-{number}", timeout_seconds=60.0
+    )
+
+
+async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: Path) -> None:
+    """Its health keeps the start waiting for it, and the service as a whole is not serving."""
+    for number in range(2):
+        stored(tmp_path / f"shard-{number}", number)
+    data = tmp_path / "shard-1" / "data.mdb"
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2 // 4096 * 4096])
+    settings = OrchestratorSettings(
+        encoder_address="127.0.0.1:1",
+        index_addresses=("in-process", "in-process"),
+        rerank_addresses=("127.0.0.1:1", "127.0.0.1:1"),
+    )
+    environ = {
+        "INDEX_STORE_PATH": str(tmp_path / "shard-{shard}"),
+        "INDEX_STORE_MAP_BYTES": str(64 << 20),
+    }
+
+    async with hosted_rooms(settings, None, environ) as rooms:
+        await rooms.start()
+        async with asyncio.timeout(60):
+            while not await is_loaded(rooms):  # noqa: ASYNC110 (nothing tells it)
+                await asyncio.sleep(0.01)
+        with pytest.raises(ServiceUnavailable, match=r"shard corrupt: restore .*shard-1"):
+            await asked(rooms, 1)
+        assert REGISTRY.get_sample_value("tandem_serving", {"service": "index"}) == 0
+        items = {"modality": "text"}
+        assert REGISTRY.get_sample_value("tandem_index_items", items) == 200
+        channels = [rooms.connect(f"index-{number}", "in-process") for number in range(2)]
+        dependencies = Dependencies(channels[0], channels, [], wait_seconds=60.0)
+        with pytest.raises(ServiceUnavailable, match=r"index-1 .*not serving yet"):
+            await dependencies.check()
+
+
+async def is_loaded(rooms: HostedRooms) -> bool:
+    """Returns whether the sound shard answers, and its gauges are followed."""
+    try:
+        await asked(rooms, 0)
+    except ServiceUnavailable:
+        return False
+    return REGISTRY.get_sample_value("tandem_index_items", {"modality": "text"}) == 200
