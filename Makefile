@@ -140,7 +140,7 @@ protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 		$(filter %_service.proto,$(PROTOS))
 
 console: console/node_modules/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
-	cd console && npm run --silent generate && npm run --silent check && npm run --silent build
+	cd console && npm run --silent check && npm run --silent build
 
 console/node_modules/.ok: console/package-lock.json
 	cd console && npm ci --no-audit --no-fund

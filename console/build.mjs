@@ -4,7 +4,7 @@
 
 import { createHash } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { extname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
@@ -13,7 +13,14 @@ const COPIED = ["index.html", "icon.svg", "notices.txt"];
 const MAX_GZIP_BYTES = 60_000;
 
 // Text files alone: their digest does not depend on the machine.
-const SOURCES = ["src", "gen", "build.mjs", "package.json", "package-lock.json", "tsconfig.json"];
+const SOURCES = [
+  "src",
+  "../clients/typescript/gen",
+  "build.mjs",
+  "package.json",
+  "package-lock.json",
+  "tsconfig.json",
+];
 
 await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT, { recursive: true });
@@ -27,7 +34,10 @@ await build({
   target: "es2022",
   legalComments: "none",
   banner: { js: "// Contains packages of others: notices.txt" },
-  plugins: [{ name: "no-json", setup: leaveOutJson }],
+  plugins: [
+    { name: "one-runtime", setup: resolveHere },
+    { name: "no-json", setup: leaveOutJson },
+  ],
   charset: "utf8",
 });
 for (const name of COPIED) await copyFile(join("src", name), join(OUT, name));
@@ -40,6 +50,15 @@ let gzipBytes = 0;
 for (const name of Object.keys(built)) gzipBytes += gzipSync(await readFile(join(OUT, name))).length;
 console.log(`${gzipBytes.toLocaleString("en")} bytes gzipped, of ${MAX_GZIP_BYTES.toLocaleString("en")}`);
 if (gzipBytes > MAX_GZIP_BYTES) process.exit(1);
+
+/** Resolves protobuf's runtime here, also for the messages of clients/typescript. */
+function resolveHere({ onResolve, resolve }) {
+  onResolve({ filter: /^@bufbuild\/protobuf/ }, ({ path, kind, pluginData }) =>
+    pluginData === "here"
+      ? undefined
+      : resolve(path, { kind, resolveDir: import.meta.dirname, pluginData: "here" }),
+  );
+}
 
 /**
  * Leaves out protobuf's JSON, a tenth of the bundle: connect-web imports it for a format that the
@@ -58,7 +77,7 @@ function leaveOutJson({ onLoad }) {
 async function sourceFiles() {
   const found = [];
   for (const name of SOURCES) {
-    if (name.includes(".")) found.push(name);
+    if (extname(name)) found.push(name);
     else found.push(...(await filesBelow(name)).map((each) => `${name}/${each}`));
   }
   return found;

@@ -1,7 +1,7 @@
 // One item, large: its picture, its figures, and why it stands where it stands.
 
-import type { AttributeValue } from "../gen/tandem/v1/attribute_pb.ts";
-import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
+import type { AttributeValue } from "../../clients/typescript/gen/tandem/v1/attribute_pb.js";
+import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { percent } from "./figures.ts";
 import { HeatMap } from "./heat_map.ts";

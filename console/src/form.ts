@@ -1,7 +1,7 @@
 // The form: what a person types, drops or slides.
 
-import { Modality } from "../gen/tandem/v1/content_pb.ts";
-import { HybridFusion, type RankedItem } from "../gen/tandem/v1/search_service_pb.ts";
+import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
+import { HybridFusion, type RankedItem } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { percent, timed } from "./figures.ts";
 import { FilterField } from "./filter_field.ts";

@@ -1,8 +1,8 @@
 // Shows the state of an index over all shards, and how much of the nearest its searches find.
 
-import { Modality } from "../gen/tandem/v1/content_pb.ts";
-import { KeywordState, type DirectionRecall, type IndexPart } from "../gen/tandem/v1/index_service_pb.ts";
-import type { DescribeIndexResponse, ShardIndex } from "../gen/tandem/v1/search_service_pb.ts";
+import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
+import { KeywordState, type DirectionRecall, type IndexPart } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
+import type { DescribeIndexResponse, ShardIndex } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { counted, recallPercent } from "./figures.ts";
 import { problemOf } from "./problems.ts";

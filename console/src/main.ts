@@ -1,6 +1,6 @@
 // The page: runs searches and puts their answers on it.
 
-import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
+import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { Details } from "./details.ts";
 import { byId, element } from "./elements.ts";
 import { timed } from "./figures.ts";

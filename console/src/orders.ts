@@ -1,6 +1,6 @@
 // Shows the two orders side by side, with a curve from each item's first place to its last.
 
-import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
+import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element, svgElement } from "./elements.ts";
 import { ordinal, percent } from "./figures.ts";
 import { Pictures } from "./pictures.ts";

@@ -1,6 +1,6 @@
 // Shows pictures that arrive as bytes, and forgets them when the next answer comes.
 
-import type { Content } from "../gen/tandem/v1/content_pb.ts";
+import type { Content } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import { element } from "./elements.ts";
 
 const MAGICS: readonly (readonly [string, readonly number[]])[] = [

@@ -4,9 +4,9 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, createClient, type Client } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 
-import { ContentSchema, Modality } from "../gen/tandem/v1/content_pb.ts";
-import { ContentService, DocumentSchema } from "../gen/tandem/v1/content_service_pb.ts";
-import { ModelService } from "../gen/tandem/v1/model_service_pb.ts";
+import { ContentSchema, Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
+import { ContentService, DocumentSchema } from "../../clients/typescript/gen/tandem/v1/content_service_pb.js";
+import { ModelService } from "../../clients/typescript/gen/tandem/v1/model_service_pb.js";
 import {
   HybridFusion,
   HybridSearchSchema,
@@ -17,7 +17,7 @@ import {
   type DescribeIndexResponse,
   type SearchItemsRequest,
   type SearchItemsResponse,
-} from "../gen/tandem/v1/search_service_pb.ts";
+} from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { newTrace } from "./trace.ts";
 
 export type Query =

@@ -1,8 +1,8 @@
 // Shows how each shard found its items.
 
-import { Modality } from "../gen/tandem/v1/content_pb.ts";
-import { SearchFallback, SearchStrategy } from "../gen/tandem/v1/index_service_pb.ts";
-import type { ShardRetrieval } from "../gen/tandem/v1/search_service_pb.ts";
+import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
+import { SearchFallback, SearchStrategy } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
+import type { ShardRetrieval } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { counted } from "./figures.ts";
 

@@ -1,6 +1,6 @@
 // Shows where the time of a search went: one bar of its stages, and their figures.
 
-import type { StageDurations } from "../gen/tandem/v1/search_service_pb.ts";
+import type { StageDurations } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { milliseconds, timed } from "./figures.ts";
 

@@ -1,6 +1,6 @@
 // Says why an item stands where it stands.
 
-import type { RankedItem, SearchItemsResponse } from "../gen/tandem/v1/search_service_pb.ts";
+import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { ordinal, percent } from "./figures.ts";
 
 /** The places that an item gained; below 0, the ones that it lost. */

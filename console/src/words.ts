@@ -1,7 +1,7 @@
 // Says in words what an answer lacks: its degradations, its coverage, why a rerank stopped.
 
-import { ErrorReason } from "../gen/tandem/v1/error_reason_pb.ts";
-import { KeywordState } from "../gen/tandem/v1/index_service_pb.ts";
+import { ErrorReason } from "../../clients/typescript/gen/tandem/v1/error_reason_pb.js";
+import { KeywordState } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
 import {
   Degradation,
   NeighbourStop,
@@ -9,7 +9,7 @@ import {
   type Coverage,
   type MissingShard,
   type SearchItemsResponse,
-} from "../gen/tandem/v1/search_service_pb.ts";
+} from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { counted } from "./figures.ts";
 
 const RERANK_STOPS: Readonly<Record<RerankStop, string>> = {
