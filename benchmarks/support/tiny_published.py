@@ -43,7 +43,7 @@ _CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 _DECODE, _ENCODE = "[DEC]", "[ENC]"
 # Of BLIP's steps, those without ITM; and of a batch, the pairs that ITM reads.
 _CONTRAST_SHARE, _MATCHED_SHARE = 0.3, 0.4
-# Pictures that a text is matched with once ITM has begun in earnest: its own, and others by chance.
+# Candidates of a text or a picture where ITM chooses among them: its own, and others.
 _CANDIDATES = 6
 # Tokens of a text in training; few captions have more.
 _LONGEST = 24
@@ -60,6 +60,8 @@ class Plan:
     weight_decay: float = 0.05
     hard_share: float = 0.0
     """Of a BLIP that continues: the share of ITM's negatives that ITC finds hard."""
+    has_both_ways: bool = False
+    """Of a BLIP that continues: whether ITM also chooses among the texts of a picture."""
 
 
 def train_clip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
@@ -122,11 +124,16 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
         text = functional.normalize(model.text_proj(read[:, 0]), dim=-1)
         similarity = text @ image.T * scale.exp().clamp(max=100)
         contrast = _contrast(similarity)
-        if next(steps) < _CONTRAST_SHARE * plan.step_count and not has_contrast:
+        step = next(steps)
+        if step < _CONTRAST_SHARE * plan.step_count and not has_contrast:
             return contrast
         if has_contrast:
-            weights = negative_weights(similarity.detach(), plan.hard_share)
-            return contrast + _ranking(model, (ids, mask), tokens, weights, encode_id)
+            is_of_pictures = plan.has_both_ways and step % 2 == 1
+            asked = similarity.detach().T if is_of_pictures else similarity.detach()
+            who, candidate = _pairs(negative_weights(asked, plan.hard_share))
+            text_of, picture_of = (candidate, who) if is_of_pictures else (who, candidate)
+            rows = ids[text_of], mask[text_of]
+            return contrast + _ranking(model, rows, tokens[picture_of], len(ids), encode_id)
         part = slice(max(2, int(_MATCHED_SHARE * len(ids))))
         return contrast + _matching(
             model, (ids[part], mask[part]), tokens[part], similarity.detach()[part, part], encode_id
@@ -214,33 +221,36 @@ def _matching(
     return functional.cross_entropy(model.itm_head(read[:, 0]), target)
 
 
+def _pairs(weights_BB: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns who is asked and the candidate of each pair, its own first: [B * candidates]."""
+    batch = len(weights_BB)
+    own = torch.arange(batch)[:, None]
+    others = torch.multinomial(weights_BB, min(_CANDIDATES, batch) - 1)
+    candidates = torch.cat([own, others], dim=1)
+    return own.expand_as(candidates).flatten(), candidates.flatten()
+
+
 def _ranking(
     model: BlipForImageTextRetrieval,
     rows: tuple[Tensor, Tensor],
     tokens: Tensor,
-    weights_BB: Tensor,
+    batch: int,
     encode_id: int,
 ) -> Tensor:
-    """Returns the loss of ITM: each text's own picture before others, drawn by their weights.
+    """Returns the loss of ITM over the candidates of each of `batch`, of which the first matches.
 
-    As pairs that match or not, and as one choice among the pictures of a text. The choice is what
-    teaches it from scratch: a logit that says nothing of the picture gains nothing there.
+    As pairs that match or not, and as one choice among the candidates. The choice is what teaches
+    it from scratch: a logit that says nothing of the candidate gains nothing there.
     """
     ids, mask = rows
-    batch = len(ids)
-    count = min(_CANDIDATES, batch)
-    others = torch.multinomial(weights_BB, count - 1)
-    pictures = torch.cat([torch.arange(batch)[:, None], others], dim=1).flatten()
     ids = ids.clone()
     ids[:, 0] = encode_id
     read = model.text_encoder(
-        input_ids=ids.repeat_interleave(count, dim=0),
-        attention_mask=mask.repeat_interleave(count, dim=0),
-        encoder_hidden_states=tokens[pictures],
+        input_ids=ids, attention_mask=mask, encoder_hidden_states=tokens
     ).last_hidden_state
     answers = model.itm_head(read[:, 0])
-    logits = (answers[:, 1] - answers[:, 0]).view(batch, count)
-    target = torch.zeros(batch, count)
+    logits = (answers[:, 1] - answers[:, 0]).view(batch, -1)
+    target = torch.zeros_like(logits)
     target[:, 0] = 1
     matching = functional.binary_cross_entropy_with_logits(logits, target)
     return matching + functional.cross_entropy(logits, target.argmax(dim=1))

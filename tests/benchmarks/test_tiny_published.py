@@ -61,7 +61,7 @@ def test_a_trained_blip_is_read_with_enc_and_repeats_by_seed(
     states = [parts.score_pair.state_dict() for parts in (one, two)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     # It goes on from a BLIP with the same tokenizer.
-    harder = replace(PLAN, hard_share=0.5)
+    harder = replace(PLAN, hard_share=0.5, has_both_ways=True)
     train_blip(tmp_path / "three", harder, batches, tmp_path / "two")
     names = ("two", "three")
     tokenizers = {(tmp_path / name / "tokenizer.json").read_text() for name in names}
