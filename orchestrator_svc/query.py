@@ -21,7 +21,7 @@ MAX_PART_COUNT = 16
 def check_part_count(count: int) -> None:
     """Raises QueryInvalid."""
     if not 1 <= count <= MAX_PART_COUNT:
-        raise QueryInvalid(why=f"it has {count:,} parts, not 1 to {MAX_PART_COUNT}")
+        raise QueryInvalid(why=f"it has {count:,} parts; send 1 to {MAX_PART_COUNT}")
 
 
 def _check(name: str, value: float | None, low: float) -> None:

@@ -61,7 +61,8 @@ class NeighbourOutcome:
         if self.stop is NeighbourStop.NOT_APPLICABLE:
             raise RankingInvalid(
                 why="neighbours_required is set, but the neighbour model orders items of the other "
-                "modality than a query with one embedding, and at least one must be found"
+                "modality than a query with one embedding, and at least one must be found; drop "
+                "neighbours_required"
             )
         if self.stop is NeighbourStop.NOT_SERVED:
             raise NeighbourModelMissing

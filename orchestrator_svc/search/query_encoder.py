@@ -233,7 +233,7 @@ class _ReadPart:
 def _check_parts(query: SearchQuery) -> None:
     check_part_count(len(query.parts))
     if not all(math.isfinite(part.weight) for part in query.parts):
-        raise QueryInvalid(why="a part's weight is not finite")
+        raise QueryInvalid(why="a part's weight is not finite; send a number")
     if (
         query.truncation_policy is TruncationPolicy.BEST_WINDOW
         and (len(query.parts) > 1 or query.parts[0].weight < 0)
@@ -241,7 +241,8 @@ def _check_parts(query: SearchQuery) -> None:
     ):
         raise TruncationPolicyInvalid(
             policy=query.truncation_policy.value,
-            why="BEST_WINDOW requires a query with exactly one text part of positive weight",
+            why="BEST_WINDOW requires a query with exactly one text part of positive weight; "
+            "send that, or another policy",
         )
 
 

@@ -114,7 +114,7 @@ def _hybrid(
             why="adaptive_depth was fitted to bi-encoder order; drop it, or drop hybrid"
         )
     if len(message.keywords.encode()) > MAX_KEYWORDS_BYTES:
-        raise QueryInvalid(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
+        raise QueryInvalid(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes; send fewer")
     texts = (
         part.source.text
         for part in parts
@@ -124,9 +124,11 @@ def _hybrid(
         errors="ignore"
     )
     if not keywords:
-        raise QueryInvalid(why="hybrid needs keywords, since no part of the query is a text")
+        raise QueryInvalid(
+            why="hybrid needs keywords, since no part of the query is a text; send some"
+        )
     if message.fusion not in _HYBRID_FUSIONS:
-        raise RankingInvalid(why=f"hybrid fusion {message.fusion} is unknown")
+        raise RankingInvalid(why=f"hybrid fusion {message.fusion} is unknown; send a HybridFusion")
     rule = HybridRule(keywords=keywords, fusion=_HYBRID_FUSIONS[message.fusion])
     if not message.HasField("keyword_weight"):
         return rule
@@ -234,7 +236,7 @@ def _part(message: search_service_pb2.QueryPart) -> WeightedPart:
         case "encoding":
             return WeightedPart(_given(message.encoding), weight)
         case _:
-            raise QueryInvalid(why="a part has neither content nor item_id nor encoding")
+            raise QueryInvalid(why="a part has neither content nor item_id nor encoding; send one")
 
 
 def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
@@ -243,11 +245,11 @@ def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
     )
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
-        raise QueryInvalid(why="a given encoding needs a modality")
+        raise QueryInvalid(why="a given encoding has no modality; send one")
     if tokens is not None and tokens.modality is not modality:
         raise TokensInvalid(why=f"they are of {tokens.modality.value}, not of {modality.value}")
     if not message.model_fingerprint:
-        raise QueryInvalid(why="a given encoding needs a model_fingerprint")
+        raise QueryInvalid(why="a given encoding has no model_fingerprint; send one")
     return EncodingSource(
         embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
     )
@@ -268,11 +270,11 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     fusion, diversity = request.fusion, request.diversity
     method = fusion_from_proto(fusion.method)
     if method is None and fusion.method:
-        raise RankingInvalid(why=f"fusion method {fusion.method} is unknown")
+        raise RankingInvalid(why=f"fusion method {fusion.method} is unknown; send a FusionMethod")
     if fusion.HasField("cross_encoder_weight") and method in _WEIGHTLESS:
         raise RankingInvalid(
             why="cross_encoder_weight applies only to the fusion methods ADD, NORMALISED_ADD and "
-            "LOGIT_ADD"
+            "LOGIT_ADD; drop it, or choose one of them"
         )
     if request.rerank_disabled:
         for name, is_set in {

@@ -93,7 +93,7 @@ class RegionContent:
     def unpacked(cls, packed: bytes) -> RegionContent:
         """Returns the content of `packed()`; raises RegionsInvalid for other bytes."""
         if len(packed) < _HEADER.size:
-            raise RegionsInvalid(why="their header is cut short")
+            raise RegionsInvalid(why="their header is cut short; send all bytes")
         *numbers, features_bytes = _HEADER.unpack_from(packed)
         end = _HEADER.size + features_bytes
         return checked_region_content(cls(packed[_HEADER.size : end], packed[end:], *numbers))

@@ -54,7 +54,9 @@ def hybrid_of(request: pb.SearchItemsRequest) -> FakeHybrid | None:
     ]
     keywords = asked.keywords or " ".join(filter(None, texts))
     if not keywords:
-        raise QueryInvalid(why="hybrid needs keywords, since no part of the query is a text")
+        raise QueryInvalid(
+            why="hybrid needs keywords, since no part of the query is a text; send some"
+        )
     weight = asked.keyword_weight if asked.HasField("keyword_weight") else 0.5
     if not 0.0 <= weight <= 1.0:
         raise RankingInvalid(why=f"keyword_weight is {weight}; send 0 to 1")

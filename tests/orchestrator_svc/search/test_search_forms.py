@@ -393,7 +393,7 @@ async def test_a_stream_ends_as_a_search_does(
 def test_parts_are_counted_before_any_is_looked_at() -> None:
     """Each part has a fault of its own, which would be reported if it were converted first."""
     request = pb.SearchItemsRequest(query_parts=[pb.QueryPart()] * 17)
-    with pytest.raises(errors.QueryInvalid, match="it has 17 parts, not 1 to 16"):
+    with pytest.raises(errors.QueryInvalid, match="it has 17 parts; send 1 to 16"):
         query_from_proto(request)
 
 
