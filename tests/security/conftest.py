@@ -14,9 +14,9 @@ from tests.support.security.secured_stack import SecuredStack
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps these tests on one worker: they share the stack, and the small model with others."""
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.xdist_group("triton-model-io"))
             item.add_marker(pytest.mark.timeout(900 if is_full() else 300))
 

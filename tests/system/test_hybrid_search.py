@@ -6,7 +6,6 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,11 @@ from tandem.client import Client, HybridFusion, Item, Modality, SearchResult, St
 from tandem.client.answer_names import DegradationKind
 from tandem.contract.search_path import KeywordState
 from tandem.errors import ShardsMissing
-from tandem.local.stack import LocalStack, Ports
+from tandem.local.stack import LocalStack
+from tests.support.local.tiny_stack import TINY_STACK
 from tests.support.model_io.pictures import encoded, noise
+
+pytestmark = TINY_STACK
 
 COUNT = 24
 INDEX = "captioned"
@@ -34,19 +36,12 @@ TEXTS = [Item(f"text-{number}", text=f"one cat {word}") for number, word in enum
 
 
 @pytest.fixture(scope="module", name="stack")
-def _stack(tmp_path_factory: pytest.TempPathFactory, lone_instances: Path) -> Iterator[LocalStack]:
+def _stack(tiny_stack: LocalStack) -> LocalStack:
     """Two shards that keep words, with pictures that have captions, and texts."""
-    with LocalStack(
-        tmp_path_factory.mktemp("hybrid"),
-        lone_instances,
-        Ports.free(shard_count=2),
-        settings={"INDEX_KEYWORDS_ENABLED": "true"},
-    ) as running:
-        running.start()
-        with Client(running.address, timeout_seconds=60.0) as client:
-            outcomes = client.ingest([*PICTURES, *TEXTS], index_id=INDEX)
-            assert [each.error for each in outcomes] == [None] * 2 * COUNT
-        yield running
+    with Client(tiny_stack.address, timeout_seconds=60.0) as client:
+        outcomes = client.ingest([*PICTURES, *TEXTS], index_id=INDEX)
+        assert [each.error for each in outcomes] == [None] * 2 * COUNT
+    return tiny_stack
 
 
 @pytest.fixture(name="client")

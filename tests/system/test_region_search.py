@@ -28,6 +28,7 @@ from tandem.modeling.export.region_export import export_region_model
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.joint_model import JointModel
 from tests.support.model_io.pictures import encoded, noise
+from tests.support.model_io.tiny_triton import with_lone_instances
 from tests.support.modeling.region_checkpoints import (
     FEATURE_WIDTH,
     oscar_weights,
@@ -126,7 +127,8 @@ def _served(
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("regions")
     model: Model = request.param(folder)
-    with LocalStack(folder / "data", folder / "model_repository", Ports.free(shard_count=1)) as up:
+    repository = with_lone_instances(folder / "model_repository", folder / "lone")
+    with LocalStack(folder / "data", repository, Ports.free(shard_count=1)) as up:
         up.start()
         with Client(up.address, timeout_seconds=30.0) as client:
             texts = {f"text-{number}": text for number, text in enumerate(TEXTS)}

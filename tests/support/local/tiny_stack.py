@@ -20,8 +20,12 @@ TINY_STACK = pytest.mark.xdist_group("tiny-stack")
 def tiny_stack(
     tmp_path_factory: pytest.TempPathFactory, lone_instances: Path
 ) -> Iterator[LocalStack]:
-    """Every process, two shards. A test may end processes that it starts again."""
-    data_folder = tmp_path_factory.mktemp("tiny-stack")
-    with LocalStack(data_folder, lone_instances, Ports.free(shard_count=2)) as running:
+    """Every process, two shards that keep words. A test may end processes that it starts again."""
+    with LocalStack(
+        tmp_path_factory.mktemp("tiny-stack"),
+        lone_instances,
+        Ports.free(shard_count=2),
+        settings={"INDEX_KEYWORDS_ENABLED": "true"},
+    ) as running:
         running.start()
         yield running
