@@ -106,7 +106,7 @@ def test_settings_of_training_are_passed_over(folder: Path) -> None:
     ("change", "told"),
     [
         (lambda f: f["model_cfg"]["vision_cfg"].update(timm_model_name="vit"), "timm_model_name"),
-        (lambda f: f["model_cfg"]["vision_cfg"].update(layers=[3, 4, 6, 3]), "no transformer"),
+        (lambda f: f["model_cfg"]["vision_cfg"].update(layers=[3, 4, 6, 3]), "not a transformer"),
         (lambda f: f["model_cfg"]["vision_cfg"].update(ls_init_value=1e-5), "ls_init_value"),
         (lambda f: f["model_cfg"]["vision_cfg"].update(pool_type="avg"), "pool_type"),
         (lambda f: f["model_cfg"]["text_cfg"].update(no_causal_mask=True), "no_causal_mask"),
