@@ -20,11 +20,13 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
     [
         "calibration --scenes 40 --queries 8",
         "engine --scenes 24 --queries 6",
+        "engine_opening --items 600 --shards 2 --times 1",
         "filtered_recall --rows 21000 --queries 20 --dimension 64",
         "filters --rows 20000 --rounds 1",
         "gateway --scenes 12 --searches 5",
         "hybrid --splits test --count 40",
         "ingest --pictures 64 --batches 1,2 --rounds 1",
+        "merged --rounds 1 --searches 4 --idle-seconds 0.5",
         "neighbour_stage --size 4000 --queries 2 --pools 64 --faiss-type IVF16,SQ8 --nprobe 4",
         "overload --scenes 40 --seconds 3 --step-seconds 2",
         "overload --door http --scenes 40 --seconds 3 --step-seconds 2",
