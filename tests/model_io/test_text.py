@@ -121,7 +121,7 @@ def test_file_that_is_not_a_tokenizer_is_refused(tmp_path: Path, content: str) -
     path = tmp_path / "tokenizer.json"
     path.write_text(content)
 
-    with pytest.raises(ValueError, match=r"tokenizer\.json is (no tokenizer|empty)"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json is (not a tokenizer|empty)"):
         TextPreprocessor.open(tmp_path, text_rules())
 
 
