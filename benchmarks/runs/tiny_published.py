@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clip-steps", type=int, default=900)
-    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 500, 400, 200])
+    parser.add_argument("--blip-steps", type=int, nargs="*", default=[700, 500, 400, 80])
     options = parser.parse_args()
     # One thread: the same sums in the same order give the same weights.
     torch.set_num_threads(1)
