@@ -115,6 +115,7 @@ _FORKED = """
 import os, sys, time
 from tandem import Engine
 engine = Engine(sys.argv[1], model=sys.argv[2])
+engine.describe_model()  # no import is in progress at the fork
 asking, telling = os.pipe()
 if (child := os.fork()) == 0:
     try:
