@@ -113,11 +113,20 @@ def searched() -> list[str]:
     return [name for name in names if not UNSEARCHED.fullmatch(name)]
 
 
-@pytest.mark.parametrize("name", searched())
-def test_a_file_uses_standard_terms(name: str) -> None:
-    """PHRASES says what to write instead."""
+def faults_of(name: str) -> list[str]:
+    """Returns "name:line: phrase" for each phrase in a file's prose."""
     path = ROOT / name
-    assert found_in(PROSE[path.suffix](path.read_text(encoding="utf-8"))) == []
+    text = path.read_text(encoding="utf-8")
+    # Most files have no phrase anywhere, and are not split into prose and code.
+    prose = PROSE[path.suffix](text) if BANNED.search(text) else []
+    return [f"{name}:{fault}" for fault in found_in(prose)]
+
+
+def test_files_use_standard_terms() -> None:
+    """PHRASES says what to write instead."""
+    names = searched()
+    assert len(names) > 900
+    assert [fault for name in names for fault in faults_of(name)] == []
 
 
 @pytest.mark.parametrize("phrase", ["Nobody", "is told", "went on", "mended", "services behind"])
