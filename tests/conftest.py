@@ -48,7 +48,11 @@ _GARBAGE_THRESHOLDS = (2_000, 10, 25)
 
 _TEST_PATHS = ["tests"]
 
-pytest_plugins = ["tests.support.model_io.tiny_triton", "tests.support.local.tiny_stack"]
+pytest_plugins = [
+    "tests.support.group_end",
+    "tests.support.model_io.tiny_triton",
+    "tests.support.local.tiny_stack",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,5 +1,10 @@
 """Tests of one group (`xdist_group`) go to one worker, for they share what takes long to start."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 
@@ -14,3 +19,48 @@ def test_the_scheduler_gets_the_groups(request: pytest.FixtureRequest) -> None:
         pytest.skip("only workers with groups have some to tell of")
 
     assert request.node.nodeid.endswith("@alone")
+
+
+_GROUPS = """
+import pytest
+from tests.support.group_end import at_group_end
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    at_group_end("first", lambda: LOG.open("a").write("stop\\n"))
+
+@pytest.mark.xdist_group("first")
+@pytest.mark.parametrize("number", range(3))
+def test_shares(shared, number):
+    LOG.open("a").write("test\\n")
+
+def test_after():
+    LOG.open("a").write("after\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "happened"),
+    [("1", ["test"] * 3 + ["stop", "after"]), ("0", ["test"] * 3 + ["after"])],
+)
+def test_what_a_group_shares_stops_with_it(
+    tmp_path: Path, workers: str, happened: list[str]
+) -> None:
+    """Under a worker; without one, tests of other groups come in between, and nothing stops."""
+    log = tmp_path / "log"
+    program = f"from pathlib import Path\nLOG = Path({str(log)!r})\n{_GROUPS}"
+    (tmp_path / "test_groups.py").write_text(program)
+
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-n", workers, "--dist", "loadgroup"),
+            *("-p", "no:cacheprovider", "-p", "tests.support.group_end", "--rootdir", tmp_path),
+            tmp_path,
+        ],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTEST_ADDOPTS": ""},
+        check=True,
+        capture_output=True,
+    )
+
+    assert log.read_text().split() == happened

@@ -13,8 +13,10 @@ from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
+from tests.support.group_end import at_group_end
 
 SCENE_COUNT = 60
+_GROUP = "system"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(here):  # of 9,000 in each worker; pathlib takes ten times that
             if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group("system"))
+                item.add_marker(pytest.mark.xdist_group(_GROUP))
             item.add_marker(pytest.mark.timeout(300))
 
 
@@ -43,6 +45,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, model_repository: Path) -> I
     data_folder = tmp_path_factory.mktemp("data")
     with LocalStack(data_folder, model_repository, Ports.free(shard_count=2)) as running:
         running.start()
+        at_group_end(_GROUP, running.stop)
         yield running
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tandem.local.stack import LocalStack, Ports
+from tests.support.group_end import at_group_end
 
-TINY_STACK = pytest.mark.xdist_group("tiny-stack")
+_GROUP = "tiny-stack"
+TINY_STACK = pytest.mark.xdist_group(_GROUP)
 
 
 @pytest.fixture(scope="session")
@@ -28,4 +30,5 @@ def tiny_stack(
         settings={"INDEX_KEYWORDS_ENABLED": "true"},
     ) as running:
         running.start()
+        at_group_end(_GROUP, running.stop)
         yield running
