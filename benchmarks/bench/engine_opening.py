@@ -88,6 +88,8 @@ def _fill(folder: Path, number: int, arguments: argparse.Namespace, manifest: Ma
     for start in range(0, len(own), _BATCH_COUNT):
         items = [_item(each, rng, manifest) for each in own[start : start + _BATCH_COUNT]]
         shard.write(Upsert(_INDEX, manifest.fingerprint, items)).result()
+    # Or both would write the same snapshot, which is due after so many changes.
+    shard.maintenance.stop()
     shard.maintenance.snapshots.write(_INDEX, shard.index(_INDEX))
     shard.close()
     store.close()
