@@ -43,6 +43,7 @@ class Health:
         note: Callable[[bool], object] | None = None,
     ) -> None:
         """Calls `note` with each status, by default to set `tandem_serving` of the service."""
+        self._service = service
         self._note = note or SERVING.labels(service).set
         # "" is the whole process, which Kubernetes checks by default.
         self._names = ("", *service_names)
@@ -67,7 +68,7 @@ class Health:
         """
         await self._warm_up(warm)
         self._tell(serving=True)
-        log.info("serving")
+        log.info("serving", service=self._service)
         took_seconds = 0.0
         while ready is not None:
             # After a canary that used its whole time: what hangs is not polled more often.
@@ -97,7 +98,9 @@ class Health:
             try:
                 return await warm()
             except TandemError as error:
-                log.warning("not warm yet", reason=error.reason, cause=error.message)
+                log.warning(
+                    "not warm yet", service=self._service, reason=error.reason, cause=error.message
+                )
             await asyncio.sleep(WARM_RETRY_SECONDS)
 
     async def _try(self, ready: Probe) -> None:
@@ -111,12 +114,14 @@ class Health:
         else:
             if not self._serving:
                 self._tell(serving=True)
-                log.info("serving again")
+                log.info("serving again", service=self._service)
 
     def _fail(self, error: TandemError) -> None:
         if self._serving:
             self._tell(serving=False)
-            log.warning("not serving", reason=error.reason, cause=error.message)
+            log.warning(
+                "not serving", service=self._service, reason=error.reason, cause=error.message
+            )
 
     def _tell(self, *, serving: bool) -> None:
         statuses = health_pb2.HealthCheckResponse

@@ -58,7 +58,8 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
     """
 
     def add_service(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-        event["service"] = service
+        # A process may run several services, whose lines name their own.
+        event.setdefault("service", service)
         return event
 
     shared: list[Processor] = [

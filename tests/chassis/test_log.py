@@ -55,6 +55,18 @@ def test_a_level_suppresses_lower_ones(
     assert written(log.load_log_level_or_exit()) == expected
 
 
+def test_a_line_names_its_own_service() -> None:
+    """Or the process's: one process may run several services."""
+    stream = io.StringIO()
+    log.configure("orchestrator", stream)
+
+    log.get_logger().info("serving")
+    log.get_logger().bind(service="encoder").info("serving")
+
+    lines = map(json.loads, stream.getvalue().splitlines())
+    assert [line["service"] for line in lines] == ["orchestrator", "encoder"]
+
+
 def test_an_unknown_level_stops_the_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,7 +159,7 @@ def gauges(stack: LocalStack) -> Mapping[str, float]:
 
 
 def item_counts(stack: LocalStack) -> list[int]:
-    """Returns how many pictures each shard has, as its operators are told at its own port."""
+    """Returns how many pictures each shard has, by its own port of operators."""
     counts = []
     for port in stack.ports.index:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

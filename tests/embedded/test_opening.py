@@ -94,7 +94,7 @@ def test_a_path_without_a_folder_or_a_model_is_named(tmp_path: Path, tiny_reposi
 
 
 def test_python_names_the_class_that_was_called(engine: Engine) -> None:
-    """Not the Client behind it, which a caller of an engine may never have heard of."""
+    """An engine's caller need not know the Client behind it."""
     with pytest.raises(TypeError, match=r"^Engine\.search\(\) got an unexpected keyword"):
         engine.search("two cars", index="texts")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^Engine\.ingest\(\) missing 1 required keyword-only"):

@@ -112,7 +112,7 @@ def corners(pixels: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(10))
 def test_each_orientation_as_pillow_would_turn_it(file_format: str, orientation: int) -> None:
-    """The levels of the corners are told apart by 40; 0 and 9 are not orientations."""
+    """The levels of the corners differ by 40; 0 and 9 are not orientations."""
     levels = np.kron(np.array([[40, 100], [160, 220]], np.uint8), np.ones((56, 56), np.uint8))
     picture = Image.fromarray(levels).convert("RGB")
     exif = Image.Exif()

@@ -152,7 +152,7 @@ def test_a_service_follows_the_current_version(repository: Path, tiny_manifest: 
 def test_a_service_does_not_continue_with_another_model(
     repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """A Triton that is restarted would load it. The same model exported anew is the same."""
+    """A Triton that is restarted would load it. The same model, exported again, is the same."""
     followed = FollowedVersion(repository, tiny_manifest)
     path = repository / MANIFEST_NAME
     models = tiny_manifest.models

@@ -132,7 +132,7 @@ def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
 
 
 def test_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
-    """Their records are told apart by the archives' names."""
+    """The archives' names distinguish their records."""
     for name in ("train/0.tar", "train/1.tar", "val/0.tar"):
         pack(tmp_path / name, CAT)
 
