@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -122,8 +123,9 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns an object; two readers could see different values of a member that is there twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # Each of a million names is looked at once: the last may be the one that repeats.
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise malformed(
             f"the member {twice[:_MAX_NAME_CHARACTERS]!a} is there twice", "send it once"
         )

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from gateway_svc.json_message import read_json
+from tandem.contract.request_limits import RequestLimit
+from tandem.errors import RequestMalformed
 from tests.support.gateway_svc.running import gateway
 
 SEARCH = "/v1/search"
@@ -51,6 +54,15 @@ async def test_a_body_is_refused_with_a_remedy(body: bytes, told: str) -> None:
     assert "; send" in detail
     assert "a message of tandem.v1" not in detail
     assert not served.service.requests
+
+
+async def test_the_last_of_many_members_is_found_to_repeat() -> None:
+    """In one pass over the names: comparing each with each would take hours."""
+    members = [f'"{number}": 1' for number in range(400_000)]
+    body = f"{{{','.join([*members, members[-1]])}}}"
+
+    with pytest.raises(RequestMalformed, match="the member '399999' is there twice"):
+        await read_json(body.encode(), RequestLimit(len(body), max_field_count=len(members) + 1))
 
 
 async def test_a_message_is_refused_in_words_of_its_door() -> None:
