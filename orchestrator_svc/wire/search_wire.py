@@ -70,7 +70,7 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
     return SearchQuery(
         parts=parts,
         index_id=request.index_id,
-        target_modality=modality_from_proto(request.target_modality) or _usual_target(parts),
+        target_modality=_target(request, parts),
         depth=Depth.of(
             request.retrieve_k if request.HasField("retrieve_k") else None,
             request.rerank_k if request.HasField("rerank_k") else None,
@@ -253,6 +253,19 @@ def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
     return EncodingSource(
         embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
     )
+
+
+def _target(
+    request: search_service_pb2.SearchItemsRequest, parts: Sequence[WeightedPart]
+) -> Modality:
+    """Returns the modality to find; raises QueryInvalid for one that this version does not know."""
+    if not request.target_modality:
+        return _usual_target(parts)
+    if (found := modality_from_proto(request.target_modality)) is None:
+        raise QueryInvalid(
+            why=f"target_modality {request.target_modality} is unknown; send a Modality"
+        )
+    return found
 
 
 def _usual_target(parts: Sequence[WeightedPart]) -> Modality:

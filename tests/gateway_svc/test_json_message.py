@@ -22,7 +22,7 @@ from tandem.v1 import search_service_pb2
         ({"text": "a cat"}, "SearchItemsRequest has no field 'text'. Its fields are query, index_"),
         ({"x" * 500: 1}, f"SearchItemsRequest has no field '{'x' * 64}'. Its fields"),
         ({'a\n" at "': 1}, "SearchItemsRequest has no field 'a\\n'. Its fields"),
-        ({"return_n": "many"}, "Failed to parse return_n field: invalid literal for int"),
+        ({"return_n": "many"}, "return_n is not a whole number"),
         ([], "the body is not a JSON object"),
     ],
 )

@@ -108,10 +108,11 @@ async def test_an_overload_says_when_to_retry() -> None:
         (b"[" * 100_000, "over"),
         (b"[" * 20_000, "nested too deeply"),
         (b'{"colour": "red"}', "colour"),
-        (b'{"retrieveK": "many"}', "many"),
+        (b'{"retrieveK": "many"}', "retrieveK is not a whole number"),
+        (b'{"query": {"image": "data:image/png;base64,AAAA"}}', "query.image is not base64"),
         (b'{"query": {"text": "\xff"}}', "UTF-8"),
     ],
-    ids=["half", "list", "nan", "deep", "deep_enough", "unknown", "word", "latin"],
+    ids=["half", "list", "nan", "deep", "deep_enough", "unknown", "word", "uri", "latin"],
 )
 async def test_invalid_requests_are_refused_by_name(body: bytes, told: str) -> None:
     """And never an internal fault."""
