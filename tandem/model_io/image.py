@@ -22,7 +22,7 @@ from tandem.model_io.heif_file import heif_kind
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
 from tandem.model_io.orientation import turned_upright
-from tandem.model_io.picture_fit import Box, colour_mode, scaled, scaled_size, squared
+from tandem.model_io.picture_fit import Box, colour_mode, on_white, scaled, scaled_size, squared
 from tandem.model_io.preprocessing import ImageRules
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
@@ -144,7 +144,7 @@ def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.I
 def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
     """Returns the picture scaled, of every pixel, in the order of hub processors."""
     image.load()
-    full = turned_upright(_in_8_bits(image, rules), orientation)
+    full = turned_upright(on_white(_in_8_bits(image, rules)), orientation)
     return scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
 
 

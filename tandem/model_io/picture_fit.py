@@ -30,7 +30,8 @@ def scaled_size(size: tuple[int, int], rules: ImageRules) -> tuple[int, int]:
     (146, 110)
     """
     if rules.fit is Fit.SQUASH:
-        return rules.size, rules.size
+        width, height = rules.squash_to or (rules.size, rules.size)
+        return width, height
     if rules.fit is Fit.CROP:
         shorter, goal = min(size), rules.resize_to or rules.size
         # Rounded down, as hub processors do.
@@ -60,12 +61,21 @@ def scaled(
 def squared(image: Image.Image, rules: ImageRules) -> Image.Image:
     """Returns the square of an upright, scaled picture, RGB: cut out, or centred on white."""
     left, top = ((rules.size - side) // 2 for side in image.size)
-    if rules.fit is Fit.CROP:
+    if rules.fit is not Fit.LETTERBOX:
         # Cut like numpy's slices of hub processors: half of what is left over, rounded down.
         left, top = (-((side - rules.size) // 2) for side in image.size)
     square = Image.new("RGB", (rules.size, rules.size), "white")
     square.paste(image, (left, top), image if image.mode == "RGBA" else None)
     return square
+
+
+def on_white(image: Image.Image) -> Image.Image:
+    """Returns the picture without transparent parts: they are blended onto white, as a viewer's."""
+    if image.mode != "RGBA":
+        return image
+    opaque = Image.new("RGB", image.size, "white")
+    opaque.paste(image, (0, 0), image)
+    return opaque
 
 
 def colour_mode(image: Image.Image, rules: ImageRules) -> str:

@@ -19,7 +19,8 @@ class Fit(StrEnum):
     LETTERBOX = "letterbox"
     """Scales the longer side, and centres the picture on white."""
     SQUASH = "squash"
-    """Scales both sides to the square, whatever the shape."""
+    """Scales both sides to the square, whatever the shape; or to `squash_to`, and cuts the square
+    out of the centre."""
     CROP = "crop"
     """Scales the shorter side to `resize_to`, and cuts the square out of the centre."""
 
@@ -54,6 +55,8 @@ class ImageRules:
     filter: Filter = Filter.BICUBIC
     resize_to: int | None = None
     """The shorter side before a crop, in pixels; None means `size`. Only for Fit.CROP."""
+    squash_to: tuple[int, ...] | None = None
+    """Width and height before a crop, in pixels; None means the square. Only for Fit.SQUASH."""
     transparency: Transparency = Transparency.WHITE
     is_exact: bool = False
     """Whether every pixel is filtered at full size, as hub processors do, up to 25 megapixels.
@@ -64,11 +67,17 @@ class ImageRules:
     def check(self) -> None:
         """Raises ValueError unless the rules give a full square."""
         within("size", self.size, 1, _MAX_SIZE)
-        if self.resize_to is None:
-            return
-        if self.fit is not Fit.CROP:
-            raise ValueError(f"resize_to is {self.resize_to}, and pictures are not cropped")
-        within("resize_to", self.resize_to, self.size, _MAX_SIZE)
+        if self.resize_to is not None:
+            if self.fit is not Fit.CROP:
+                raise ValueError(f"resize_to is {self.resize_to}, and pictures are not cropped")
+            within("resize_to", self.resize_to, self.size, _MAX_SIZE)
+        if self.squash_to is not None:
+            if self.fit is not Fit.SQUASH or len(self.squash_to) != 2:
+                raise ValueError(
+                    f"squash_to is {shown(self.squash_to)}, and {self.fit} takes no such sides"
+                )
+            for side in self.squash_to:
+                within("squash_to", side, self.size, _MAX_SIZE)
 
 
 class BoxNumbers(StrEnum):

@@ -67,6 +67,47 @@ def test_squash_is_siglips(shape: tuple[int, int], name: Filter) -> None:
     np.testing.assert_array_equal(pixels, np.asarray(noise(*shape).resize((SIZE, SIZE), filter_)))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("sides", [(48, 48), (37, 60), (32, 33)])
+def test_a_squashed_picture_may_be_cut(shape: tuple[int, int], sides: tuple[int, int]) -> None:
+    """To its centre, as a hub processor with a width, a height and a crop does."""
+    rules = ImageRules(size=SIZE, fit=Fit.SQUASH, squash_to=sides, is_exact=True)
+    rules.check()
+
+    pixels = decode_image(png(noise(*shape)), rules)
+
+    whole = np.asarray(noise(*shape).resize(sides, Image.Resampling.BICUBIC))
+    left, top = (sides[0] - SIZE) // 2, (sides[1] - SIZE) // 2
+    np.testing.assert_array_equal(pixels, whole[top : top + SIZE, left : left + SIZE])
+
+
+@pytest.mark.parametrize(
+    ("fit", "sides"),
+    [(Fit.CROP, (40, 40)), (Fit.SQUASH, (40,)), (Fit.SQUASH, (40, 31)), (Fit.LETTERBOX, (40, 40))],
+)
+def test_impossible_sides_are_refused(fit: Fit, sides: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="squash_to"):
+        ImageRules(size=SIZE, fit=fit, squash_to=sides).check()
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_exact_pictures_are_blended_before_they_are_scaled(mode: str) -> None:
+    """As transformers does; blended afterwards, colours at edges are others."""
+    picture = noise(90, 70, "RGBA").convert(mode)
+    rules = ImageRules(size=SIZE, fit=Fit.SQUASH, is_exact=True)
+
+    pixels = decode_image(png(picture), rules)
+
+    transparent = picture.convert("RGBA")
+    white = Image.new("RGBA", picture.size, "white")
+    blended = Image.alpha_composite(white, transparent).convert("RGB")
+    expected = np.asarray(blended.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(pixels, expected)
+    after = transparent.resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+    late = Image.alpha_composite(Image.new("RGBA", after.size, "white"), after).convert("RGB")
+    assert np.any(np.asarray(late) != expected)
+
+
 def test_exact_pictures_are_turned_before_they_are_scaled() -> None:
     """As hub processors do: a picture on its side gives the same pixels as one stored upright."""
     rules = ImageRules(size=SIZE, fit=Fit.CROP, is_exact=True)

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.manifest import FORMAT_VERSION, Manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import TextRules
+from tandem.model_io.preprocessing import ImageRules, TextRules
 from tandem.model_io.served_functions import (
     PAIR_ROLES,
     TEXT_ROLES,
@@ -188,7 +188,7 @@ def _fingerprint(manifest: Manifest) -> str:
         "format": _FINGERPRINT_FORMAT,
         "models": manifest.checkpoint["models"],
         "rules": [
-            None if rules is None else asdict(rules)
+            None if rules is None else _rule_fields(rules)
             for rules in (manifest.text, manifest.image, manifest.pair_text, manifest.pair_image)
         ],
         "tokenizers": dict(manifest.tokenizers),
@@ -198,3 +198,11 @@ def _fingerprint(manifest: Manifest) -> str:
         "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
+    """Returns the fields; without the one that most rules leave open, so their digests stay."""
+    fields = asdict(rules)
+    if fields.get("squash_to") is None:
+        fields.pop("squash_to", None)
+    return fields

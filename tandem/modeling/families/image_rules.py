@@ -3,18 +3,17 @@
 Shapes: B batch, H W pixels, C channels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.image import MAX_IMAGE_PIXELS
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
+from tandem.modeling.families.image_processor import PROCESSOR_FILES, read_fit, read_processor
 from tandem.modeling.families.published_folder import PublishedFolder
 
-_FILES: Final = ("processor_config.json", "preprocessor_config.json")
 # Pillow's numbers.
 _FILTERS: Final = {
     0: Filter.NEAREST,
@@ -24,8 +23,6 @@ _FILTERS: Final = {
     4: Filter.BOX,
     5: Filter.HAMMING,
 }
-# Old names of the processors, and the two ways in which a newer one is implemented.
-_SUFFIXES: Final = ("FeatureExtractor", "ImageProcessor", "ImageProcessorFast", "ImageProcessorPil")
 
 
 class PixelScale(nn.Module):
@@ -60,86 +57,30 @@ def read_image_rules(
     image tower takes. Refuses a processor of another kind, and rules that do not end in that size.
     With `is_squashed` pictures are squashed to it, though the processor would keep their shape.
     """
-    fields = _processor_fields(folder)
-    told = _processor(folder, processor, fields)
+    told = read_processor(folder, processor)
     if not told.do_resize:
         raise folder.refused("its image processor does not resize pictures to one size")
-    squash = (Fit.SQUASH, image_size, image_size)
-    fit, resize_to, size = squash if is_squashed else _fit(folder, told)
+    if is_squashed:
+        fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
+    else:
+        fit, sides, size = read_fit(folder, told)
     if image_size not in (size, [size, size], (size, size)):
         raise folder.refused(
             f"its image processor makes pictures of {size} pixels per side, and its image tower "
-            f"takes {shown(image_size)}; take the {_FILES[1]} of the same model"
+            f"takes {shown(image_size)}; take the {PROCESSOR_FILES[1]} of the same model"
         )
+    is_scaled_larger = sides != (size, size)
     rules = ImageRules(
         size=size,
         fit=fit,
         filter=_filter(folder, told.resample),
-        resize_to=None if resize_to == size else resize_to,
-        transparency=Transparency.IGNORE,
+        resize_to=sides[0] if is_scaled_larger and fit is Fit.CROP else None,
+        squash_to=sides if is_scaled_larger and fit is Fit.SQUASH else None,
+        # As transformers does, whatever do_convert_rgb says: without it, it reads no other picture.
+        transparency=Transparency.WHITE,
         is_exact=True,
     )
     return rules, _pixel_scale(folder, told)
-
-
-def _processor_fields(folder: PublishedFolder) -> Mapping[str, Any]:
-    for name in _FILES:
-        fields = folder.optional_fields(name)
-        # transformers 5 writes one file for all processors of a model, 4 one for the images.
-        fields = fields.get("image_processor", {}) if name == _FILES[0] else fields
-        if isinstance(fields, dict) and fields:
-            return fields
-    raise folder.refused(
-        f"it has no {_FILES[1]}, nor image_processor in {_FILES[0]}, so nothing says how its "
-        "pictures are made; copy the file of the same model into it"
-    )
-
-
-def _processor(folder: PublishedFolder, processor: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401  of transformers
-    import transformers
-
-    kind_name = fields.get("image_processor_type", fields.get("feature_extractor_type", processor))
-    stem = processor.removesuffix("ImageProcessor")
-    if kind_name not in [f"{stem}{suffix}" for suffix in _SUFFIXES]:
-        raise folder.refused(f"its image processor is {shown(kind_name)}, and {processor} is known")
-    # The implementation that needs no torchvision; it holds the settings' defaults.
-    kind = getattr(transformers, f"{processor}Pil")
-    try:
-        return kind(**fields)
-    except Exception as error:  # whatever its checks raise
-        raise folder.refused_by_library("its image processor cannot be read", error) from error
-
-
-def _fit(folder: PublishedFolder, told: Any) -> tuple[Fit, int, int]:  # noqa: ANN401
-    """Returns the fit, the side that pictures are scaled to, and that of the final square."""
-    size, crop = told.size, told.crop_size if told.do_center_crop else None
-    if getattr(told, "do_pad", None):
-        raise folder.refused("its image processor pads pictures (do_pad), which is not supported")
-    if crop is not None and crop.height != crop.width:
-        raise folder.refused(
-            f"it cuts pictures to {crop.width} x {crop.height}, which is not a square"
-        )
-    if size.shortest_edge and not size.longest_edge:
-        if crop is None:
-            raise folder.refused("its image processor leaves pictures their shape: no square")
-        if crop.height > size.shortest_edge:
-            raise folder.refused(
-                f"it cuts squares of {crop.height} pixels out of pictures of {size.shortest_edge}"
-            )
-        if size.shortest_edge**2 > MAX_IMAGE_PIXELS:
-            raise folder.refused(
-                f"it scales pictures to {size.shortest_edge} pixels on their shorter side, more "
-                f"than the {MAX_IMAGE_PIXELS:,} pixels of a picture that is decoded"
-            )
-        return Fit.CROP, int(size.shortest_edge), int(crop.height)
-    if not size.height or size.height != size.width:
-        raise folder.refused(f"it scales pictures to {dict(size)}, which is not a square")
-    if crop is not None and crop.height != size.height:
-        raise folder.refused(
-            f"it squashes pictures to {size.height} pixels and cuts {crop.height} out of them, "
-            "which is not supported"
-        )
-    return Fit.SQUASH, int(size.height), int(size.height)
 
 
 def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of a file
@@ -154,7 +95,8 @@ def _pixel_scale(folder: PublishedFolder, told: Any) -> PixelScale:  # noqa: ANN
     factor = told.rescale_factor if told.do_rescale else 1.0
     mean = _three(folder, "image_mean", told.image_mean) if told.do_normalize else (0.0,) * 3
     std = _three(folder, "image_std", told.image_std) if told.do_normalize else (1.0,) * 3
-    if not isinstance(factor, int | float) or not factor > 0 or min(std) <= 0:
+    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
+    if not is_number or not factor > 0 or min(std) <= 0:
         raise folder.refused(
             f"rescale_factor is {shown(factor)} and image_std {shown(list(std))}; all must be "
             "above 0"

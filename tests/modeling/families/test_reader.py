@@ -63,7 +63,7 @@ def test_the_rules_are_those_of_the_files(published: Published) -> None:
     clip, siglip, second = map(_parts, map(published, ("clip", "siglip", "siglip 2")))
     assert (clip.image.size, clip.image.fit, clip.image.filter) == (SIZE, Fit.CROP, Filter.BICUBIC)
     assert clip.image.is_exact
-    assert clip.image.transparency is Transparency.IGNORE
+    assert clip.image.transparency is Transparency.WHITE
     assert (siglip.image.fit, siglip.image.filter) == (Fit.SQUASH, Filter.BICUBIC)
     assert (second.image.fit, second.image.filter) == (Fit.SQUASH, Filter.BILINEAR)
     assert (clip.text.max_tokens, clip.text.lengths[-1]) == (77, 77)
@@ -206,7 +206,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("preprocessor_config.json", image_std=[0.5, 0.5, 0]), "above 0"),
         (
             _with("preprocessor_config.json", image_processor_type="FlavaImageProcessor"),
-            "CLIPImageProcessor is known",
+            "FlavaImageProcessor.*those of CLIP",
         ),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
         (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),

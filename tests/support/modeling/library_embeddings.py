@@ -41,16 +41,9 @@ def library_pictures(folder: Path, pictures: Sequence[Image.Image]) -> NDArray[n
     from transformers import AutoImageProcessor, AutoModel
 
     model = AutoModel.from_pretrained(folder).eval()
-    inputs = AutoImageProcessor.from_pretrained(folder)(
-        images=[_rgb(picture) for picture in pictures], return_tensors="pt"
-    )
+    inputs = AutoImageProcessor.from_pretrained(folder)(images=list(pictures), return_tensors="pt")
     told = model.get_image_features(pixel_values=inputs["pixel_values"])
     return torch.nn.functional.normalize(told.pooler_output, dim=-1).numpy()
-
-
-def _rgb(picture: Image.Image) -> Image.Image:
-    # Of the step straight from a transparent palette Pillow warns.
-    return (picture.convert("RGBA") if picture.mode == "P" else picture).convert("RGB")
 
 
 def _tokenizer(folder: Path, is_siglip: bool) -> Any:

@@ -1,0 +1,180 @@
+"""Image processors of any family give the pixels that transformers itself makes, or are refused."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tandem.model_io.image import decode_image
+from tandem.model_io.preprocessing import Fit, ImageRules
+from tandem.modeling.families.image_rules import PixelScale, read_image_rules
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tests.support.modeling.odd_contents import odd_pictures
+from tests.support.modeling.published_pairs import SIZE, write_json
+
+Pixels = NDArray[np.float32]
+# Of a number's own size: a picture without rescaling has values of hundreds.
+CLOSE = 1e-5
+SQUARE = {"height": SIZE, "width": SIZE}
+
+SERVED: dict[str, dict[str, Any]] = {
+    "crop": {"size": {"shortest_edge": SIZE}, "crop_size": SQUARE},
+    "crop of a larger": {"size": {"shortest_edge": 45}, "crop_size": SIZE},
+    "no type": {"image_processor_type": None, "size": SIZE, "crop_size": SIZE},
+    "squash": {"size": SQUARE, "do_center_crop": False},
+    "squash, then crop": {"size": {"height": 48, "width": 48}, "crop_size": SQUARE},
+    "squash to no square, then crop": {"size": {"height": 37, "width": 60}, "crop_size": SQUARE},
+    "two numbers": {"size": [SIZE, SIZE], "do_center_crop": False},
+    "ViT": {"image_processor_type": "ViTImageProcessor", "size": SQUARE},
+    "ViT of one number": {"image_processor_type": "ViTImageProcessorFast", "size": SIZE},
+    "SigLIP": {"image_processor_type": "SiglipImageProcessor", "size": SQUARE},
+    "BLIP": {"image_processor_type": "BlipImageProcessorPil", "size": SIZE},
+    "BiT": {
+        "image_processor_type": "BitImageProcessor",
+        "size": {"shortest_edge": 40},
+        "crop_size": SQUARE,
+    },
+    "old DeiT": {
+        "feature_extractor_type": "DeiTFeatureExtractor",
+        "image_processor_type": None,
+        "size": 41,
+        "crop_size": SIZE,
+    },
+    "ConvNeXT": {"image_processor_type": "ConvNextImageProcessor", "size": SIZE},
+    "ConvNeXT of a share": {
+        "image_processor_type": "ConvNextImageProcessor",
+        "size": {"shortest_edge": SIZE},
+        "crop_pct": 0.7,
+    },
+    "padding to what it is": {"size": SQUARE, "do_center_crop": False, "do_pad": True},
+    "padding to a size": {"size": SIZE, "crop_size": SIZE, "do_pad": True, "pad_size": SQUARE},
+    "one number for all": {"size": SIZE, "crop_size": SIZE, "image_mean": 0.4, "image_std": 0.3},
+    "another factor": {"size": SIZE, "crop_size": SIZE, "rescale_factor": 1 / 127.5},
+    "no rescaling": {"size": SIZE, "crop_size": SIZE, "do_rescale": False},
+    "no mean": {"size": SIZE, "crop_size": SIZE, "do_normalize": False},
+    **{
+        f"filter {number}": {"size": SIZE, "crop_size": SIZE, "resample": number}
+        for number in range(6)
+    },
+}
+
+
+def written(folder: Path, fields: Mapping[str, Any]) -> Path:
+    """Writes a CLIP's image processor; a field that is None is left out."""
+    named = {"image_processor_type": "CLIPImageProcessor"} | dict(fields)
+    write_json(folder / "config.json", {"model_type": "clip"})
+    write_json(
+        folder / "preprocessor_config.json",
+        {name: value for name, value in named.items() if value is not None},
+    )
+    return folder
+
+
+def rules_of(folder: Path) -> tuple[ImageRules, PixelScale]:
+    return read_image_rules(PublishedFolder(folder), "CLIPImageProcessor", SIZE)
+
+
+def ours(folder: Path, files: list[bytes]) -> Pixels:
+    rules, scale = rules_of(folder)
+    rules.check()
+    made = np.stack([decode_image(file, rules) for file in files])
+    return scale(torch.from_numpy(made)).numpy()
+
+
+def theirs(folder: Path, pictures: list[Any]) -> Pixels:
+    from transformers import AutoImageProcessor
+
+    made = AutoImageProcessor.from_pretrained(folder)
+    # Some classes leave colours alone, and then read no picture but RGB.
+    inputs = made(images=pictures, return_tensors="np", do_convert_rgb=True)
+    pixels: Pixels = inputs["pixel_values"]
+    return pixels
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_pixels_are_those_of_the_library(tmp_path: Path, name: str) -> None:
+    files, pictures = map(list, zip(*odd_pictures(30), strict=True))
+    folder = written(tmp_path, SERVED[name])
+
+    made, expected = ours(folder, files), theirs(folder, pictures)
+
+    assert made.shape == expected.shape == (30, 3, SIZE, SIZE)
+    np.testing.assert_allclose(made, expected, rtol=CLOSE, atol=CLOSE)
+
+
+def test_the_cases_differ(tmp_path: Path) -> None:
+    """The control: a rule that was not read would give the pixels of another case."""
+    [(file, _)] = odd_pictures(10)[9:]
+    made = {}
+    for number, (name, fields) in enumerate(SERVED.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made[name] = ours(written(folder, fields), [file])
+    for name in ("squash", "squash, then crop", "squash to no square, then crop", "ConvNeXT"):
+        assert np.abs(made[name] - made["crop"]).max() > 0.1
+    assert np.abs(made["ConvNeXT"] - made["ConvNeXT of a share"]).max() > 0.1
+    assert np.abs(made["filter 0"] - made["filter 3"]).max() > 0.1
+
+
+def test_a_processor_that_the_library_saves_is_read(tmp_path: Path) -> None:
+    """transformers 5 writes it into processor_config.json, with all fields of the class."""
+    from transformers import ViTImageProcessorPil
+
+    made = ViTImageProcessorPil(size={"height": SIZE, "width": SIZE}).to_dict()
+    write_json(tmp_path / "config.json", {"model_type": "clip"})
+    write_json(
+        tmp_path / "processor_config.json",
+        {"processor_class": "CLIPProcessor", "image_processor": json.loads(json.dumps(made))},
+    )
+    files, pictures = map(list, zip(*odd_pictures(10), strict=True))
+    assert rules_of(tmp_path)[0].fit is Fit.SQUASH
+    np.testing.assert_allclose(
+        ours(tmp_path, files), theirs(tmp_path, pictures), rtol=CLOSE, atol=CLOSE
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"size": {"height": 24, "width": 60}, "crop_size": SIZE}, "out of pictures of 24"),
+        ({"size": {"height": 24, "width": 60}, "do_center_crop": False}, "not a square"),
+        ({"size": {"shortest_edge": 24, "longest_edge": 60}}, "only a width and a height"),
+        ({"size": {"max_height": 24, "max_width": 60}}, "only a width and a height"),
+        ({"size": {"shortest_edge": SIZE, "depth": 3}}, "cannot be read"),
+        ({"size": {"shortest_edge": "32"}}, 'size is "32"'),
+        ({"size": {"shortest_edge": 32.5}}, "size is 32.5"),
+        ({"size": {"height": 10**6, "width": 10**6}, "crop_size": SIZE}, "x 1000000, more than"),
+        ({"size": SIZE, "crop_size": [SIZE, 16]}, "16 x 32, which is not a square"),
+        ({"size": SIZE, "crop_size": SIZE, "do_pad": True, "pad_size": 64}, "pads pictures of 32"),
+        ({"image_processor_type": "BlipImageProcessor", "do_center_crop": True}, "without a heigh"),
+        ({"image_processor_type": "FlavaImageProcessor"}, "FlavaImageProcessor.*not served"),
+        ({"image_processor_type": "Siglip2ImageProcessor"}, "not served"),
+        ({"image_processor_type": "__class__"}, "not served"),
+        ({"image_processor_type": "VideoMAEImageProcessor"}, "not served"),
+        ({"image_processor_type": ["CLIPImageProcessor"]}, "not served"),
+        (
+            {"image_processor_type": "ConvNextImageProcessor", "size": SIZE, "crop_pct": 0},
+            "crop_pct is 0",
+        ),
+        ({"image_processor_type": "ConvNextImageProcessor", "size": SQUARE}, "a shorter side"),
+        ({"image_processor_type": "ConvNextImageProcessor", "size": 384}, "makes pictures of 384"),
+        ({"size": SIZE, "crop_size": SIZE, "image_mean": "0.5"}, "not three numbers"),
+        ({"size": SIZE, "crop_size": SIZE, "image_std": 0}, "above 0"),
+        ({"size": SIZE, "crop_size": SIZE, "rescale_factor": "1/255"}, "above 0"),
+        ({"size": SIZE, "crop_size": SIZE, "rescale_factor": True}, "above 0"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name(
+    tmp_path: Path, fields: Mapping[str, Any], told: str
+) -> None:
+    folder = written(tmp_path, fields)
+    with pytest.raises(PublishedCheckpointInvalid, match=told) as error:
+        rules_of(folder)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
