@@ -11,13 +11,15 @@ from typing import Any
 
 from google.protobuf import json_format
 from google.rpc import error_details_pb2
+from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.faults import HttpRefusal, error_headers, http_status
 from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import message_to_json, parse_message
+from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
-from gateway_svc.protocols.envelopes import envelope, messages_of
+from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Upstream
 from tandem.chassis.status import rich_status
 from tandem.errors import TandemError
@@ -27,6 +29,12 @@ STREAM_TYPES = {"application/connect+json", "application/connect+proto"}
 
 _END_STREAM = 0x02
 _DETAILS = (error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo)
+
+
+def check_version(headers: Headers) -> None:
+    """Raises RequestMalformed for a version that the caller names and that is not this one."""
+    if (version := headers.get("connect-protocol-version", "1")) != "1":
+        raise malformed(f"Connect's version {version[:16]!a} is not served", "send 1")
 
 
 async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
@@ -47,12 +55,14 @@ async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -
 
 async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
     """Answers with a stream; its requests, if it has several, are all in the body."""
+    if not method.is_answer_stream:
+        raise HttpRefusal(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"{method.name} answers once; send {' or '.join(sorted(UNARY_TYPES))}",
+        )
     is_json = kind.endswith("json")
-    requests = [
-        await _request(method, message, is_json=is_json) for message in messages_of(call.body)
-    ]
-    if not method.is_request_stream and len(requests) != 1:
-        raise HttpRefusal(HTTPStatus.BAD_REQUEST, f"{method.name} takes one message")
+    messages = messages_of(call.body) if method.is_request_stream else [one_message(call.body)]
+    requests = [await _request(method, message, is_json=is_json) for message in messages]
 
     async def answers() -> AsyncIterator[bytes]:
         end: dict[str, Any] = {}

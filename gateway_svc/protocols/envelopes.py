@@ -10,6 +10,8 @@ from gateway_svc.malformed import FRAME_REMEDY, malformed
 _PREFIX = struct.Struct("!BI")
 # Both protocols: the message is compressed.
 _COMPRESSED = 0x01
+# Connect's end of a stream, and gRPC-Web's trailers, which say nothing here.
+_PASSED_OVER = (0x02, 0x80)
 
 
 def envelope(payload: bytes, flags: int = 0) -> bytes:
@@ -31,7 +33,8 @@ def messages_of(body: bytes) -> Iterator[bytes]:
             raise malformed("the body ends within a message", FRAME_REMEDY)
         if not flags:
             yield body[position : position + size]
-        # Other flags mark trailers or a stream's end, which say nothing here.
+        elif flags not in _PASSED_OVER:
+            raise malformed(f"a message has unknown flags, {flags:#04x}", FRAME_REMEDY)
         position += size
 
 

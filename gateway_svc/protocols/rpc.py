@@ -42,6 +42,8 @@ class RpcEndpoint(HttpEndpoint):
         kind = _kind(call.request.headers)
         if kind in _GRPC_WEB_TYPES:
             return await grpc_web.answer(self._upstream, self.method, call, kind)
+        if kind in _CONNECT_TYPES:
+            connect.check_version(call.request.headers)
         if kind in connect.UNARY_TYPES:
             return await connect.unary(self._upstream, self.method, call, kind)
         if kind in connect.STREAM_TYPES:

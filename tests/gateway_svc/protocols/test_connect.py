@@ -180,3 +180,50 @@ async def test_a_unary_call_of_a_stream_names_what_to_send() -> None:
 
     assert response.status_code == 415
     assert "application/connect+json" in response.json()["message"]
+
+
+@pytest.mark.parametrize("kind", ["application/connect+json", "application/connect+proto"])
+async def test_a_stream_of_a_unary_method_names_what_to_send(kind: str) -> None:
+    """415, as Connect says: there is one answer, and no end of a stream after it."""
+    async with gateway() as served:
+        response = await served.client.post(
+            SEARCH, content=struct.pack("!BI", 0, 2) + b"{}", headers={"content-type": kind}
+        )
+
+    assert response.status_code == 415
+    told = "SearchItems answers once; send application/json or application/proto"
+    assert response.json() == {"code": "unimplemented", "message": told}
+    assert not served.service.requests
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "the body has 0 messages; send one"),
+        (struct.pack("!BI", 0, 2) + b"{}" + struct.pack("!BI", 0, 2) + b"{}", "has 2 messages"),
+        (struct.pack("!BI", 0x40, 2) + b"{}", "a message has unknown flags, 0x40"),
+        (struct.pack("!BI", 1, 2) + b"{}", "compressed messages are not read"),
+    ],
+    ids=["none", "two", "flags", "compressed"],
+)
+async def test_odd_envelopes_end_the_stream_by_name(body: bytes, told: str) -> None:
+    """With the status that clients of streams look at: a message passed over would be lost."""
+    async with gateway() as served:
+        response = await served.client.post(
+            STREAM, content=body, headers={"content-type": "application/connect+json"}
+        )
+
+    [(flags, end)] = envelopes(response.content)
+    assert (response.status_code, flags) == (200, 2)
+    assert told in json.loads(end)["error"]["message"]
+    assert not served.service.requests
+
+
+@pytest.mark.parametrize(("version", "status"), [("1", 200), ("2", 400), ("one", 400)])
+async def test_another_version_of_the_protocol_is_refused(version: str, status: int) -> None:
+    """A version that is not named is the first."""
+    async with gateway() as served:
+        response = await served.search({}, connect_protocol_version=version)
+
+    assert response.status_code == status
+    assert ("is not served; send 1" in response.text) is (status == 400)
