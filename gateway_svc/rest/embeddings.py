@@ -50,9 +50,7 @@ class EmbeddingsEndpoint(JsonEndpoint):
         members = await self.members(call)
         if unknown := members.keys() - _READ - _PASSED_OVER:
             raise malformed(f"{sorted(unknown)[0][:64]} is not a field of an embedding")
-        format_name = members.get("encoding_format") or "float"
-        if format_name not in _FORMATS:
-            raise malformed(f"encoding_format is none of {', '.join(_FORMATS)}", "send one of them")
+        format_name = _format_name(members.get("encoding_format"))
         contents = await by_size(len(call.body), _contents, members)
         options = {"truncation_policy": members.get("truncation_policy")}
         request = await self.message(call, options, pb.EmbedContentsRequest)
@@ -117,10 +115,21 @@ class EmbeddingsEndpoint(JsonEndpoint):
         return response
 
 
+def _format_name(asked: Any) -> str:  # noqa: ANN401 (JSON)
+    if asked is None:
+        return "float"
+    if asked not in _FORMATS:
+        raise malformed(f"encoding_format is none of {', '.join(_FORMATS)}", "send one of them")
+    return str(asked)
+
+
 def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
-    if "messages" in members:
+    if members.get("messages") is not None:
+        if members.get("input") is not None:
+            raise malformed("input is there, and so is messages", "send one of them")
         return [_of_messages(members["messages"])]
-    value = members.get("input")
+    if (value := members.get("input")) is None:
+        raise malformed("input is missing", "send a text, a picture or a list of them")
     inputs = value if isinstance(value, list) else [value]
     if not 1 <= len(inputs) <= _MOST_INPUTS:
         raise malformed(f"input has {len(inputs):,} elements", f"send 1 to {_MOST_INPUTS:,}")

@@ -73,6 +73,17 @@ def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
     return dict(given)
 
 
+def flag(members: dict[str, Any], name: str) -> bool:
+    """Takes out and returns a member that is true or false, by default false.
+
+    Raises RequestMalformed.
+    """
+    value = members.pop(name, None)
+    if value is not None and not isinstance(value, bool):
+        raise malformed(f"{name} is neither true nor false", "send one of them")
+    return value is True
+
+
 def answer_json(message: Message) -> Response:
     """Returns the response with every field of a message."""
     return Response(message_to_json(message, is_canonical=False), media_type=JSON_TYPE)

@@ -19,7 +19,7 @@ from gateway_svc.openapi.schemas import (
 )
 from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
 from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint
+from gateway_svc.rest.json_endpoint import JsonEndpoint, flag
 from gateway_svc.upstream import Upstream
 from tandem.chassis.request_id import current_request_id
 from tandem.v1 import content_pb2
@@ -45,7 +45,7 @@ class RerankEndpoint(JsonEndpoint):
         if not isinstance(documents, list):
             raise malformed("documents is not a list")
         top_n = _count(members, len(documents))
-        is_returned = members.get("return_documents") or False
+        is_returned = flag(members, "return_documents")
         options: dict[str, Any] = {
             name: members[name] for name in ("index_id", "truncation_policy") if name in members
         }
@@ -56,7 +56,7 @@ class RerankEndpoint(JsonEndpoint):
         results = [_result(number, score) for number, score in enumerate(scored.scores)]
         # What the cross-encoder scored first: the two scores are not comparable.
         results.sort(key=lambda each: (each["scored_by"] != _CROSS, -each["relevance_score"]))
-        if is_returned is True:
+        if is_returned:
             for each in results[:top_n]:
                 each["document"] = _shown(documents[each["index"]])
         token_count = scored.cost.token_count

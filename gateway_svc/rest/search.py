@@ -18,7 +18,7 @@ from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, closed_object, json_answer, json_body
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, flag
 from gateway_svc.upstream import Upstream
 from tandem.errors import TandemError
 from tandem.v1 import search_service_pb2 as pb
@@ -40,7 +40,7 @@ class SearchEndpoint(JsonEndpoint):
     async def serve(self, call: HttpCall) -> Response:
         """Returns the answer, or its events with `stream` or where they are what is accepted."""
         members = await self.members(call)
-        is_stream = _flag(members, "stream") or _accepts_events(call.request.headers)
+        is_stream = flag(members, "stream") or _accepts_events(call.request.headers)
         search = await self._search(call, members)
         if is_stream:
             request = pb.StreamSearchItemsRequest(search=search).SerializeToString()
@@ -105,10 +105,3 @@ def _accepts_events(headers: Headers) -> bool:
         if kind == EVENTS_TYPE:
             return not any(_NEVER.fullmatch(each) for each in parameters)
     return False
-
-
-def _flag(members: dict[str, Any], name: str) -> bool:
-    value = members.pop(name, False)
-    if not isinstance(value, bool):
-        raise malformed(f"{name} is neither true nor false", "send one of them")
-    return value

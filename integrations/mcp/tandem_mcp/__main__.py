@@ -18,6 +18,7 @@ from tandem.client import Access
 from tandem.errors import TandemError
 from tandem_mcp.callers import CallerClients
 from tandem_mcp.server import ServedIndexes, make_server
+from tandem_mcp.standard_input import whole_unicode
 
 _PATH = "/mcp"
 
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.http:
             anyio.run(_serve_http, server, host, port, given.allowed_host)
         else:
+            sys.stdin = whole_unicode(sys.stdin.buffer)
             server.run("stdio")
     except (OSError, TandemError, ValueError) as error:
         sys.exit(f"tandem-mcp: {error}")

@@ -26,6 +26,7 @@ from tandem_mcp.answers import (
     side_description,
 )
 from tandem_mcp.callers import CallerClients
+from tandem_mcp.standard_input import HALF_MARK
 
 _CallContext: TypeAlias = Context[CallerClients, Request]
 
@@ -127,6 +128,7 @@ class _Tools:
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored images that match words, a picture, or a stored item, best first."""
         with _told_to_the_model():
+            _check_whole(where=where)
             index_id = self._index(index)
             async with _client(context) as client:
                 result = await client.search(
@@ -153,6 +155,7 @@ class _Tools:
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored texts that match a picture, words, or a stored item, best first."""
         with _told_to_the_model():
+            _check_whole(where=where)
             index_id = self._index(index)
             async with _client(context) as client:
                 result = await client.search(
@@ -231,6 +234,7 @@ def _query(words: str, image: str, item_id: str) -> Query:
     given = [each for each in (words, image, item_id) if each]
     if len(given) != 1:
         raise ToolError("give exactly one of query, image and like_item")
+    _check_whole(query=words, like_item=item_id)
     if words:
         return words
     if item_id:
@@ -239,6 +243,15 @@ def _query(words: str, image: str, item_id: str) -> Query:
         return base64.b64decode(image, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolError(f"the image is not base64: {error}") from error
+
+
+def _check_whole(**texts: str) -> None:
+    """Raises ToolError for a text of which a part did not arrive."""
+    for name, text in texts.items():
+        if HALF_MARK in text:
+            raise ToolError(
+                f"{name} has half of a character, or bytes that are not UTF-8; send whole Unicode"
+            )
 
 
 @contextmanager

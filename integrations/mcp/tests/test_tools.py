@@ -197,6 +197,8 @@ async def test_an_index_is_described(client: McpClient) -> None:
         ({}, "exactly one of"),
         ({"image": "no base64!"}, "not base64"),
         ({"image": "bm8gcGljdHVyZQ=="}, "IMAGE_UNREADABLE"),
+        ({"query": "one � cat"}, "query has half of a character"),
+        ({"query": "one cat", "where": "style = �"}, "where has half of a character"),
         ({"query": "one cat", "count": 0}, "greater than or equal to 1"),
     ],
 )

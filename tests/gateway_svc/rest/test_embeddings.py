@@ -48,7 +48,11 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ({}, "input"),
+        ({}, "input is missing"),
+        ({"input": None}, "input is missing"),
+        ({"input": "a", "messages": [{"content": "b"}]}, "input is there, and so is messages"),
+        ({"input": "a", "encoding_format": ""}, "encoding_format is none of"),
+        ({"input": "a", "encoding_format": False}, "encoding_format is none of"),
         ({"input": []}, "input"),
         ({"input": [1, 2]}, "token ids"),
         ({"input": [[1, 2]]}, "token ids"),

@@ -63,6 +63,10 @@ async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
         ({"query": "q", "documents": ["a"], "top_n": 0}, "top_n"),
         ({"query": "q", "documents": ["a"], "colour": 1}, "colour"),
         ({"query": "q", "documents": [{"content": []}]}, "documents[0].content"),
+        ({"query": "q", "documents": ["a"], "return_documents": "yes"}, "return_documents is neit"),
+        ({"query": "q", "documents": ["a"], "return_documents": 1}, "return_documents is neither"),
+        ({"query": "q", "documents": [{"text": "a", "title": "b"}]}, "documents[0]"),
+        ({"query": "q", "documents": [{"text": "a"}], "rank_fields": ["text"]}, "rank_fields"),
     ],
 )
 async def test_invalid_reranks_are_refused_by_name(body: dict[str, Any], told: str) -> None:
