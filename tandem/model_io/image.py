@@ -24,6 +24,7 @@ from tandem.model_io.image_file import ImageFileParts, image_file_parts
 from tandem.model_io.orientation import turned_upright
 from tandem.model_io.picture_fit import Box, colour_mode, on_white, scaled, scaled_size, squared
 from tandem.model_io.preprocessing import ImageRules
+from tandem.model_io.unended_jpeg import check_complete, ended
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
 """For every picture that is decoded in full."""
@@ -85,8 +86,8 @@ def upright_picture(
     A JPEG over MAX_IMAGE_PIXELS is reduced while it is decoded, by exact rules too.
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
     or MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
-    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; with `heif`, HEIC
-    and AVIF are read too.
+    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; a JPEG's end marker
+    alone may be missing. With `heif`, HEIC and AVIF are read too.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
@@ -99,6 +100,8 @@ def upright_picture(
         with _open(parts) as image:
             check_size(image, parts)
             _check_scaled(scaled_size(image.size, rules))
+            if parts.is_unended:
+                _check_complete(parts)
             is_exact = rules.is_exact and _pixel_count(image) <= MAX_IMAGE_PIXELS
             fitted = _exact if is_exact else _reduced
             return fitted(image, parts.orientation, rules)
@@ -151,10 +154,11 @@ def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Ima
 class _TimedFile(io.BytesIO):
     """Stops a decoder, which reads block by block, after too much CPU time."""
 
-    def __init__(self, file: bytes) -> None:
+    def __init__(self, file: bytes, start_time: float | None = None) -> None:
+        """`start_time` is that of a decoding before it, whose time counts too."""
         super().__init__(file)
         # The thread's CPU time, so that no picture fails because the machine is busy.
-        self._start_time = time.thread_time()
+        self._start_time = time.thread_time() if start_time is None else start_time
 
     def read(self, size: int | None = -1, /) -> bytes:
         seconds = time.thread_time() - self._start_time
@@ -166,12 +170,27 @@ class _TimedFile(io.BytesIO):
 
 
 def _open(parts: ImageFileParts) -> ImageFile.ImageFile:
+    file = parts.decodable_bytes
     try:
-        return _READERS[parts.format](_TimedFile(parts.decodable_bytes))
+        return _READERS[parts.format](_TimedFile(ended(file) if parts.is_unended else file))
     except Image.DecompressionBombError as error:
         # The WebP reader checks its own, higher limit first.
         [pixel_count, *_] = re.findall(r"\d+", str(error))
         raise ImageTooLarge(got=int(pixel_count), limit=MAX_IMAGE_PIXELS, unit="pixels") from error
+
+
+def _check_complete(parts: ImageFileParts) -> None:
+    """Raises ImageUnreadable if a JPEG without its end lacks pixels too."""
+    start_time = time.thread_time()
+
+    def decoded(file: bytes) -> Image.Image:
+        image = JpegImageFile(_TimedFile(file, start_time))
+        if (reduction := _least_reduction(image)) > 1:
+            image.draft(None, (image.width // reduction, image.height // reduction))
+        image.load()
+        return image
+
+    check_complete(parts.decodable_bytes, parts.jpeg_frame, decoded)
 
 
 def check_size(image: Image.Image, parts: ImageFileParts) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.jpeg_frame import FRAME_MARKERS, JpegFrame, jpeg_frame
+from tandem.model_io.other_formats import unread_format
 from tandem.model_io.xmp import XMP_KEYWORD, XMP_START, png_packet, xmp_orientation
 
 MAX_PART_COUNT: Final = 16_384
@@ -58,6 +59,8 @@ class ImageFileParts:
     """Of a JPEG, if it has one."""
     held_coefficient_bytes: int = 0
     """Memory that a JPEG's decoder needs before it gives the first line."""
+    is_unended: bool = False
+    """Whether a JPEG has no end marker: it lacks that alone, or is cut short."""
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ def image_file_parts(file: bytes) -> ImageFileParts:
     for signature, walk in _WALKS.items():
         if signature.match(file):
             return walk(file)
-    raise ImageUnreadable(why="it is not a JPEG, PNG or WebP file")
+    raise ImageUnreadable(why=unread_format(file))
 
 
 def _png(file: bytes) -> ImageFileParts:
@@ -128,6 +131,7 @@ def _jpeg(file: bytes) -> ImageFileParts:
     scan_component_count = 0
     position = 2
     part_count = 0
+    is_unended = False
     while found := _JPEG_MARKER.search(file, position):
         marker, position = found[1][0], found.end()
         part_count += 1
@@ -135,6 +139,7 @@ def _jpeg(file: bytes) -> ImageFileParts:
         if marker == _START_OF_SCAN:
             scan_component_count = _unpacked(">B", file, position + 2)
             end = _jpeg_end(file, position - 2, part_count)
+            is_unended = end is None
             kept.append(_without_filling(view[position - 2 : end]))
             break
         if marker in _ALONE:
@@ -152,11 +157,13 @@ def _jpeg(file: bytes) -> ImageFileParts:
     # A decoder refuses a second frame; until then, the largest counts.
     frame = max(frames, key=lambda each: each.pixel_count, default=None)
     held_bytes = max((each.held_bytes(scan_component_count) for each in frames), default=0)
-    return ImageFileParts("JPEG", b"".join(kept), turned.orientation, frame, held_bytes)
+    return ImageFileParts("JPEG", b"".join(kept), turned.orientation, frame, held_bytes, is_unended)
 
 
-def _jpeg_end(file: bytes, position: int, part_count: int) -> int:
+def _jpeg_end(file: bytes, position: int, part_count: int) -> int | None:
     """Returns the end of the picture whose first scan is at `position`, and counts its scans.
+
+    None if it has no end marker.
 
     After it, phones append a video, which may contain bytes that look like scans. It is cut off, so
     that no decoder finds an uncounted scan.
@@ -173,7 +180,7 @@ def _jpeg_end(file: bytes, position: int, part_count: int) -> int:
             _check_count(scan_count, MAX_SCAN_COUNT, "scans")
         if marker >= _FIRST_SEGMENT and marker != _START_OF_IMAGE:
             position += max(2, _unpacked(">H", file, position))
-    return len(file)
+    return None
 
 
 def _without_filling(scans: memoryview) -> bytes | memoryview:
