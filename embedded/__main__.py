@@ -1,13 +1,15 @@
 """Runs the orchestrator with the services that are in its process: `python -m embedded`.
 
 Those are the ones whose ORCHESTRATOR_… address is `in-process`. Their own ENCODER_…, INDEX_… and
-RERANK_… variables apply, except ports and admission, which they do not have here.
+RERANK_… variables apply, except ports and admission, which they do not have here. With
+GATEWAY_ORCHESTRATOR_ADDRESS=in-process it serves HTTP too, by the other GATEWAY_… variables.
 """
 
 import asyncio
 import os
 import sys
 
+from embedded.hosted_gateway import hosted_gateway
 from embedded.hosted_rooms import hosted_rooms
 from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import OrchestratorSettings
@@ -23,8 +25,9 @@ async def main(settings: OrchestratorSettings) -> None:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     keep_files_private()
     identity = load_identity_or_exit()
+    gateway = hosted_gateway(os.environ, identity)
     async with hosted_rooms(settings, identity, os.environ) as rooms:
-        await serve_searches(settings, identity, rooms.connect, rooms.start)
+        await serve_searches(settings, identity, rooms.connect, rooms.start, gateway)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 __main__       wires the service and runs it
 settings       its environment variables
 serving        the process, from its start to its drain
+attached       the same in the orchestrator's process
 http_server    uvicorn with TLS that follows its files
 connection     one connection, which a slow client cannot hold
 app            the routes

@@ -1,10 +1,11 @@
 """Wires and runs the gateway: python -m gateway_svc."""
 
 import asyncio
+import sys
 
 import tandem.chassis.plain_structlog  # noqa: F401
 from gateway_svc.serving import serve
-from gateway_svc.settings import GatewaySettings
+from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import load_guard_or_exit
@@ -14,6 +15,8 @@ from tandem.chassis.tls import load_identity_or_exit
 
 async def main(settings: GatewaySettings) -> None:
     """Serves until a signal stops it."""
+    if settings.orchestrator_address == IN_PROCESS:
+        sys.exit(f"gateway_svc: python -m embedded serves HTTP {IN_PROCESS}")
     identity = load_identity_or_exit()
     channel = open_channel(settings.orchestrator_address, identity)
     await serve(

@@ -42,7 +42,7 @@ async def serve(
     guard = guard or Guard()
     try:
         health = Health(SERVICE, SERVICE_NAMES)
-        server = _listening(settings, upstream, identity, guard)
+        server = listening_server(settings, upstream, identity, guard)
         heartbeat = Heartbeat()
         door = open_metrics_port(
             SERVICE, settings, process.registry, heartbeat.is_beating, health.is_serving
@@ -71,9 +71,10 @@ async def serve(
     log.info("stopped")
 
 
-def _listening(
+def listening_server(
     settings: GatewaySettings, upstream: Upstream, identity: Identity | None, guard: Guard
 ) -> HttpServer:
+    """Returns a server that has its port; exits 1 if it is taken."""
     try:
         return HttpServer(GatewayApp(upstream, guard, settings), settings, identity)
     except OSError as error:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_1, OVER_0, setting
 
+IN_PROCESS = "in-process"
+"""The orchestrator's address in its own process (`python -m embedded`)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatewaySettings(ServiceSettings):
@@ -12,7 +15,10 @@ class GatewaySettings(ServiceSettings):
 
     address: str = setting("host:port to listen on, for HTTP", default="127.0.0.1:7450")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7550)
-    orchestrator_address: str = setting("host:port of orchestrator_svc")
+    orchestrator_address: str = setting(
+        "host:port of orchestrator_svc; in-process, with `python -m embedded`, serves HTTP from "
+        "the orchestrator's process"
+    )
     console_enabled: bool = setting("whether the web console is served at /", default=True)
     console_note: str = setting("a sentence that the console shows on top", default="")
     console_trace_url: str = setting(

@@ -1,4 +1,7 @@
-"""Calls the orchestrator as any client would, with messages that are serialized already."""
+"""Calls the orchestrator as any client would, with messages that are serialized already.
+
+In the orchestrator's own process the channel is a direct one: the calls meet the same interceptors.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from gateway_svc.methods import METHODS, SERVICE_NAMES, Method
 from tandem.chassis.channels import call, call_metadata
 from tandem.chassis.deadline import Deadline
+from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.status import error_from_rpc
 from tandem.errors import ServiceUnavailable
 
@@ -31,7 +35,7 @@ class CallContext:
 class Upstream:
     """The orchestrator."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel | DirectChannel) -> None:
         self._health = health_pb2_grpc.HealthStub(channel)
         self._calls: dict[str, Any] = {path: _opened(channel, METHODS[path]) for path in METHODS}
 
@@ -83,7 +87,7 @@ class Upstream:
             raise ServiceUnavailable(service=_NAME, why="it is not serving")
 
 
-def _opened(channel: grpc.aio.Channel, method: Method) -> Any:  # noqa: ANN401 (gRPC's own)
+def _opened(channel: grpc.aio.Channel | DirectChannel, method: Method) -> Any:  # noqa: ANN401 (gRPC's own)
     if method.is_request_stream:
         return channel.stream_stream(method.path)
     return (channel.unary_stream if method.is_answer_stream else channel.unary_unary)(method.path)

@@ -7,6 +7,7 @@ import grpc
 from orchestrator_svc.assembly import SERVICE_NAMES, connected_clients, make_servicers
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
+from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.tls import Identity
@@ -17,11 +18,13 @@ async def serve_searches(
     identity: Identity | None,
     connect: Callable[[str, str], grpc.aio.Channel],
     begin: Callable[[], Awaitable[None]] | None = None,
+    attached: AttachedServer | None = None,
 ) -> None:
     """Serves until a signal stops it.
 
     `connect` returns the channel to a service by its name, such as "rerank-1", and its address.
-    `begin` is awaited once the process is prepared, before the services are called.
+    `begin` is awaited once the process is prepared, before the services are called. `attached`
+    calls the search service directly.
     """
     encoder_channel = connect("encoder", settings.encoder_address)
     index_channels = [
@@ -59,4 +62,5 @@ async def serve_searches(
         close=close,
         identity=identity,
         guard=load_guard_or_exit(identity),
+        attached=attached,
     )

@@ -4,6 +4,8 @@
     process                     what it does before it serves, whatever protocol it serves
     settings, service_settings  environment variables in a frozen dataclass, with named faults
     grpc_server, channels       the server that survives odd paths; calls to other services
+    direct_channel, direct_call calls of a process to its own server, through its interceptors
+    attached_server             what a second server in a process has to do
     interceptors                what runs around every call, in a fixed order
     health, health_servicer     grpc.health.v1, from a canary
     http_door, own_port         /metrics, /live and /ready; whether the gRPC port answers

@@ -9,12 +9,15 @@ and refuse the other calls here, unread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server as grpc_aio
+
+from tandem.chassis.direct_channel import DirectChannel
+from tandem.chassis.interceptors.chain import InterceptorChain
 
 # Names refused calls in tasks and library logs, never with the caller's text.
 _UNKNOWN_METHOD = "unknown method"
@@ -29,13 +32,27 @@ class GrpcServer(grpc_aio.Server):
 
     def __init__(
         self,
-        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        chain: InterceptorChain,
         options: Sequence[tuple[str, Any]],
     ) -> None:
         """Needs a running event loop."""
         # Skip the base class: it would create a Core server that nothing shuts down.
         self._loop = asyncio.get_running_loop()
-        self._server = _RefusingServer(self._loop, None, (), interceptors, tuple(options), None)
+        self._server = _RefusingServer(self._loop, None, (), [chain], tuple(options), None)
+        self._chain = chain
+        self._handlers: dict[str, grpc.RpcMethodHandler] = {}
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, grpc.RpcMethodHandler]
+    ) -> None:
+        """Registers a service's methods, as the generated code calls it."""
+        super().add_registered_method_handlers(service_name, dict(method_handlers))
+        for name, handler in method_handlers.items():
+            self._handlers[f"/{service_name}/{name}"] = handler
+
+    def direct_channel(self, names: Iterable[str] = ()) -> DirectChannel:
+        """Returns a channel for this process, as of a caller whose certificate has `names`."""
+        return DirectChannel(self._chain, self._handlers, tuple(names))
 
 
 class _RefusingServer(cygrpc.AioServer):

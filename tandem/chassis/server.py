@@ -24,6 +24,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.allocator import Trimmer
+from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.grpc_server import GrpcServer
@@ -57,6 +58,7 @@ async def serve(  # noqa: PLR0913
     ready: Probe | None = None,
     identity: Identity | None = None,
     guard: Guard | None = None,
+    attached: AttachedServer | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns, so that the process exits 0.
 
@@ -65,9 +67,10 @@ async def serve(  # noqa: PLR0913
     `ready`, a canary that runs every second. The drain sets health to NOT_SERVING, waits
     `drain_notice_seconds`, gives calls in flight `grace_seconds` before it cancels them, and calls
     `close`. With an `identity`, callers must present a certificate; the metrics port, which has
-    the probes too, is plain HTTP on the same host. Without a `guard`, every caller is admitted.
+    the probes too, is plain HTTP on the same host. Without a `guard`, every caller is admitted. A
+    server that is `attached` drains before the gRPC server.
 
-    Exits 1 if a port is not available, and at once if the gRPC server ends by itself; raises what
+    Exits 1 if a port is not available, and at once if a server ends by itself; raises what
     `warm` raises other than `TandemError`.
     """
     process = prepare(name)
@@ -90,6 +93,8 @@ async def serve(  # noqa: PLR0913
         except RuntimeError as error:
             log.error("cannot listen", address=settings.address, cause=str(error))
             raise SystemExit(1) from error
+        if attached is not None:
+            attached.bind(server.direct_channel((guard or Guard()).peer_names))
         own_port = OwnPort(f"{host_of(settings.address)}:{port}", identity)
 
         def is_live() -> bool:
@@ -111,11 +116,16 @@ async def serve(  # noqa: PLR0913
             await server.start()
             log.info("listening", address=settings.address, port=port)
             warn_of_exposure(settings.address, service_names, identity, guard or Guard())
-            await _until_stopped(process.stopping, health.watch(warmed, ready), server)
+            if attached is not None:
+                attached.start()
+            watching = health.watch(warmed, ready)
+            await _until_stopped(process.stopping, watching, server, attached)
         finally:
             health.leave()
             log.info("draining")
             await asyncio.sleep(settings.drain_notice_seconds)
+            if attached is not None:
+                await attached.drain()
             health.end_watches()  # Otherwise they hold the server for its whole grace period.
             await server.stop(settings.grace_seconds)
             for task in lasting:
@@ -154,13 +164,13 @@ async def make_server(
     guard: Guard | None = None,
     *,
     is_reflected: bool = True,
-) -> grpc.aio.Server:
+) -> GrpcServer:
     """Returns a server with our interceptors, health and optionally reflection.
 
     It is not bound or started yet.
     """
     chain = InterceptorChain(interceptors(name, limits, guard))
-    server = GrpcServer([chain], options)
+    server = GrpcServer(chain, options)
     health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -178,20 +188,26 @@ def bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> in
 
 
 async def _until_stopped(
-    stopping: asyncio.Event, watching: Awaitable[None], server: grpc.aio.Server
+    stopping: asyncio.Event,
+    watching: Awaitable[None],
+    server: grpc.aio.Server,
+    attached: AttachedServer | None,
 ) -> None:
     watch = asyncio.ensure_future(watching)
     stop = asyncio.ensure_future(stopping.wait())
-    ended = asyncio.ensure_future(_end_of(server))
-    tasks = {watch, stop, ended}
+    ended = [asyncio.ensure_future(_end_of(server))]
+    if attached is not None:
+        ended.append(asyncio.ensure_future(attached.ended()))
+    tasks = {watch, stop, *ended}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if watch.done() and not ended.done():
+        if watch.done() and not any(each.done() for each in ended):
             # It is warm without a canary, or failed permanently: then this raises.
             await watch
-            await asyncio.wait({stop, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            _leave_at_once(ended)
+            await asyncio.wait({stop, *ended}, return_when=asyncio.FIRST_COMPLETED)
+        for each, name in zip(ended, ("gRPC", "attached"), strict=False):
+            if each.done():
+                _leave_at_once(each, name)
     finally:
         for task in tasks:
             task.cancel()
@@ -206,7 +222,7 @@ async def _end_of(server: grpc.aio.Server) -> None:
         pass
 
 
-def _leave_at_once(ended: asyncio.Future[None]) -> NoReturn:
+def _leave_at_once(ended: asyncio.Future[None], name: str) -> NoReturn:
     """Ends the process at once, so that its supervisor starts another.
 
     It drains and closes nothing. If an error ended the server, gRPC has written into freed memory
@@ -214,6 +230,6 @@ def _leave_at_once(ended: asyncio.Future[None]) -> NoReturn:
     this at any moment.
     """
     fault = ended.exception()
-    log.error("the gRPC server has ended; exiting", exc_info=fault)
+    log.error(f"the {name} server has ended; exiting", exc_info=fault)
     sys.stderr.flush()
     os._exit(1)

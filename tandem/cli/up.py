@@ -112,8 +112,8 @@ def up(
         bool,
         typer.Option(
             "--merged",
-            help="run encoder_svc, index_svc and rerank_svc in the orchestrator's process: half "
-            "the services' CPU for each search",
+            help="run all services in the orchestrator's process: half the services' CPU for each "
+            "search",
         ),
     ] = False,
     one_process: Annotated[

@@ -70,7 +70,7 @@ class LocalStack:
 
         Without `caches` every search is computed, which measurements need. With `swaps` Triton
         accepts other model versions while it serves. With `gateway` there is HTTP as well.
-        With `merged` the orchestrator's process has encoder_svc, index_svc and rerank_svc too.
+        With `merged` the orchestrator's process has all other services too.
         `settings` are variables of services, in addition to those of the stack. `certificates` are
         the TLS_… variables of each kind of process; with "triton" among them, a TLS proxy runs in
         front of Triton.
@@ -141,7 +141,7 @@ class LocalStack:
             *(name for name in map("index-{}".format, shards) if name not in merged),
             *(name for name in map("rerank-{}".format, shards) if name not in merged),
             *self._processes_of("orchestrator"),
-            *(["gateway"] if self._has_gateway else []),
+            *(["gateway"] if self._has_gateway and not self._is_merged else []),
         ]
 
     def start_triton(self) -> None:
@@ -327,8 +327,11 @@ class LocalStack:
     def _merged_command(self) -> tuple[list[str], dict[str, str]]:
         """Returns the orchestrator's command with the variables of the services that it runs."""
         variables: dict[str, str] = {}
-        for name in (*self._merged_names(), "orchestrator"):
+        gateway = ["gateway"] if self._has_gateway else []
+        for name in (*self._merged_names(), *gateway, "orchestrator"):
             variables |= self._command(name)[1]
+        if gateway:
+            variables["GATEWAY_ORCHESTRATOR_ADDRESS"] = _IN_PROCESS
         store_path = str(self._data_folder / "shard-{shard}")
         doors = (f"{_IN_PROCESS}@{_address(port)}" for port in self.ports.index)
         variables |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -129,7 +130,9 @@ def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path:
     settings = {"ENCODER_THREAD_COUNT": "3", "RERANK_THREAD_COUNT": "4", "INDEX_THREAD_COUNT": "5"}
     ports = Ports.free(shard_count=2)
     apart = LocalStack(tmp_path, tmp_path, ports, caches=False, settings=settings)
-    merged = LocalStack(tmp_path, tmp_path, ports, caches=False, merged=True, settings=settings)
+    merged = LocalStack(
+        tmp_path, tmp_path, ports, caches=False, gateway=True, merged=True, settings=settings
+    )
 
     assert merged.service_names() == ["orchestrator"]
     arguments, variables = merged.command("orchestrator")
@@ -140,6 +143,9 @@ def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path:
     assert variables["ORCHESTRATOR_INDEX_ADDRESSES"] == ",".join(doors)
     assert variables["INDEX_STORE_PATH"] == str(tmp_path / "shard-{shard}")
     assert variables["RERANK_STORE_PATH"] == str(tmp_path / "shard-{shard}")
+    assert variables["GATEWAY_ORCHESTRATOR_ADDRESS"] == "in-process"
+    assert variables["GATEWAY_ADDRESS"] == f"127.0.0.1:{ports.gateway}"
+    assert merged.http_url == f"http://localhost:{ports.gateway}/"
     replaced = re.compile(r".*_(ADDRESS(ES)?|METRICS_PORT|STORE_PATH|SHARD_NUMBER)")
     for name in apart.service_names():
         for key, value in apart.command(name)[1].items():
@@ -156,6 +162,29 @@ def gauges(stack: LocalStack) -> Mapping[str, float]:
         for sample in family.samples
         if sample.name == "tandem_index_items"
     }
+
+
+def assert_same_by_http(stack: LocalStack, client: Client) -> None:
+    """Compares the ids of an answer, at once and streamed, and what metrics count of it."""
+    expected = [item.item_id for item in client.search(TEXT, index_id=INDEX).items]
+    for accept in ("application/json", "text/event-stream"):
+        asked = urllib.request.Request(
+            f"{stack.http_url}v1/search",
+            json.dumps({"query": TEXT, "index_id": INDEX}).encode(),
+            {"content-type": "application/json", "accept": accept},
+        )
+        with urllib.request.urlopen(asked, timeout=60) as response:
+            body = response.read().decode()
+        answer = json.loads(body.rpartition("data: ")[2])
+        assert [item["item_id"] for item in answer["items"]] == expected, accept
+    assert expected
+    served = f"http://127.0.0.1:{stack.ports.metrics[stack.ports.orchestrator]}/metrics"
+    with urllib.request.urlopen(served, timeout=60) as response:
+        lines = response.read().decode()
+    assert 'tandem_serving{service="gateway"} 1.0' in lines
+    counted = 'tandem_rpc_duration_seconds_count{code="OK",method="%s",service="%s"}'
+    assert counted % ("search", "gateway") in lines
+    assert counted % ("StreamSearchItems", "orchestrator") in lines
 
 
 def item_counts(stack: LocalStack) -> list[int]:
@@ -184,7 +213,8 @@ def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
         assert all(each.error is None for each in engine.ingest(given, index_id=INDEX))
         own = {name: said(ask(engine)) for name, ask in asked.items()}
 
-    with LocalStack(tmp_path, lone_instances, Ports.free(shard_count=2), merged=True) as stack:
+    ports = Ports.free(shard_count=2)
+    with LocalStack(tmp_path, lone_instances, ports, gateway=True, merged=True) as stack:
         stack.start()
         assert [each.name for each in stack.endpoints()] == ["orchestrator", "triton"]
         assert gauges(stack) == {"text": 0, "image": 9}
@@ -195,6 +225,8 @@ def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
             for name, ask in asked.items():
                 tolerance = NORMALISED_TOLERANCE if name == NORMALISED else TOLERANCE
                 assert_same(said(ask(client)), own[name], tolerance, name)
+
+            assert_same_by_http(stack, client)
 
             def search(depth: int) -> SearchResult:
                 return client.search("a cup and two cats", index_id=INDEX, rerank_k=depth)

@@ -16,6 +16,8 @@ from tandem.chassis.tokens import TokenFile
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 POST = f"POST {SEARCH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 TOKENS = f"""
 [tokens.searcher]

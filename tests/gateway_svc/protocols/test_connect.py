@@ -15,6 +15,8 @@ from tandem.errors import IndexNotFound, Overloaded
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, STREAM, gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 
 async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
     """Finds an item named after the query."""

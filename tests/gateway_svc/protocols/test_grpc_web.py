@@ -13,6 +13,8 @@ from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, STREAM, Gateway, gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 BINARY = "application/grpc-web+proto"
 TEXT = "application/grpc-web-text"
 

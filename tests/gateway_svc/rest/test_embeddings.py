@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.gateway_svc.running import gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 PICTURE = b"\x89PNG picture"
 DATA = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
 

@@ -7,6 +7,8 @@ import pytest
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 
 async def test_an_index_is_described() -> None:
     """In the protos' names, with the recall by direction."""

@@ -12,6 +12,8 @@ from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import item_error_to_proto
 from tests.support.gateway_svc.running import gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 PICTURE = b"\x89PNG picture"
 
 

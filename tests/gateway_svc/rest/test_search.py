@@ -13,6 +13,8 @@ from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import Gateway, gateway
 
+pytestmark = pytest.mark.usefixtures("each_shape")
+
 PICTURE = b"\x89PNG picture"
 ENCODED = base64.b64encode(PICTURE).decode()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.contract.model_description import (
@@ -140,6 +141,8 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         self.metadata: list[dict[str, str | bytes]] = []
         self.stream_ended = asyncio.Event()
         """Set when an ingest stream is over, whichever way."""
+        self.direct_channel: DirectChannel | None = None
+        """Calls it from this process, through the interceptors of its server."""
 
     async def SearchItems(
         self, request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
@@ -304,6 +307,7 @@ async def search_server(
         lambda server: _add(service, server),
         [],
     )
+    service.direct_channel = server.direct_channel()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await health.watch(_warm, None)

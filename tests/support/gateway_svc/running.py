@@ -17,6 +17,7 @@ from gateway_svc.http_server import HttpServer
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.channels import open_channel
+from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.guard import Guard
 from tandem.chassis.metrics import RPC_INFLIGHT
 from tandem.chassis.tls import Identity
@@ -30,6 +31,12 @@ from tests.support.client.search_server import (
     found_nothing,
     search_server,
 )
+
+SHAPES = ("apart", "attached")
+"""Calls the orchestrator over a connection, or directly in its process."""
+
+chosen_shape = SHAPES[0]
+"""The shape of the gateways that a test runs; the fixture `each_shape` chooses it."""
 
 SEARCH = "/tandem.v1.SearchService/SearchItems"
 STREAM = "/tandem.v1.SearchService/StreamSearchItems"
@@ -100,10 +107,18 @@ async def gateway(
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """Runs it on a free port of the loopback; `limits`, which may change, replace the settings'."""
+    is_attached = chosen_shape == "attached"
     scheme = "http" if identity is None else "https"
     async with (
         search_server(search, ingest, remove) as (address, service),
-        gateway_before(address, guard=guard, identity=identity, limits=limits, **settings) as port,
+        gateway_before(
+            address,
+            guard=guard,
+            identity=identity,
+            limits=limits,
+            attached_to=service.direct_channel if is_attached else None,
+            **settings,
+        ) as port,
         httpx2.AsyncClient(
             base_url=f"{scheme}://127.0.0.1:{port}", trust_env=False, timeout=30.0, verify=False
         ) as client,
@@ -118,12 +133,13 @@ async def gateway_before(
     guard: Guard | None = None,
     identity: Identity | None = None,
     limits: ConnectionLimits | None = None,
+    attached_to: DirectChannel | None = None,
     **settings: Any,
 ) -> AsyncIterator[int]:
-    """Runs it before the SearchService at `address`; yields its port."""
+    """Runs it before the SearchService at `address`, or attached to it; yields its port."""
     chosen = GatewaySettings(address="127.0.0.1:0", orchestrator_address=address, grace_seconds=1.0)
     chosen = dataclasses.replace(chosen, **settings)
-    channel = open_channel(address)
+    channel = attached_to or open_channel(address)
     app = GatewayApp(Upstream(channel), guard or Guard(), chosen)
     app.limits = limits or app.limits
     server = HttpServer(app, chosen, identity)
