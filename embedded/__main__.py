@@ -27,7 +27,9 @@ async def main(settings: OrchestratorSettings) -> None:
     identity = load_identity_or_exit()
     gateway = hosted_gateway(os.environ, identity)
     async with hosted_rooms(settings, identity, os.environ) as rooms:
-        await serve_searches(settings, identity, rooms.connect, rooms.start, gateway)
+        await serve_searches(
+            settings, identity, rooms.connect, rooms.start, gateway, make_clients=rooms.clients
+        )
 
 
 if __name__ == "__main__":

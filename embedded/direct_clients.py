@@ -6,13 +6,13 @@ calls, and searches with filters or words, remain messages over a `LocalChannel`
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
+import grpc
 import numpy as np
 
 from embedded.local_server import LocalCall, LocalChannel
@@ -46,7 +46,7 @@ from rerank_svc.servicer import RerankServicer
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
-from tandem.errors import DeadlineExceeded, ModelOutputInvalid, SequenceNotReached, TandemError
+from tandem.errors import ModelOutputInvalid, SequenceNotReached, TandemError
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -54,27 +54,61 @@ Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True)
-class DirectRoom(Generic[T]):
-    """Pairs a service's servicer with the channel to all of its methods."""
+class Room:
+    """Pairs the channel to all methods of a service with its servicer, if that is here."""
 
-    servicer: T
+    channel: LocalChannel | grpc.aio.Channel
+    servicer: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectRoom(Generic[T]):
+    """A room whose servicer is of a known type and in this process."""
+
     channel: LocalChannel
+    servicer: T
 
 
 def direct_clients(
-    settings: OrchestratorSettings,
-    encoder: DirectRoom[EncoderServicer],
-    shards: Sequence[tuple[DirectRoom[IndexServicer], DirectRoom[RerankServicer]]],
+    settings: OrchestratorSettings, encoder: Room, shards: Sequence[tuple[Room, Room]]
 ) -> Clients:
-    """Returns clients of the rooms, those of the shards in the shards' order."""
+    """Returns clients of the rooms, those of the shards in the shards' order.
+
+    What is elsewhere, and a damaged shard, is called with messages alone.
+    """
     rule, budget = breaker_rule(settings), RetryBudget(settings.retry_share)
-    return Clients(
-        DirectEncoderClient(encoder, budget, rule),
-        [
-            DirectShardClient(index, rerank, number, budget, rule)
-            for number, (index, rerank) in enumerate(shards)
-        ],
+    here = _here(encoder, EncoderServicer)
+    clients = [
+        _shard_client(index, rerank, number, settings.shard_map_version, (budget, rule))
+        for number, (index, rerank) in enumerate(shards)
+    ]
+    if here is None:
+        return Clients(EncoderClient(encoder.channel, budget, rule), clients)
+    return Clients(DirectEncoderClient(here, budget, rule), clients)
+
+
+def _shard_client(
+    index: Room,
+    rerank: Room,
+    number: int,
+    shard_map_version: int,
+    policy: tuple[RetryBudget, BreakerRule],
+) -> ShardClient:
+    shard_here, reranker_here = _here(index, IndexServicer), _here(rerank, RerankServicer)
+    shard = (
+        ShardClient(index.channel, rerank.channel, number, shard_map_version, *policy)
+        if shard_here is None
+        else DirectShardClient(shard_here, rerank.channel, number, shard_map_version, policy)
     )
+    if reranker_here is not None:
+        shard.reranker = DirectRerankClient(reranker_here, number, *policy)
+    return shard
+
+
+def _here(room: Room, kind: type[T]) -> DirectRoom[T] | None:
+    if isinstance(room.channel, LocalChannel) and isinstance(room.servicer, kind):
+        return DirectRoom(room.channel, room.servicer)
+    return None
 
 
 class DirectEncoderClient(EncoderClient):
@@ -84,7 +118,7 @@ class DirectEncoderClient(EncoderClient):
         self, room: DirectRoom[EncoderServicer], retry_budget: RetryBudget, rule: BreakerRule
     ) -> None:
         super().__init__(room.channel, retry_budget, rule)
-        self._servicer = room.servicer
+        self._room = room
 
     async def encode(
         self,
@@ -102,12 +136,14 @@ class DirectEncoderClient(EncoderClient):
             )
 
         def encode(given: Sequence[Content], seconds: float) -> Awaitable[EncodedBatch]:
-            return self._servicer.encode(given, seconds, truncation_policy, is_query=True)
+            return self._room.servicer.encode(given, seconds, truncation_policy, is_query=True)
 
-        batch = await self._dependency.ask(_called("EncodeContents", encode), contents, deadline)
+        batch = await self._dependency.ask(
+            _called(self._room.channel, "EncodeContents", encode), contents, deadline
+        )
         return EncodedContents(
             batch.outcomes,
-            self._servicer.fingerprint,
+            self._room.servicer.fingerprint,
             batch.cost,
             batch.is_model_unavailable,
             batch.model_version,
@@ -125,13 +161,13 @@ class DirectRerankClient(RerankClient):
         rule: BreakerRule,
     ) -> None:
         super().__init__(room.channel, number, retry_budget, rule)
-        self._servicer = room.servicer
+        self._room = room
 
     async def _score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ShardScores:
         async def score(given: QueryCandidates, seconds: float) -> ScoredBatch:
-            scored = await self._servicer.score(
+            scored = await self._room.servicer.score(
                 query.index_id, query.fingerprint, [given], seconds, query.model_version
             )
             if isinstance(scored.outcomes[0], TandemError):
@@ -140,7 +176,10 @@ class DirectRerankClient(RerankClient):
 
         asked = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
         batch = await self._dependency.ask(
-            _called("ScoreCandidates", score), asked, deadline, self._check_batch
+            _called(self._room.channel, "ScoreCandidates", score),
+            asked,
+            deadline,
+            self._check_batch,
         )
         [scores] = batch.outcomes
         assert not isinstance(scores, TandemError)
@@ -163,21 +202,18 @@ class DirectRerankClient(RerankClient):
 
 
 class DirectShardClient(ShardClient):
-    """Calls a shard, and its reranker."""
+    """Calls a shard."""
 
     def __init__(
         self,
-        index: DirectRoom[IndexServicer],
-        rerank: DirectRoom[RerankServicer],
+        room: DirectRoom[IndexServicer],
+        rerank_channel: LocalChannel | grpc.aio.Channel,
         number: int,
-        retry_budget: RetryBudget,
-        rule: BreakerRule,
+        shard_map_version: int,
+        policy: tuple[RetryBudget, BreakerRule],
     ) -> None:
-        super().__init__(
-            index.channel, rerank.channel, number, retry_budget=retry_budget, breaker_rule=rule
-        )
-        self.reranker = DirectRerankClient(rerank, number, retry_budget, rule)
-        self._servicer = index.servicer
+        super().__init__(room.channel, rerank_channel, number, shard_map_version, *policy)
+        self._room = room
 
     async def search_each(
         self, query: ShardQuery, requests: Sequence[Embeddings], deadline: Deadline
@@ -197,7 +233,7 @@ class DirectShardClient(ShardClient):
             minimum_sequence=query.minimum_sequence,
         )
         answer = await self._dependency.ask(
-            _called("SearchEmbeddings", self._searched), asked, deadline
+            _called(self._room.channel, "SearchEmbeddings", self._searched), asked, deadline
         )
         if answer.applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(
@@ -215,7 +251,9 @@ class DirectShardClient(ShardClient):
         ]
 
     async def _searched(self, query: Query, seconds: float) -> Answer:
-        answer, _ = await self._servicer.search(query, LocalCall(seconds))
+        answer, _ = await self._room.servicer.search(
+            query, LocalCall(seconds), self._shard_map_version
+        )
         return answer
 
 
@@ -248,7 +286,7 @@ def _as_sent(values: Sequence[float]) -> list[float]:
 
 
 def _called(
-    name: str, serve: Callable[[Request, float], Awaitable[Response]]
+    channel: LocalChannel, name: str, serve: Callable[[Request, float], Awaitable[Response]]
 ) -> Callable[..., Awaitable[Response]]:
     """Returns what calls `serve` with a request and the seconds, as a stub calls a method."""
 
@@ -258,10 +296,6 @@ def _called(
         timeout: float,  # noqa: ASYNC109 (gRPC names the arguments)
         **_: object,
     ) -> Response:
-        try:
-            async with asyncio.timeout(timeout):
-                return await serve(request, timeout)
-        except TimeoutError as error:
-            raise DeadlineExceeded(what=f"the call of {name}") from error
+        return await channel.run(name, lambda _: serve(request, timeout), timeout)
 
     return answer

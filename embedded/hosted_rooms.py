@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
 import grpc
 
+from embedded.direct_clients import Room, direct_clients
 from embedded.hosted_server import HostedServer
 from embedded.joint_gauges import follow_together
 from embedded.local_server import LocalChannel
@@ -20,6 +21,7 @@ from encoder_svc.settings import EncoderSettings
 from index_svc.assembly import IndexRoom, index_room
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard
+from orchestrator_svc.assembly import Clients
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
@@ -42,7 +44,7 @@ class HostedRooms:
         """Closes all rooms with `opened`."""
         self._identity = identity
         self._opened = opened
-        self._channels: dict[str, LocalChannel] = {}
+        self._rooms: dict[str, Room] = {}
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
@@ -50,7 +52,22 @@ class HostedRooms:
 
     def connect(self, name: str, address: str) -> grpc.aio.Channel | LocalChannel:
         """Returns the channel to a service: that of the room here, or one to the address."""
-        return self._channels.get(name) or open_channel(address, self._identity)
+        room = self._rooms.get(name)
+        return open_channel(address, self._identity) if room is None else room.channel
+
+    def clients(
+        self,
+        settings: OrchestratorSettings,
+        encoder: grpc.aio.Channel,
+        indexes: Sequence[grpc.aio.Channel],
+        reranks: Sequence[grpc.aio.Channel],
+    ) -> Clients:
+        """Returns clients over connected channels, which call the rooms here without messages."""
+        shards = [
+            (self._room(f"index-{number}", index), self._room(f"rerank-{number}", rerank))
+            for number, (index, rerank) in enumerate(zip(indexes, reranks, strict=True))
+        ]
+        return direct_clients(settings, self._room("encoder", encoder), shards)
 
     async def start(self) -> None:
         """Opens the operators' doors and begins the canaries, the first time that it is called."""
@@ -65,7 +82,7 @@ class HostedRooms:
         health.register(server)
         room.register(server)
         note_build(room.name)
-        self._channels[name] = LocalChannel(server)
+        self._rooms[name] = Room(LocalChannel(server), room.servicer)
         self._opened.push_async_callback(room.close)
         self._opened.callback(health.leave)
         self._starts.append(partial(self._watch, health, room))
@@ -88,6 +105,9 @@ class HostedRooms:
         for end in ends:
             if isinstance(end, Exception):
                 raise end
+
+    def _room(self, name: str, channel: grpc.aio.Channel) -> Room:
+        return self._rooms.get(name) or Room(channel)
 
     async def _watch(self, health: Health, room: ServiceRoom) -> None:
         watch = asyncio.create_task(health.watch(room.warm, room.ready))

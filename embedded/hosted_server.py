@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from embedded.local_server import LocalServer
+from embedded.local_server import LocalCall, LocalServer
 from tandem.chassis.log import get_logger
 from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
 from tandem.chassis.tracing import exemplar, tracing
 from tandem.errors import InternalFault, TandemError
 
 log = get_logger()
+
+T = TypeVar("T")
 
 _PROBES = "/grpc.health.v1.Health/"
 
@@ -32,17 +35,19 @@ class HostedServer(LocalServer):
         self._inflight = RPC_INFLIGHT.labels(name)
         self._durations = kept_series(RPC_DURATION)
 
-    async def answer(self, path: str, request: object, timeout_seconds: float | None) -> Any:  # noqa: ANN401 (a message)
-        """Returns the answer of a method without streams; raises a TandemError."""
+    async def run(
+        self, path: str, work: Callable[[LocalCall], Awaitable[T]], timeout_seconds: float | None
+    ) -> T:
+        """Returns what the work of a call returns; raises a TandemError."""
         if path.startswith(_PROBES):
-            return await super().answer(path, request, timeout_seconds)
+            return await super().run(path, work, timeout_seconds)
         method = path.rpartition("/")[2]
         start_time = time.perf_counter()
         code = "OK"
         self._inflight.inc()
         try:
             with tracing().stage(method, {"rpc.method": method}):
-                return await super().answer(path, request, timeout_seconds)
+                return await super().run(path, work, timeout_seconds)
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise

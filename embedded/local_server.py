@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from tandem.errors import DeadlineExceeded
+
+T = TypeVar("T")
 
 
 class LocalCall:
@@ -56,10 +58,17 @@ class LocalServer:
 
     async def answer(self, path: str, request: object, timeout_seconds: float | None) -> Any:  # noqa: ANN401 (a message)
         """Returns the answer of a method without streams; raises its error, or DeadlineExceeded."""
+        work = partial(self._handlers[path].unary_unary, request)
+        return await self.run(path, work, timeout_seconds)
+
+    async def run(
+        self, path: str, work: Callable[[LocalCall], Awaitable[T]], timeout_seconds: float | None
+    ) -> T:
+        """Returns what the work of a call returns, which may be another type than its message."""
         call = LocalCall(timeout_seconds)
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await self._handlers[path].unary_unary(request, call)
+                return await work(call)
         except TimeoutError as error:
             raise _late(path) from error
         finally:
@@ -100,6 +109,12 @@ class LocalChannel:
         return partial(_refuse, path)
 
     stream_stream = unary_stream
+
+    async def run(
+        self, method: str, work: Callable[[LocalCall], Awaitable[T]], timeout_seconds: float
+    ) -> T:
+        """Returns what `work` returns, which answers a call of the method without messages."""
+        return await self._server.run(method, work, timeout_seconds)
 
     async def _ask(  # gRPC names the arguments.
         self,

@@ -70,6 +70,7 @@ async def encoder_room(
             warm=check,
             ready=check,
             close=triton.close,
+            servicer=servicer,
         )
 
 

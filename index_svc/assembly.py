@@ -63,11 +63,10 @@ def _gpu_number(settings: IndexSettings) -> int | None:
 
 def _room(settings: IndexSettings, shard: Shard) -> ServiceRoom:
     threads = faiss_threads(settings.thread_count, "shard")
+    servicer = IndexServicer(shard, threads, shard_map_version=settings.shard_map_version)
 
     def register(server: grpc.aio.Server) -> None:
-        add_IndexServiceServicer_to_server(
-            IndexServicer(shard, threads, shard_map_version=settings.shard_map_version), server
-        )
+        add_IndexServiceServicer_to_server(servicer, server)
         add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
 
     async def warm() -> None:
@@ -91,4 +90,5 @@ def _room(settings: IndexSettings, shard: Shard) -> ServiceRoom:
         warm=warm,
         ready=ready,
         close=close,
+        servicer=servicer,
     )

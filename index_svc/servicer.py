@@ -65,8 +65,11 @@ class IndexServicer(_Base):
         answer, seconds = await self.search(query, context)
         return answer_to_proto(answer, seconds)
 
-    async def search(self, query: Query, context: grpc.aio.ServicerContext) -> tuple[Answer, float]:
+    async def search(
+        self, query: Query, context: grpc.aio.ServicerContext, shard_map_version: int = 0
+    ) -> tuple[Answer, float]:
         """Returns what the shard finds, and the seconds; callers here need no message."""
+        self._check_shard_map(shard_map_version)
         await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
         answer = await self._search(query)

@@ -1,16 +1,31 @@
 """Serves searches over the channels of the downstream services."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 
-from orchestrator_svc.assembly import SERVICE_NAMES, connected_clients, make_servicers
+from orchestrator_svc.assembly import (
+    SERVICE_NAMES,
+    Clients,
+    connected_clients,
+    make_servicers,
+)
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.tls import Identity
+
+MakeClients = Callable[
+    [
+        OrchestratorSettings,
+        grpc.aio.Channel,
+        Sequence[grpc.aio.Channel],
+        Sequence[grpc.aio.Channel],
+    ],
+    Clients,
+]
 
 
 async def serve_searches(
@@ -19,12 +34,14 @@ async def serve_searches(
     connect: Callable[[str, str], grpc.aio.Channel],
     begin: Callable[[], Awaitable[None]] | None = None,
     attached: AttachedServer | None = None,
+    *,
+    make_clients: MakeClients = connected_clients,
 ) -> None:
     """Serves until a signal stops it.
 
     `connect` returns the channel to a service by its name, such as "rerank-1", and its address.
     `begin` is awaited once the process is prepared, before the services are called. `attached`
-    calls the search service directly.
+    calls the search service directly. `make_clients` returns the clients over these channels.
     """
     encoder_channel = connect("encoder", settings.encoder_address)
     index_channels = [
@@ -35,7 +52,7 @@ async def serve_searches(
         connect(f"rerank-{number}", address)
         for number, address in enumerate(settings.rerank_addresses)
     ]
-    clients = connected_clients(settings, encoder_channel, index_channels, rerank_channels)
+    clients = make_clients(settings, encoder_channel, index_channels, rerank_channels)
     servicers = make_servicers(settings, clients)
     dependencies = Dependencies(
         encoder_channel,

@@ -106,6 +106,7 @@ async def rerank_room(
                 warm=check,
                 ready=check,
                 close=close,
+                servicer=servicer,
             )
 
 

@@ -21,3 +21,5 @@ class ServiceRoom:
     warm: Probe
     ready: Probe
     close: Callable[[], Awaitable[None]]
+    servicer: object = None
+    """What callers of the same process may call without messages, if there is such a thing."""

@@ -8,17 +8,24 @@ from typing import Any
 
 import pytest
 
+from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.interfaces import ShardQuery
+from orchestrator_svc.services.rerank_client import RerankClient
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.channels import call
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
-from tandem.errors import ServiceUnavailable
+from tandem.contract.content import Modality
+from tandem.errors import ServiceUnavailable, ShardMapMismatch
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 INDEX_ID = "pets"
 
@@ -69,6 +76,39 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
         dependencies = Dependencies(channels[0], channels, [], wait_seconds=60.0)
         with pytest.raises(ServiceUnavailable, match=r"index-1 .*not serving yet"):
             await dependencies.check()
+
+
+async def test_only_a_sound_shard_of_this_process_is_called_without_messages(
+    tmp_path: Path,
+) -> None:
+    """It refuses another map of the shards as it refuses it in a message."""
+    for number in range(2):
+        stored(tmp_path / f"shard-{number}", number)
+    data = tmp_path / "shard-1" / "data.mdb"
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2 // 4096 * 4096])
+    elsewhere = "127.0.0.1:1"
+    settings = OrchestratorSettings(
+        encoder_address=elsewhere,
+        index_addresses=("in-process", "in-process"),
+        rerank_addresses=(elsewhere, elsewhere),
+        shard_map_version=2,
+    )
+    environ = {
+        "INDEX_STORE_PATH": str(tmp_path / "shard-{shard}"),
+        "INDEX_STORE_MAP_BYTES": str(64 << 20),
+    }
+    async with hosted_rooms(settings, None, environ) as rooms:
+        indexes = [rooms.connect(f"index-{number}", elsewhere) for number in range(2)]
+        others = [rooms.connect(name, elsewhere) for name in ("encoder", "rerank-0", "rerank-1")]
+        clients = rooms.clients(settings, others[0], indexes, others[1:])
+        assert [type(shard) for shard in clients.shards] == [DirectShardClient, ShardClient]
+        assert type(clients.encoder) is EncoderClient
+        assert {type(shard.reranker) for shard in clients.shards} == {RerankClient}
+        query = ShardQuery(INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 5)
+        with pytest.raises(ShardMapMismatch):
+            await clients.shards[0].search(query, [unit_vector(0)], Deadline.after(60.0))
+        for channel in others:
+            await channel.close()
 
 
 async def is_loaded(rooms: HostedRooms) -> bool:
