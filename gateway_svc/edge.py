@@ -57,7 +57,8 @@ _PROTECTION: Mapping[str, str] = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _EXPOSED = (
-    "x-request-id, retry-after, grpc-status, grpc-message, grpc-status-details-bin, tandem-reason"
+    "x-request-id, retry-after, grpc-status, grpc-message, grpc-status-details-bin, tandem-reason, "
+    "grpc-retry-pushback-ms"
 )
 _ALLOWED_HEADERS = (
     "authorization, content-type, accept, connect-protocol-version, connect-timeout-ms, "

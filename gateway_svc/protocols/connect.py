@@ -21,7 +21,7 @@ from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Upstream
-from tandem.chassis.status import rich_status
+from tandem.chassis.status import plain_metadata, rich_status
 from tandem.errors import TandemError
 
 UNARY_TYPES = {"application/json", "application/proto"}
@@ -72,7 +72,7 @@ async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
                     yield envelope(_answer(method, each, is_json=is_json))
         except TandemError as error:
             call.outcome.fail(error)
-            end = {"error": error_members(error)}
+            end = _failed_end(error)
         yield envelope(json.dumps(end).encode(), _END_STREAM)
 
     return StreamingResponse(answers(), media_type=kind)
@@ -83,13 +83,19 @@ def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
     if isinstance(error, HttpRefusal):
         members, status, headers = _http_members(error), int(error.status), error.headers
     else:
-        members, status, headers = error_members(error), http_status(error), error_headers(error)
+        members, status = error_members(error), http_status(error)
+        headers = {**error_headers(error), **dict(plain_metadata(error))}
     if kind in STREAM_TYPES and isinstance(error, TandemError):
         # A stream's status is 200, and its end says how it ended.
-        return Response(
-            envelope(json.dumps({"error": members}).encode(), _END_STREAM), 200, {}, kind
-        )
+        end = json.dumps(_failed_end(error)).encode()
+        return Response(envelope(end, _END_STREAM), 200, {}, kind)
     return Response(json.dumps(members), status, headers, "application/json")
+
+
+def _failed_end(error: TandemError) -> dict[str, Any]:
+    """Returns the end of a stream: the error, and what clients show as its metadata."""
+    metadata = {name: [value] for name, value in plain_metadata(error)}
+    return {"error": error_members(error), "metadata": metadata}
 
 
 def error_members(error: TandemError) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Upstream
-from tandem.chassis.status import REASON_KEY, rich_status
+from tandem.chassis.status import plain_metadata, rich_status
 from tandem.errors import InternalFault, TandemError
 
 BINARY_TYPES = {"application/grpc-web", "application/grpc-web+proto"}
@@ -97,6 +97,6 @@ def _trailers(error: TandemError) -> str:
         "grpc-status": str(code.value[0]),
         "grpc-message": quote(status.message, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"),
         "grpc-status-details-bin": details,
-        REASON_KEY: error.reason,
+        **dict(plain_metadata(error)),
     }
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())

@@ -43,12 +43,16 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
     message = _plain(error.message)
     metadata = (
         (_DETAILS_KEY, rich_status(error).SerializeToString()),
-        (REASON_KEY, error.reason),
         (REQUEST_ID_KEY, current_request_id()),
-        *_pushback(error),
+        *plain_metadata(error),
     )
     await context.abort(code, message, metadata)
     raise AssertionError("context.abort returned")
+
+
+def plain_metadata(error: TandemError) -> tuple[tuple[str, str], ...]:
+    """Returns what callers without google.rpc read of an error: its reason, and its delay."""
+    return ((REASON_KEY, error.reason), *_pushback(error))
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError:

@@ -98,6 +98,8 @@ async def test_an_overload_says_when_to_retry() -> None:
 
     assert response.status_code == 429
     assert response.headers["retry-after"] == "2"
+    assert response.headers["tandem-reason"] == "OVERLOADED"
+    assert response.headers["grpc-retry-pushback-ms"] == "2500"
     assert response.json()["details"][1]["debug"] == {"retryDelay": "2.500s"}
 
 
@@ -157,6 +159,7 @@ async def test_an_error_ends_a_stream_by_name() -> None:
     [(flags, end)] = envelopes(response.content)
     assert (response.status_code, flags) == (200, 2)
     assert json.loads(end)["error"]["code"] == "not_found"
+    assert json.loads(end)["metadata"] == {"tandem-reason": ["INDEX_NOT_FOUND"]}
 
 
 async def test_every_public_method_answers_json() -> None:
