@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from tandem.client.testing.fake_calls import FakeCalls, error_message
 from tandem.client.testing.fake_contents import FakeContents
+from tandem.client.testing.fake_health import FakeHealth
 from tandem.client.testing.fake_index import IMAGE, TEXT, FakeIndex
 from tandem.client.testing.fake_words import MODEL
 from tandem.contract.limits import MAX_RETRIEVE_K, MAX_SEARCH_COUNT
@@ -62,6 +63,7 @@ class FakeServer:
         content_service_pb2_grpc.add_ContentServiceServicer_to_server(
             FakeContents(index, self._calls), self._server
         )
+        self._server.add_generic_rpc_handlers((FakeHealth(),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
         self.address = f"127.0.0.1:{port}"
@@ -69,8 +71,11 @@ class FakeServer:
     def fail(self, error: TandemError, times: int = 1) -> None:
         """Lets the next calls fail, whichever they are, so that a test sees how its caller copes.
 
-        A client repeats calls that failed as unavailable; see `RetryPolicy`.
+        A client repeats calls that failed as unavailable; see `RetryPolicy`. With times=0 none of
+        the next calls fail, also those that were to.
         """
+        if times == 0:
+            self._calls.failures.clear()
         self._calls.failures.extend([error] * times)
 
     def close(self) -> None:

@@ -431,3 +431,29 @@ def test_two_fakes_know_nothing_of_each_other() -> None:
             list(client.ingest([Item("a", text="b")], index_id="pets"))
         with Client(other.address) as client, pytest.raises(errors.IndexNotFound):
             client.search("b", index_id="pets")
+
+
+def test_requested_failures_can_be_taken_back() -> None:
+    """A test that has seen enough goes on."""
+    with FakeServer() as server, Client(server.address, retries=NO_RETRIES) as client:
+        server.fail(errors.StoreFull(why="the test says so"), times=5)
+        with pytest.raises(errors.StoreFull):
+            client.describe_model()
+        server.fail(errors.StoreFull(why="the test says so"), times=0)
+
+        assert client.describe_model()
+
+
+def test_health_checks_take_no_thread_from_calls() -> None:
+    """Each client's connection watches the fake, and without an answer it would log an error."""
+    with FakeServer() as server, grpc.insecure_channel(server.address) as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
+        watches = [watch(b"", timeout=60) for _ in range(20)]
+
+        # A HealthCheckResponse whose status is SERVING.
+        assert [next(each) for each in watches] == [b"\x08\x01"] * 20
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60) == b"\x08\x01"
+        with Client(server.address) as client:
+            assert client.describe_model()
+        for each in watches:
+            each.cancel()
