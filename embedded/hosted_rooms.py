@@ -23,7 +23,7 @@ from index_svc.settings import IndexSettings
 from index_svc.shard import Shard
 from orchestrator_svc.assembly import Clients
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
-from rerank_svc.assembly import rerank_room
+from rerank_svc.assembly import connected_model, rerank_room
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
@@ -32,6 +32,7 @@ from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import Identity
 from tandem.item_store.item_store import ItemStore
+from tandem.model_io.served_model import ServedModel
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""
@@ -166,15 +167,16 @@ async def hosted_rooms(
                     load(IndexSettings, "INDEX_", variables),
                     address.partition("@")[2],
                 )
+        model: ServedModel | None = None
         for number, address in enumerate(settings.rerank_addresses):
             if is_in_process(address):
                 variables = _of_shard("RERANK_", environ, number, count)
+                own = load(RerankSettings, "RERANK_", variables)
+                if model is None and not own.remote_url:
+                    model = await opened.enter_async_context(connected_model(own, identity))
                 store = shards[number].store if number in shards else None
-                room = rerank_room(
-                    load(RerankSettings, "RERANK_", variables),
-                    identity,
-                    partial(_shared, store) if store is not None else None,
-                )
+                shared = partial(_shared, store) if store is not None else None
+                room = rerank_room(own, identity, shared, model)
                 rooms.add(f"rerank-{number}", await opened.enter_async_context(room))
         opened.push_async_callback(rooms.end_watches)
         yield rooms

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,15 +52,32 @@ log = get_logger()
 
 
 @asynccontextmanager
+async def connected_model(
+    settings: RerankSettings, identity: Identity | None
+) -> AsyncIterator[ServedModel]:
+    """Yields the model over one connection to Triton."""
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
+    try:
+        yield ServedModel(triton, read_manifest(Path(settings.model_repository)))
+    finally:
+        await triton.close()
+
+
+@asynccontextmanager
 async def rerank_room(
     settings: RerankSettings,
     identity: Identity | None,
     shared_store: Callable[[], ItemStore] | None = None,
+    shared_model: ServedModel | None = None,
 ) -> AsyncIterator[ServiceRoom]:
     """Yields the room, whose `close` must be awaited before this is left.
 
     In index_svc's process `shared_store` returns its store, which LMDB opens once in a process; the
-    room then does not close it.
+    room then does not close it. Rooms with one `shared_model` score a query's pairs together.
     """
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
@@ -65,7 +87,7 @@ async def rerank_room(
         opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
             _remote(settings, manifest, threads, open_store)
             if settings.remote_url
-            else _in_triton(settings, identity, manifest, version, threads, open_store)
+            else _in_triton(settings, identity, shared_model, version, threads, open_store)
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
@@ -114,19 +136,14 @@ async def rerank_room(
 async def _in_triton(
     settings: RerankSettings,
     identity: Identity | None,
-    manifest: Manifest,
+    shared: ServedModel | None,
     version: FollowedVersion,
     threads: Executor,
     open_store: Callable[[], ItemStore],
 ) -> AsyncIterator[Reranker]:
-    triton = TritonClient(
-        settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
-        headers=trace_headers,
-    )
-    try:
+    async with nullcontext(shared) if shared else connected_model(settings, identity) as model:
         yield Reranker(
-            ServedModel(triton, manifest),
+            model,
             open_store,
             threads,
             cache_bytes=settings.score_cache_bytes,
@@ -135,8 +152,6 @@ async def _in_triton(
             serving_version=version.number,
             heif=_heif(settings),
         )
-    finally:
-        await triton.close()
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from rerank_svc.candidate_reader import CandidateReader
@@ -25,6 +26,7 @@ from tandem.errors import (
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.model_io.canary import check_matching
 from tandem.model_io.heif_reader import HeifReader
+from tandem.model_io.joined_scoring import JoinedCall
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
@@ -106,7 +108,8 @@ class Reranker:
 
         Caches up to `cache_bytes` of match logits, and up to `token_cache_bytes` of image tokens of
         a model that recomputes them. `calibration_of` returns the calibration of a
-        model version; without one a probability is the sigmoid of its logit.
+        model version; without one a probability is the sigmoid of its logit. Rerankers of one
+        `model` score a query's pairs together.
         """
         self._model = model
         self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
@@ -157,14 +160,18 @@ class Reranker:
             for number, each in enumerate(queries)
             if isinstance(each, QueryCandidates)
         }
-        kept = await self._kept(index_id, fingerprint, asked.values())
-        lacking = _lacking(asked, kept)
-        candidates, picture_cost = await self._candidates(
-            model, index_id, fingerprint, lacking, deadline
-        )
-        pairs, errors = self._pairs(index_id, asked, lacking, candidates)
-        read_time = time.monotonic()
-        computed, cost = await self._computed(model, pairs, deadline)
+        digests = [each.digest for each in asked.values()]
+        # Calls of several queries fill their batches by themselves.
+        expected = self._model.joined.expected(digests[0]) if len(digests) == 1 else nullcontext()
+        with expected as joined_call:
+            kept = await self._kept(index_id, fingerprint, asked.values())
+            lacking = _lacking(asked, kept)
+            candidates, picture_cost = await self._candidates(
+                model, index_id, fingerprint, lacking, deadline
+            )
+            pairs, errors = self._pairs(index_id, asked, lacking, candidates)
+            read_time = time.monotonic()
+            computed, cost = await self._computed(model, pairs, deadline, joined_call)
         cost += picture_cost
         logits = kept | computed
         return ScoredBatch(
@@ -290,17 +297,24 @@ class Reranker:
         return pairs, errors
 
     async def _computed(
-        self, model: ServedModel, pairs: Mapping[PairKey, Pair], deadline: Deadline
+        self,
+        model: ServedModel,
+        pairs: Mapping[PairKey, Pair],
+        deadline: Deadline,
+        joined_call: JoinedCall | None,
     ) -> tuple[dict[_PairName, float], InferenceCost]:
         """Returns the pairs' logits; computes those that no other call is computing."""
         if not pairs:
             return {}, InferenceCost()
 
         async def compute(keys: Sequence[PairKey]) -> Computation[float, InferenceCost]:
-            inferred = await model.match_logits(
-                [pairs[key].text.ids for key in keys],
-                [pairs[key].image.values for key in keys],
-                deadline.left_for(_WORK),
+            texts = [pairs[key].text.ids for key in keys]
+            images = [pairs[key].image.values for key in keys]
+            left_seconds = deadline.left_for(_WORK)
+            inferred = (
+                await model.match_logits(texts, images, left_seconds)
+                if joined_call is None
+                else await joined_call.match_logits(model.match_logits, texts, images, left_seconds)
             )
             count_cost(inferred.cost)
             return Computation([float(logit) for logit in inferred.values], inferred.cost)

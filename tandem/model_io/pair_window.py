@@ -28,6 +28,11 @@ class PairWindow:
         self._pair_count = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def is_busy(self) -> bool:
+        """Returns whether the model has work for long enough that halves of a call would wait."""
+        return 2 * self._pair_count >= self._max_pair_count
+
     async def run(
         self, pair_count: int, timeout_seconds: float, send: Callable[[], Coroutine[Any, Any, T]]
     ) -> T:

@@ -21,6 +21,7 @@ from tandem.model_io.config_pbtxt import (
     pair_batch_size,
     text_rules_of,
 )
+from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_runner import ModelRunner, OutputSpec
 from tandem.model_io.model_version import FIRST_VERSION
@@ -84,10 +85,11 @@ class ServedModel:
         """Every inference uses this version of a joint encoder, or fails.
 
         `window` is shared with other versions of the same model; by default it is new. `instances`
-        are the runner's.
+        are the runner's. Callers that share this object may score pairs together by `joined`.
         """
         self.manifest = manifest
         self.version = version
+        self.joined = JoinedScoring()
         self._runner = runner
         self._functions = manifest.functions
         self._instances = instances
@@ -227,9 +229,9 @@ class ServedModel:
 
         deadline_time = time.monotonic() + timeout_seconds
 
-        # A GPU takes them in one batch; CPU cores share them.
+        # A GPU takes them in one batch; CPU cores share them, unless all have work already.
         size = max_batch_size(self.manifest, name)
-        if self.manifest.precision != Precision.FP16:
+        if self.manifest.precision != Precision.FP16 and not self._window.is_busy:
             size = pair_chunk_size(len(texts), self._instances.count, size)
         scored = await self._in_chunks(
             self._text_chunks(name, texts, size),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,19 @@ from tandem.errors import (
     TextTooLong,
     TokensInvalid,
 )
+from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.manifest import Manifest
+from tandem.modeling.in_process_runner import InProcessRunner
 from tests.support.model_io.pictures import encoded, noise
 
 INDEX = "colours"
+LONG_SECONDS = 600.0
 TEXT = TextContent("two dogs left of one umbrella")
 
 
 def soon() -> Deadline:
     """Returns a deadline that no test reaches."""
-    return Deadline.after(600.0)
+    return Deadline.after(LONG_SECONDS)
 
 
 @pytest.fixture(name="services")
@@ -97,6 +101,29 @@ def test_a_plain_search_sends_no_message_between_rooms(
     assert sent == ["SearchItems"]
     assert engine.search(TEXT.text, index_id=INDEX, hybrid=True).items
     assert sent == ["SearchItems", "SearchItems", "SearchEmbeddings"]
+
+
+def test_the_pairs_of_all_shards_go_to_the_model_together(
+    tmp_path: Path, tiny_repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One inference encodes the query, and one scores what both shards have."""
+    infer, counts = InProcessRunner.infer, list[int]()
+
+    async def seen(self: InProcessRunner, model: str, inputs: Any, *given: Any) -> Any:
+        counts.append(len(next(iter(inputs.values()))))
+        return await infer(self, model, inputs, *given)
+
+    # However long a shard takes to read.
+    patient = partial(JoinedScoring, LONG_SECONDS)
+    monkeypatch.setattr("tandem.model_io.served_model.JoinedScoring", patient)
+    with Engine(tmp_path, model=tiny_repository, shards=2, caches=False) as engine:
+        pictures = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(9)]
+        assert not any(each.error for each in engine.ingest(pictures, index_id=INDEX))
+        monkeypatch.setattr(InProcessRunner, "infer", seen)
+        found = engine.search(TEXT.text, index_id=INDEX)
+        assert (found.rerank.reranked_depth, found.coverage.shard_count) == (9, 2)
+        assert found.cost.pair_count == 9
+        assert counts == [1, 9]
 
 
 async def test_an_encoding_is_that_of_a_message(services: InProcessServices) -> None:

@@ -45,6 +45,18 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def test_a_window_is_busy_from_half_of_its_pairs_on() -> None:
+    """Then halves of a call would wait behind each other."""
+    chunks = Chunks(PairWindow(10))
+    assert not chunks.window.is_busy
+    await chunks.start("small", 4)
+    assert not chunks.window.is_busy
+    await chunks.start("one more", 1)
+    assert chunks.window.is_busy
+    await chunks.end("small", "one more")
+    assert not chunks.window.is_busy
+
+
 async def test_chunks_are_sent_in_their_order_as_there_is_room() -> None:
     """A small one does not overtake a large one; what is larger than the window goes alone."""
     chunks = Chunks(PairWindow(10))
