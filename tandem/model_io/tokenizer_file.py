@@ -30,6 +30,11 @@ def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:
             f"the tokenizer gives {word!r} the id {last:,}, and the model has "
             f"{vocabulary_size:,} tokens; they are not of one checkpoint"
         )
+    if getattr(tokenizer.model, "dropout", None):
+        raise ValueError(
+            f"the tokenizer splits words at random (dropout {tokenizer.model.dropout}), as for "
+            "training; set dropout to null in its model"
+        )
     for text in _PROBES:
         try:
             ids = tokenizer.encode(text).ids

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from torch import Tensor, nn
 
 from tandem.modeling.families.published_folder import PublishedFolder
-from tandem.modeling.published.files import WEIGHT_NAMES
+from tandem.modeling.published.files import WEIGHT_NAMES, PublishedCheckpointInvalid
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def load_model(
     told = _present(folder.told_weights(names), renamed)
     model = _empty_model(folder, kind, config, attention, options)
     if faults := weight_faults(told, weights_like(model.state_dict())):
-        raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
+        raise _not_its_weights(folder, kind, faults)
     return _filled(model, _present(folder.read_weights(names), renamed))
 
 
@@ -73,7 +73,7 @@ def model_of_weights(
     weights = _present(weights, lambda name: name)
     model = _empty_model(folder, kind, config, "sdpa", options)
     if faults := weight_faults(weights_like(weights), weights_like(model.state_dict())):
-        raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
+        raise _not_its_weights(folder, kind, faults)
     return _filled(model, weights)
 
 
@@ -108,6 +108,15 @@ def _empty_model(
     except Exception as error:  # whatever a configuration makes its layers raise
         what = f"no {kind.__name__} has its configuration"
         raise folder.refused_by_library(what, error) from error
+
+
+def _not_its_weights(
+    folder: PublishedFolder, kind: type[Model], faults: Sequence[str]
+) -> PublishedCheckpointInvalid:
+    return folder.refused(
+        f"the weights are not those of {kind.__name__}: {'; '.join(faults)}; take configuration "
+        "and weights of one checkpoint"
+    )
 
 
 def _filled(model: Model, weights: Mapping[str, Tensor]) -> Model:

@@ -7,7 +7,7 @@ m3p_under_weights.pth or any other single .pth or .pt, and the tokenizer.json of
 Shapes: B batch, T text tokens, R regions, L = R + T, F features, W width.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,6 @@ from tandem.modeling.families.region_weights import (
     layer_count,
     present_names,
 )
-from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 
 MAX_TEXT_TOKENS: Final = 64
 MAX_REGIONS: Final = 100
@@ -104,7 +103,7 @@ def read_m3p(
 
     `is_of_mmt` says that it was trained by MMT, which leaves features as they are.
     """
-    weights = present_names(_weights(folder), "module.")
+    weights = present_names(_weights(folder))
     config, feature_width = _shape(folder, weights)
     taken = take_head(folder, weights, outer, ("seq_relationship",), "pooled_layer.dense")
     model = M3pEncoder(config, feature_width, taken.head, is_normalising=not is_of_mmt)
@@ -136,18 +135,7 @@ def _weights(folder: PublishedFolder) -> dict[str, Tensor]:
     name = m3p_weights_name(folder)
     if name is None:
         raise folder.refused(f"it has no {WEIGHTS_NAME}, nor any other single .pth or .pt")
-    try:
-        stored: Any = read_pickled_tensors(folder.file(name))
-    except PickleRefused as error:
-        raise folder.refused(str(error)) from error
-    weights = stored.get("model") if isinstance(stored, dict) else None
-    if not isinstance(weights, dict) or not all(
-        isinstance(name, str) and isinstance(each, Tensor) for name, each in weights.items()
-    ):
-        raise folder.refused(f"{name} has no weights under 'model'; it is not an M3P file")
-    return {
-        name: each.float() if each.is_floating_point() else each for name, each in weights.items()
-    }
+    return folder.read_weights([name])
 
 
 def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointConfig, int]:

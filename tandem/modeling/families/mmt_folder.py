@@ -10,9 +10,7 @@ Head and pooling may be missing, as in a bi-encoder or a cross-encoder alone.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
-
-from torch import Tensor
+from typing import Final
 
 from tandem.model_io.json_object import shown
 from tandem.modeling.export.export_manifest import text_length_buckets
@@ -23,7 +21,6 @@ from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_head import OuterHead
 from tandem.modeling.families.uniter import read_uniter
-from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 
 _LENGTHS: Final = "sentence_bert_config.json"
 _OWN_TYPES: Final = "mmt_retrieval."
@@ -95,15 +92,7 @@ def _outer_head(folder: PublishedFolder) -> OuterHead:
         raise folder.refused(
             f"its head reads {shown(read)}; only {' and '.join(_READ_BY_HEAD)} are known"
         )
-    try:
-        weights: Any = read_pickled_tensors(folder.file(_HEAD))
-    except (OSError, PickleRefused) as error:
-        raise folder.refused(f"{_HEAD} cannot be read: {error}") from error
-    if not isinstance(weights, dict) or not all(
-        isinstance(name, str) and isinstance(each, Tensor) for name, each in weights.items()
-    ):
-        raise folder.refused(f"{_HEAD} is not a dict of weights")
-    return OuterHead({name: each.float() for name, each in weights.items()}, _READ_BY_HEAD[read])
+    return OuterHead(folder.read_weights([_HEAD]), _READ_BY_HEAD[read])
 
 
 def _check_pooling(folder: PublishedFolder) -> None:

@@ -69,7 +69,7 @@ def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> Publis
     of_image = {
         name: each
         for name, each in weights.items()
-        if name not in of_text and name != "logit_scale"
+        if name not in of_text and name not in ("logit_scale", "logit_bias")
     }
     vision = model_of_weights(
         folder, CLIPVisionModelWithProjection, clip_config.vision_config, named_as_clip(of_image)

@@ -23,6 +23,17 @@ _FILTERS: Final = {
     # For training; then it is this.
     "random": Filter.BICUBIC,
 }
+_MODEL: Final = {"embed_dim", "quick_gelu", "vision_cfg", "text_cfg"}
+# Of training, of the logits of a whole batch, and of what a forward returns.
+_MODEL_WITHOUT_EFFECT: Final = {
+    "cast_dtype",
+    "custom_text",
+    "init_logit_bias",
+    "init_logit_scale",
+    "nonscalar_logit_scale",
+    "output_dict",
+}
+_TIMM: Final = "timm_model_name"
 _VISION: Final = {"image_size", "layers", "width", "head_width", "mlp_ratio", "patch_size"}
 _TEXT: Final = {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"}
 _HUGGING_FACE_TEXT: Final = {"hf_model_name", "hf_proj_type", "hf_pooler_type"}
@@ -31,8 +42,6 @@ _WITHOUT_EFFECT: Final = {
     "patch_dropout",
     "hf_tokenizer_name",
     "hf_model_pretrained",
-    "tokenizer_mode",
-    "tokenizer_kwargs",
     "output_tokens",
     "pad_id",
 }
@@ -64,15 +73,23 @@ class OpenClipConfig:
         """Reads the folder's open_clip_config.json; refuses settings that CLIPModel lacks."""
         fields = folder.fields(OPEN_CLIP_CONFIG)
         model = _object(folder, fields, "model_cfg")
+        _check_known(folder, "model_cfg", model, _MODEL | _MODEL_WITHOUT_EFFECT)
+        if not isinstance(model.get("quick_gelu", False), bool):
+            raise folder.refused(
+                f"quick_gelu is {shown(model['quick_gelu'])}, not true or false; take the "
+                f"{OPEN_CLIP_CONFIG} that its publisher has"
+            )
         config = cls(
             folder=folder,
             embedding_dim=_integer(folder, model, "embed_dim", None),
             quick_gelu=bool(model.get("quick_gelu")),
             vision=_object(folder, model, "vision_cfg"),
             text=_object(folder, model, "text_cfg"),
-            preprocessing=_object(folder, {"preprocess_cfg": {}} | fields, "preprocess_cfg"),
+            preprocessing=_object(
+                folder, {"preprocess_cfg": fields.get("preprocess_cfg") or {}}, "preprocess_cfg"
+            ),
         )
-        _check_known(folder, "vision_cfg", config.vision, _VISION)
+        _check_known(folder, "vision_cfg", _without_timm(config.vision), _VISION)
         of_text = _TEXT | _HUGGING_FACE_TEXT if config.text_model else _TEXT
         _check_known(folder, "text_cfg", config.text, of_text)
         return config
@@ -91,11 +108,20 @@ class OpenClipConfig:
     def clip_fields(self) -> dict[str, Any]:
         """Returns the fields of a CLIPConfig; those of the text side only if it is CLIP's own."""
         act = "quick_gelu" if self.quick_gelu else "gelu"
+        width, head_width = (
+            self._vision_integer(name, unset)
+            for name, unset in (("width", 768), ("head_width", 64))
+        )
+        if head_width > width:
+            raise self.folder.refused(
+                f"vision_cfg has width {width} and heads of {head_width} (head_width), so no head; "
+                f"take the {OPEN_CLIP_CONFIG} that its publisher has"
+            )
         vision = {
-            "hidden_size": (width := self._vision_integer("width", 768)),
-            "intermediate_size": int(width * self.vision.get("mlp_ratio", 4.0)),
+            "hidden_size": width,
+            "intermediate_size": int(width * self._ratio(self.vision)),
             "num_hidden_layers": self._vision_integer("layers", 12),
-            "num_attention_heads": width // self._vision_integer("head_width", 64),
+            "num_attention_heads": width // head_width,
             "image_size": self._vision_integer("image_size", 224),
             "patch_size": self._vision_integer("patch_size", 16),
             "hidden_act": act,
@@ -124,6 +150,10 @@ class OpenClipConfig:
                 f"preprocess_cfg makes pictures of {shown(wanted['size'])} pixels, and the image "
                 f"tower takes {size}"
             )
+        if wanted.get("mode", "RGB") != "RGB":
+            raise self.folder.refused(
+                f"preprocess_cfg has mode {shown(wanted['mode'])}, and RGB alone is served"
+            )
         rules = ImageRules(
             size=size, fit=fit, filter=kernel, transparency=Transparency.IGNORE, is_exact=True
         )
@@ -134,7 +164,7 @@ class OpenClipConfig:
         return {
             "vocab_size": self._text_integer("vocab_size", 49408),
             "hidden_size": (width := self._text_integer("width", 512)),
-            "intermediate_size": int(width * self.text.get("mlp_ratio", 4.0)),
+            "intermediate_size": int(width * self._ratio(self.text)),
             "num_hidden_layers": self._text_integer("layers", 12),
             "num_attention_heads": self._text_integer("heads", 8),
             "max_position_embeddings": self.context_length,
@@ -144,6 +174,12 @@ class OpenClipConfig:
             "eos_token_id": 2,
         }
 
+    def _ratio(self, fields: Mapping[str, Any]) -> float:
+        ratio = fields.get("mlp_ratio", 4.0)
+        if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 < ratio < 1000:
+            raise self.folder.refused(f"mlp_ratio is {shown(ratio)}, not a number above 0")
+        return float(ratio)
+
     def _vision_integer(self, name: str, unset: int) -> int:
         return _integer(self.folder, self.vision, name, unset)
 
@@ -151,7 +187,10 @@ class OpenClipConfig:
         return _integer(self.folder, self.text, name, unset)
 
     def _three(self, name: str, unset: tuple[float, ...]) -> tuple[float, ...]:
-        value = self.preprocessing.get(name, unset)
+        # As open_clip reads it: one number stands for three, and none for OpenAI's.
+        value = self.preprocessing.get(name) or unset
+        if isinstance(value, int | float):
+            value = (value,) * 3
         is_three = isinstance(value, list | tuple) and len(value) == 3
         if not is_three or not all(isinstance(each, int | float) for each in value):
             raise self.folder.refused(f"{name} is {shown(value)}, not three numbers")
@@ -179,6 +218,13 @@ def _integer(
             "CLIP's kind"
         )
     return value
+
+
+def _without_timm(vision: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings without those of timm's towers, unless it is one."""
+    if vision.get(_TIMM):
+        return dict(vision)
+    return {name: value for name, value in vision.items() if not name.startswith("timm_")}
 
 
 def _check_known(

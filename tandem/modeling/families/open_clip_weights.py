@@ -39,8 +39,9 @@ _TRANSPOSED: Final = {
     "text_projection": "text_projection.weight",
     "visual.proj": "visual_projection.weight",
 }
-# Older files store the causal mask.
-_COUNTERS: Final = ("attn_mask",)
+# Older files store the causal mask; the bias, as SigLIP's loss has one, changes no embedding.
+_UNUSED: Final = ("attn_mask", "logit_bias")
+_SCALE: Final = "logit_scale"
 
 
 def named_as_clip(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -51,8 +52,10 @@ def named_as_clip(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     named: dict[str, Tensor] = {}
     for stored_name, tensor in weights.items():
         name = stored_name.removeprefix("text.")
-        if name in _COUNTERS:
+        if name in _UNUSED:
             continue
+        if name == _SCALE and tensor.numel() == 1:  # "nonscalar" files have one in a list
+            tensor = tensor.reshape(())
         if layer := _LAYER.fullmatch(name):
             named |= _layer_weights(layer, tensor)
         elif name in _TRANSPOSED and tensor.dim() == 2:

@@ -64,7 +64,10 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
     fields = folder.config()
     config = bert_config(folder, fields)
     width = fields.get("img_feature_dim", 2054)
-    within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
+    try:
+        within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
+    except ValueError as error:
+        raise folder.refused(f"config.json: {error}") from error
     if fields.get("img_feature_type", "faster_r-cnn") not in ("faster_r-cnn", "frcnn"):
         raise folder.refused(
             f"img_feature_type is {shown(fields['img_feature_type'])}, a code book's; only a "

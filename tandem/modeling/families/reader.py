@@ -24,7 +24,7 @@ from tandem.modeling.families.siglip import read_siglip
 from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.families.visual_bert import read_visual_bert
-from tandem.modeling.published.files import CONFIG, hub_snapshot, read_fields
+from tandem.modeling.published.files import CONFIG, WEIGHT_NAMES, hub_snapshot, read_fields
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
     "blip": read_blip,
@@ -57,7 +57,7 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
     another model.
     """
     published = PublishedFolder(folder)
-    if read := region_reader(published):
+    if not published.has(OPEN_CLIP_CONFIG) and (read := region_reader(published)):
         return read(published)
     _check_transformers(published)
     if published.has(MODULES):
@@ -67,7 +67,7 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
         published = published.inner(first.path)
     if image_folder is not None:
         raise published.refused("it has an image tower of its own; name no other with it")
-    if not published.has(CONFIG) and published.has(OPEN_CLIP_CONFIG):
+    if _is_open_clip(published):
         return read_open_clip(published)
     return _by_model_type(published)
 
@@ -82,6 +82,16 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
             f"{', '.join(_FAMILIES)}, and models in open_clip's format"
         )
     return _FAMILIES[kind](published)
+
+
+def _is_open_clip(published: PublishedFolder) -> bool:
+    """Returns whether the folder is in open_clip's format alone: some have both formats."""
+    if not published.has(OPEN_CLIP_CONFIG):
+        return False
+    is_other = published.has(CONFIG) and any(
+        published.has(name) or published.has(f"{name}.index.json") for name in WEIGHT_NAMES
+    )
+    return not is_other
 
 
 def _with_image_tower(published: PublishedFolder, image_folder: Path | None) -> PublishedModel:
@@ -115,10 +125,11 @@ def published_model_folder(name_or_folder: str, revision: str | None = None) -> 
         return folder
     # The small files say which weights are needed: a repository may have several formats of them.
     folder = hub_snapshot(name_or_folder, _SMALL_FILES, revision)
-    if not (folder / CONFIG).is_file() and not (folder / MODULES).is_file():
-        choices: Sequence[Sequence[str]] = [(name,) for name in OPEN_CLIP_WEIGHTS]
-    else:
-        choices = [(*_SAFETENSORS, *_PICKLED_LAYERS), (*_PICKLES, *_PICKLED_LAYERS)]
+    choices: list[Sequence[str]] = []
+    if (folder / CONFIG).is_file() or (folder / MODULES).is_file():
+        choices += [(*_SAFETENSORS, *_PICKLED_LAYERS), (*_PICKLES, *_PICKLED_LAYERS)]
+    if (folder / OPEN_CLIP_CONFIG).is_file() or not choices:
+        choices += [(name,) for name in OPEN_CLIP_WEIGHTS]
     for wanted in choices:
         folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *wanted), revision)
         if any(next(folder.glob(pattern), None) for pattern in (*wanted[:2], "0_*/model*")):

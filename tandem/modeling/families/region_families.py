@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from tandem.modeling.families.m3p import WEIGHTS_NAME, read_m3p
+from tandem.modeling.families.m3p import WEIGHTS_NAME, m3p_weights_name, read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
 from tandem.modeling.families.oscar import read_oscar
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.uniter import read_uniter
-from tandem.modeling.published.files import CONFIG
+from tandem.modeling.published.files import CONFIG, TOKENIZER
 
 _OF_OSCAR, _OF_UNITER = "img_embedding.weight", "img_embeddings.img_linear.weight"
 
@@ -22,7 +22,8 @@ def region_reader(folder: PublishedFolder) -> Callable[[PublishedFolder], Publis
     if is_mmt_folder(folder):
         return read_mmt_folder
     if not folder.has(CONFIG):
-        return read_m3p if folder.has(WEIGHTS_NAME) else None
+        is_m3p = folder.has(WEIGHTS_NAME) or (folder.has(TOKENIZER) and m3p_weights_name(folder))
+        return read_m3p if is_m3p else None
     # Others name a family there.
     if folder.config().get("model_type") not in (None, "bert"):
         return None

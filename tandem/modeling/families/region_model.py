@@ -89,6 +89,9 @@ def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConf
         raise folder.refused(f"config.json has no whole number for {', '.join(lacks)}")
     if fields.get("hidden_act", "gelu") != "gelu":
         raise folder.refused(f"hidden_act is {shown(fields['hidden_act'])}; only gelu is known")
+    positions = fields.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise folder.refused(f"position_embedding_type is {shown(positions)}; absolute is served")
     try:
         return JointConfig(
             **{own: fields[name] for own, name in names.items()},

@@ -103,7 +103,10 @@ def fill(
             wanted[part] = StoredWeight("F32", (rows // len(parts), *rest))
     kept = {name: each for name, each in weights.items() if not dropped.match(name)}
     if faults := weight_faults(weights_like(kept), wanted):
-        raise folder.refused(f"the weights are not those of this family: {'; '.join(faults)}")
+        raise folder.refused(
+            f"the weights are not those of this family: {'; '.join(faults)}; take configuration "
+            "and weights of one checkpoint"
+        )
     if names := not_finite(kept):
         raise folder.refused(f"weights are NaN or infinite: {names}; download it again")
     taken = {name: torch.cat([kept[part] for part in parts]) for name, parts in sources.items()}

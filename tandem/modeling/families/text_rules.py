@@ -13,6 +13,11 @@ from tandem.model_io.preprocessing import TextRules
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.tokenizer_class import (
+    SAVE_ONCE,
+    check_added_tokens,
+    check_class,
+)
 from tandem.modeling.published.files import (
     BYTE_PAIRS,
     CONFIG,
@@ -49,6 +54,10 @@ def read_text_rules(
     the left, and one that needs other libraries to be read.
     """
     tokenizer = read_tokenizer(folder, vocabulary_size)
+    if folder.has(TOKENIZER):
+        check_added_tokens(folder, tokenizer)
+        if not reads_padding:  # a SigLIP's is completed by its own reader
+            check_class(folder, tokenizer)
     config = folder.optional_fields(TOKENIZER_CONFIG)
     for what, told in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
         side = config.get(f"{what}_side", (told or {}).get("direction", "right"))
@@ -100,7 +109,9 @@ def end_token_id(folder: PublishedFolder, tokenizer: Tokenizer) -> int:
     mask = tokenizer.encode("").attention_mask
     around = [each for each, counts in zip(ids, mask, strict=True) if counts]
     if not around:
-        raise folder.refused("its tokenizer puts no end token after a text, where the model pools")
+        raise folder.refused(
+            f"its tokenizer puts no end token after a text, where the model pools; {SAVE_ONCE}"
+        )
     return around[-1]
 
 

@@ -7,7 +7,7 @@ XLM-R.
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -27,6 +27,8 @@ from tandem.modeling.stored_weights import (
     weights_like,
 )
 
+Weight = TypeVar("Weight")
+
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 _WEIGHTS = "model.safetensors"
@@ -45,6 +47,14 @@ BYTE_PAIRS = ("vocab.json", "merges.txt")
 _PIECES = "sentencepiece.bpe.model"
 # A model may pad its vocabulary to a round number, but not with most of its rows.
 _LEAST_SHARE = 3
+# Under which training loops save weights, next to other things.
+_WEIGHT_KEYS = ("state_dict", "model", "model_state_dict", "module")
+# Put before every name by DataParallel and torch.compile.
+_WRAPPERS = ("module.", "_orig_mod.")
+_OTHER_WEIGHTS = frozenset(
+    {".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth", ".safetensors"}
+)
+_ADAPTER = "adapter_model."
 _DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
 
 
@@ -110,7 +120,17 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
                 for path in files:
                     check_file(path)
             return files
-    raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}")
+    raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}{_instead(folder)}")
+
+
+def _instead(folder: Path) -> str:
+    """Returns what a folder has in the place of its weights, and what to do with it."""
+    others = sorted(path.name for path in folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
+    if any(name.startswith(_ADAPTER) for name in others):
+        return "; it is an adapter: merge it into its model (merge_and_unload) and save that"
+    if others:
+        return f"; it has {', '.join(others[:3])}, not read here: save it once with save_pretrained"
+    return "; copy the weights of the same model into it"
 
 
 def told_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
@@ -126,7 +146,7 @@ def told_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str,
             part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
             _refuse_repeats(path, told, part)
             told |= part
-    return told
+    return _without_wrapper(told)
 
 
 def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
@@ -149,7 +169,7 @@ def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str,
         weights |= part
     return {
         name: tensor.float() if tensor.is_floating_point() else tensor
-        for name, tensor in weights.items()
+        for name, tensor in _without_wrapper(weights).items()
     }
 
 
@@ -256,16 +276,42 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         weights = read_pickled_tensors(path)
     except PickleRefused as error:
         raise PublishedCheckpointInvalid(f"{error}; {_WEIGHTS} is what is needed") from error
-    if not isinstance(weights, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
-    ):
-        raise PublishedCheckpointInvalid(f"{path} is not a list of weights by name")
+    weights = _of_training(weights)
+    if not _is_weights(weights):
+        raise PublishedCheckpointInvalid(
+            f"{path} holds no weights by name, nor under one of {', '.join(_WEIGHT_KEYS)}; save "
+            "model.state_dict() with torch.save"
+        )
     for name, tensor in weights.items():
         # A view can declare a few bytes to be a tensor of any size, which a copy would allocate.
         is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
         if not is_plain or tensor.is_quantized or not _is_held(tensor):
             raise PublishedCheckpointInvalid(f"{path}: {name} is not a plain tensor of numbers")
     return dict(weights)
+
+
+def _of_training(stored: Any) -> Any:  # noqa: ANN401  whatever was saved
+    """Returns the weights in what a training loop saves: with its step, or its optimiser."""
+    if not isinstance(stored, dict) or _is_weights(stored):
+        return stored
+    found = [stored[key] for key in _WEIGHT_KEYS if _is_weights(stored.get(key))]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_weights(stored: object) -> bool:
+    return (
+        isinstance(stored, dict)
+        and bool(stored)
+        and all(isinstance(name, str) and isinstance(each, Tensor) for name, each in stored.items())
+    )
+
+
+def _without_wrapper(weights: dict[str, Weight]) -> dict[str, Weight]:
+    """Returns the weights without the prefixes that wrappers of a model put before every name."""
+    for prefix in (*_WRAPPERS, *_WRAPPERS):
+        if all(name.startswith(prefix) for name in weights):
+            weights = {name.removeprefix(prefix): each for name, each in weights.items()}
+    return weights
 
 
 def _is_held(tensor: Tensor) -> bool:

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tandem.model_io.json_object import FileInvalid, check_file
+
 
 class PickleRefused(ValueError):
     """A file is damaged, or contains more than tensors and plain values."""
@@ -21,8 +23,17 @@ def read_pickled_tensors(path: Path) -> Any:  # noqa: ANN401  whatever was saved
     except OSError:
         raise
     except Exception as error:  # torch raises almost anything for damaged bytes
+        _check_kind(path)
         # torch's own message advises to load the file unsafely.
         raise PickleRefused(
             f"{path} is damaged, or would run code, and is not opened any further "
             f"({type(error).__name__})"
         ) from error
+
+
+def _check_kind(path: Path) -> None:
+    """Raises PickleRefused with a better reason for an empty file, or a pointer of git-lfs."""
+    try:
+        check_file(path)
+    except FileInvalid as error:
+        raise PickleRefused(str(error)) from error

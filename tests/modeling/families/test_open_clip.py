@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from tandem.model_io.preprocessing import Filter, Fit
+from tandem.model_io.preprocessing import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
@@ -16,7 +18,7 @@ from tests.support.modeling.published_formats import (
     published_open_clip,
     published_open_clip_xlm_roberta,
 )
-from tests.support.modeling.published_pairs import SIZE
+from tests.support.modeling.published_pairs import SIZE, write_json
 
 IDS = torch.tensor([[518, 513, 516, 519], [518, 320, 519, 519]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
@@ -43,7 +45,8 @@ def test_weights_are_read_by_open_clips_names(tmp_path: Path, has_text_class: bo
         torch.testing.assert_close(ours.embed_text(IDS, MASK), theirs.embed_text(IDS, MASK))
         pixels = _pixels()
         torch.testing.assert_close(ours.embed_image(pixels), theirs.embed_image(pixels))
-    assert ours.image == theirs.image
+    # open_clip drops the alpha channel, and transformers blends it onto white.
+    assert ours.image == replace(theirs.image, transparency=Transparency.IGNORE)
     assert ours.text == theirs.text
     model = read_published_model(folder)
     assert (model.family, model.architecture, model.licence) == ("open_clip", "CLIPModel", "mit")
@@ -96,10 +99,45 @@ def test_settings_of_training_are_passed_over(folder: Path) -> None:
     def add(fields: dict[str, Any]) -> None:
         fields["model_cfg"]["vision_cfg"] |= {"patch_dropout": 0.5, "pool_type": "tok"}
         fields["model_cfg"]["vision_cfg"] |= {"timm_model_name": None, "no_ln_pre": False}
+        fields["model_cfg"]["vision_cfg"] |= {"timm_pool": "avg", "act_kwargs": {}}
         fields["model_cfg"]["text_cfg"] |= {"hf_tokenizer_name": "x", "proj_bias": False}
+        fields["model_cfg"] |= {"init_logit_bias": -10, "custom_text": False, "output_dict": True}
 
     _change(folder, add)
     read_published_model(folder)
+
+
+def test_scale_and_bias_of_logits_change_nothing(folder: Path) -> None:
+    """SigLIP's loss has a bias, and some files have the scale as a list of one."""
+    before = _parts(folder)
+    path = folder / "open_clip_model.safetensors"
+    weights = load_file(path)
+    weights |= {"logit_bias": torch.tensor(-10.0), "logit_scale": torch.ones(1)}
+    save_file(weights, path)
+    with torch.inference_mode():
+        for module in ("embed_text", "embed_image"):
+            inputs = (IDS, MASK) if module == "embed_text" else (_pixels(),)
+            made, expected = (getattr(each, module)(*inputs) for each in (_parts(folder), before))
+            torch.testing.assert_close(made, expected)
+
+
+def test_one_mean_stands_for_three_colours(folder: Path) -> None:
+    """As open_clip reads preprocess_cfg; null is its default."""
+    expected = []
+    for wanted in ({"mean": 0.5, "std": 0.25}, {"mean": [0.5] * 3, "std": [0.25] * 3}, None, {}):
+        fields = json.loads((folder / "open_clip_config.json").read_text())
+        write_json(folder / "open_clip_config.json", fields | {"preprocess_cfg": wanted})
+        with torch.inference_mode():
+            expected.append(_parts(folder).embed_image(_pixels()))
+    torch.testing.assert_close(expected[0], expected[1])
+    torch.testing.assert_close(expected[2], expected[3])
+    assert (expected[1] - expected[2]).abs().max() > 1e-3
+
+
+def test_a_configuration_of_another_library_is_ignored(folder: Path) -> None:
+    """As timm's, in the repositories of open_clip's authors."""
+    (folder / "config.json").write_text('{"architecture": "vit_base_patch16", "num_features": 3}')
+    assert read_published_model(folder).family == "open_clip"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +151,17 @@ def test_settings_of_training_are_passed_over(folder: Path) -> None:
         (lambda f: f["model_cfg"]["text_cfg"].update(hf_model_name="roberta-base"), "xlm-roberta"),
         (lambda f: f["preprocess_cfg"].update(resize_mode="longest"), "shortest, squash"),
         (lambda f: f["preprocess_cfg"].update(size=64), "takes 32"),
+        (lambda f: f["preprocess_cfg"].update(mode="L"), "RGB alone"),
+        (lambda f: f["model_cfg"].update(multimodal_cfg={"width": 8}), "multimodal_cfg"),
+        (lambda f: f["model_cfg"].update(quick_gelu="false"), "not true or false"),
+        (lambda f: f["model_cfg"]["vision_cfg"].update(no_ln_pre=True), "no_ln_pre"),
+        (lambda f: f["model_cfg"]["vision_cfg"].update(act_kwargs={"a": 1}), "act_kwargs"),
+        (lambda f: f["model_cfg"]["vision_cfg"].update(mlp_ratio="4"), "mlp_ratio"),
+        (lambda f: f["model_cfg"]["vision_cfg"].pop("head_width"), "so no head"),
+        (
+            lambda f: f["model_cfg"]["text_cfg"].update(tokenizer_kwargs={"clean": "canonicalize"}),
+            "tokenizer_kwargs",
+        ),
         (lambda f: f["preprocess_cfg"].update(std=[1, 1, 0]), "above 0"),
         (lambda f: f["model_cfg"].pop("embed_dim"), "embed_dim"),
         (lambda f: f["model_cfg"].pop("text_cfg"), "text_cfg null"),

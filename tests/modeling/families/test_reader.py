@@ -18,6 +18,8 @@ from tests.support.modeling.published_pairs import SIZE, change_json, write_card
 
 Published = Callable[[str], Path]
 
+IDS = torch.tensor([[518, 513, 516, 519]])
+
 
 @pytest.fixture
 def clip(published: Published, tmp_path: Path) -> Path:
@@ -155,6 +157,23 @@ def _byte_pairs_without_merges(folder: Path) -> None:
     (folder / "merges.txt").unlink()
 
 
+def _tokenizer(**fields: object) -> Callable[[Path], None]:
+    def changed(folder: Path) -> None:
+        told = json.loads((folder / "tokenizer.json").read_text())
+        write_json(folder / "tokenizer.json", told | fields)
+
+    return changed
+
+
+def _random_splits(folder: Path) -> None:
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    _tokenizer(model=model | {"dropout": 0.5})(folder)
+
+
+def _added_word(folder: Path) -> None:
+    (folder / "added_tokens.json").write_text('{"<extra>": 520}')
+
+
 def _cut_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -215,6 +234,14 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("preprocessor_config.json", resample=True), "resample is true"),
         (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError integer"),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
+        (_tokenizer(normalizer=None), "keeps the case of letters.*save_pretrained"),
+        (_tokenizer(post_processor=None), "no end token.*save_pretrained"),
+        (_random_splits, "at random"),
+        (_added_word, "<extra>.*520.*save_pretrained"),
+        (
+            _with("tokenizer_config.json", added_tokens_decoder={"5": {"content": "<extra>"}}),
+            "adds the token.*save_pretrained",
+        ),
         (_byte_pairs_without_merges, "vocab.json alone.*save_pretrained"),
     ],
 )
@@ -228,6 +255,49 @@ def test_a_refused_folder_is_named_with_a_remedy(
     assert str(clip) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert sorted(clip.iterdir()) == before
+
+
+def _embedded(folder: Path) -> torch.Tensor:
+    parts = _parts(folder)
+    with torch.inference_mode():
+        text: torch.Tensor = parts.embed_text(IDS, torch.ones_like(IDS))
+        return torch.cat([text, parts.embed_image(torch.full((1, SIZE, SIZE, 3), 90).byte())])
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
+@pytest.mark.parametrize("key", [None, "state_dict", "model"])
+def test_weights_that_a_training_loop_saved_are_read(
+    clip: Path, prefix: str, key: str | None
+) -> None:
+    """Behind a wrapper's prefix, and under a key next to a step and an optimiser."""
+    from safetensors.torch import load_file
+
+    expected = _embedded(clip)
+    weights = load_file(clip / "model.safetensors")
+    (clip / "model.safetensors").unlink()
+    stored: dict[str, object] = {f"{prefix}{name}": each for name, each in weights.items()}
+    if key is not None:
+        stored = {key: stored, "epoch": 3, "optimizer": {"state": {}}}
+    torch.save(stored, clip / "pytorch_model.bin")
+    torch.testing.assert_close(_embedded(clip), expected)
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([], "copy the weights of the same model"),
+        (["model.onnx", "tf_model.h5"], r"it has model.onnx, tf_model.h5, not read here"),
+        (["adapter_model.safetensors"], "merge it into its model"),
+    ],
+)
+def test_missing_weights_are_named_with_what_is_there(
+    clip: Path, others: list[str], told: str
+) -> None:
+    (clip / "model.safetensors").unlink()
+    for name in others:
+        (clip / name).write_bytes(b"x")
+    with pytest.raises(PublishedCheckpointInvalid, match=told):
+        read_published_model(clip)
 
 
 def test_vocabulary_and_merges_are_a_tokenizer(clip: Path) -> None:

@@ -381,6 +381,33 @@ def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
         OSCAR.opened(tmp_path / "three", weights | Random(0).linear("classifier", WIDTH, 3))
 
 
+def test_an_m3p_may_have_another_name_and_no_wrapper(tmp_path: Path) -> None:
+    """As a training loop saves it; two files of which none has the authors' name are refused."""
+    weights = m3p_weights()
+    folder = write_m3p(tmp_path / "m3p", weights)
+    (folder / "m3p_under_weights.pth").unlink()
+    torch.save(weights, folder / "best.pth")
+    model = read_published_model(folder)
+    assert model.family == "m3p"
+    torch.save(weights, folder / "last.pth")
+    with pytest.raises(PublishedCheckpointInvalid):
+        read_published_model(folder)
+
+
+def test_an_oscar_behind_a_wrapper_is_read(tmp_path: Path) -> None:
+    """DataParallel's prefix, under the key of a training loop."""
+    weights = oscar_weights()
+    stored = {f"module.{name}": each for name, each in weights.items()}
+    folder = write_oscar(tmp_path / "wrapped", {})
+    torch.save({"model": stored, "step": 3}, folder / "pytorch_model.bin")
+    regions, region_mask = OSCAR.regions(3)
+    made, expected = (
+        joint_of(model).joint(*padded(TEXT), regions, region_mask)[1]
+        for model in (read_published_model(folder), OSCAR.opened(tmp_path / "plain", weights))
+    )
+    assert_near(made, expected)
+
+
 def mmt_folder(folder: Path, encoder: str, head: Weights, input_key: str) -> Path:
     """Writes modules.json with the head's and the pooling's folders."""
     names = (f"0_{encoder}", "1_ClassificationHead", "2_Pooling")

@@ -319,13 +319,17 @@ def test_a_pickle_of_more_than_tensors_is_refused(
 
 
 def test_a_pickle_of_other_objects_is_refused(tmp_path: Path) -> None:
-    """A training state, for instance, whose weights lie deeper."""
+    """A training state, for instance, whose weights lie deeper or have another name."""
     published_bert(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
-    torch.save({"model": weights, "step": 3}, tmp_path / "pytorch_model.bin")
+    for stored in ({"net": weights, "step": 3}, {"model": weights, "state_dict": weights}):
+        torch.save(stored, tmp_path / "pytorch_model.bin")
+        with pytest.raises(PublishedCheckpointInvalid, match="holds no weights by name"):
+            started(tmp_path)
+    torch.save({"model": {}}, tmp_path / "pytorch_model.bin")
 
-    with pytest.raises(PublishedCheckpointInvalid, match="not a list of weights by name"):
+    with pytest.raises(PublishedCheckpointInvalid, match="holds no weights by name"):
         started(tmp_path)
 
 
