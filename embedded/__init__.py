@@ -9,8 +9,7 @@
   awaiting_channel.py: from those with one; answer_pump.py: streams for both
 - __main__.py, hosted_rooms.py: another shape, `python -m embedded`: the orchestrator with services
   that it calls directly; hosted_server.py: those calls, counted and with errors as over gRPC;
-  operators_door.py, joint_gauges.py: what shards of one process need besides;
-  hosted_gateway.py: HTTP from the same process
+  operators_door.py: what operators of its shards call; hosted_gateway.py: HTTP from there
 - own_names.py: errors that name an engine, not the client that it is
 
 It stands on every service; only the command line imports it.

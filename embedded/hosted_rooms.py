@@ -6,21 +6,18 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 import grpc
 
 from embedded.direct_clients import Room, direct_clients
 from embedded.hosted_server import HostedServer
-from embedded.joint_gauges import follow_together
 from embedded.local_server import LocalChannel
 from embedded.operators_door import OperatorsDoor
 from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from index_svc.assembly import IndexRoom, index_room
 from index_svc.settings import IndexSettings
-from index_svc.shard import Shard
 from orchestrator_svc.assembly import Clients
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import connected_model, rerank_room
@@ -32,6 +29,7 @@ from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import Identity
 from tandem.item_store.item_store import ItemStore
+from tandem.model_io.served_metrics import note_shard
 from tandem.model_io.served_model import ServedModel
 
 SHARD_FIELD = "{shard}"
@@ -49,7 +47,6 @@ class HostedRooms:
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
-        self._loaded: list[Shard] = []
 
     def connect(self, name: str, address: str) -> grpc.aio.Channel | LocalChannel:
         """Returns the channel to a service: that of the room here, or one to the address."""
@@ -92,7 +89,8 @@ class HostedRooms:
     def add_shard(self, name: str, settings: IndexSettings, address: str) -> IndexRoom:
         """Opens a shard, callable as `name`, with a door for its operators at the address."""
         opened = index_room(settings)
-        health = self.add(name, self._followed(opened))
+        health = self.add(name, opened.room)
+        note_shard(opened.room.name, settings.shard_number, settings.shard_count)
         door = OperatorsDoor(opened.room, health, self._identity)
         self._starts.append(partial(door.open, address, settings.admission_limits()))
         self._opened.push_async_callback(partial(door.close, settings.grace_seconds))
@@ -119,19 +117,6 @@ class HostedRooms:
         """Stops the process if a room cannot start, as its own process would end."""
         if not watch.cancelled() and watch.exception() is not None:
             signal.raise_signal(signal.SIGTERM)
-
-    def _followed(self, opened: IndexRoom) -> ServiceRoom:
-        """Returns the room, whose shard's gauges are joined with the others' once it is loaded."""
-        shard, room = opened.shard, opened.room
-        if shard is None:
-            return room
-
-        async def warm() -> None:
-            await room.warm()
-            self._loaded.append(shard)
-            follow_together(self._loaded)
-
-        return replace(room, warm=warm)
 
     def _note(self, service: str, name: str) -> Callable[[bool], object]:
         """Returns what sets `tandem_serving` of a service: 1 if all of its rooms are serving."""
@@ -178,6 +163,7 @@ async def hosted_rooms(
                 shared = partial(_shared, store) if store is not None else None
                 room = rerank_room(own, identity, shared, model)
                 rooms.add(f"rerank-{number}", await opened.enter_async_context(room))
+                note_shard("rerank", number, count)
         opened.push_async_callback(rooms.end_watches)
         yield rooms
 

@@ -49,7 +49,7 @@ def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
         add_IndexServiceServicer_to_server(_CorruptServicer(settings.store_path), server)
 
     async def warm() -> None:
-        SHARD_CORRUPT.set(1)
+        SHARD_CORRUPT.labels(str(settings.shard_number)).set(1)
         log.critical(
             "shard corrupt", store_path=settings.store_path, damage=list(damage[:_LOGGED_COUNT])
         )

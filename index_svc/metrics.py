@@ -1,4 +1,8 @@
-"""Defines the metrics of index_svc."""
+"""Defines the metrics of index_svc.
+
+Gauges have a series for each shard, as one process may have several; counters and durations are
+those of all of them.
+"""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -14,7 +18,7 @@ all writes of a transaction."""
 ITEMS = Gauge(
     "tandem_index_items",
     "Items that searches can find, over all indexes.",
-    ["modality"],
+    ["shard", "modality"],
     registry=REGISTRY,
 )
 COMMIT_RECORDS = Histogram(
@@ -31,29 +35,31 @@ CORRUPT_ITEMS = Counter(
 SHARD_CORRUPT = Gauge(
     "tandem_index_shard_corrupt",
     "1 if the item store is damaged and was not opened.",
+    ["shard"],
     registry=REGISTRY,
 )
 STORE_USED_BYTES = Gauge(
     "tandem_index_store_used_bytes",
     "Bytes of the item store's map that have ever been used.",
+    ["shard"],
     registry=REGISTRY,
 )
 LIVE_RECALL = Gauge(
     "tandem_index_live_recall_ratio",
     "Share of the truly nearest items that sampled searches in the last window found.",
-    ["direction"],
+    ["shard", "direction"],
     registry=REGISTRY,
 )
 LIVE_RECALL_SEARCHES = Gauge(
     "tandem_index_live_recall_searches",
     "Searches that tandem_index_live_recall_ratio was measured on.",
-    ["direction"],
+    ["shard", "direction"],
     registry=REGISTRY,
 )
 LIST_IMBALANCE = Gauge(
     "tandem_index_list_imbalance_ratio",
     "FAISS's imbalance factor of the index with the most uneven lists; 1 is even.",
-    ["modality"],
+    ["shard", "modality"],
     registry=REGISTRY,
 )
 REBUILD_REQUESTS = Counter(
@@ -78,6 +84,7 @@ MAINTENANCE_FAILURES = Counter(
 SNAPSHOT_SEQUENCE = Gauge(
     "tandem_index_snapshot_sequence",
     "Position of the change log at the newest snapshot.",
+    ["shard"],
     registry=REGISTRY,
 )
 SNAPSHOTS_REFUSED = Counter(

@@ -15,6 +15,7 @@ from index_svc.metrics import (
     ITEMS,
     KEYWORD_SEARCHES,
     SEARCHES_OF,
+    SHARD_CORRUPT,
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
@@ -65,6 +66,8 @@ _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
 class ShardSettings:
     """Says how a shard commits and looks after its indexes."""
 
+    number: int = 0
+    """Labels its gauges."""
     commit_wait_seconds: float = 0.005
     tuning: IndexTuning = field(default_factory=IndexTuning)
     """For indexes that no operator tuned."""
@@ -117,6 +120,7 @@ class Shard:
         settings = settings or ShardSettings()
         self._store = store
         self._settings = settings
+        self._label = str(settings.number)
         self._snapshots_folder = folder / "snapshots"
         self._indexes: dict[str, SearchableIndex] = {}
         self._applied_sequence = 0
@@ -134,11 +138,13 @@ class Shard:
                 store.store_id,
                 settings.min_snapshot_change_count,
                 lambda: self._applied_sequence,
+                self._label,
             ),
-            RecallCheck(self.live_recall, self.tunings, settings.recall_floor),
+            RecallCheck(self.live_recall, self.tunings, settings.recall_floor, self._label),
             self.tunings,
             self.live_recall,
             settings.gpu_number,
+            self._label,
         )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
             self._commit,
@@ -188,7 +194,8 @@ class Shard:
         self._attach_keywords(self._indexes)
         self._is_loaded = True
         self._measure()
-        SHARD_GAUGES.follow(self.state)
+        SHARD_CORRUPT.labels(self._label).set(0)
+        SHARD_GAUGES.follow(self._label, self.state)
         self.maintenance.start()
         if unchecked:
             self.record_check = RecordCheck(self._store, unchecked)
@@ -342,7 +349,7 @@ class Shard:
 
     def close(self) -> None:
         """Commits what was submitted and closes the store; no other call may be in progress."""
-        SHARD_GAUGES.follow(ShardState)
+        SHARD_GAUGES.forget(self._label)
         self.maintenance.stop()
         if self.record_check is not None:
             self.record_check.stop()
@@ -449,5 +456,5 @@ class Shard:
     def _measure(self) -> None:
         for modality in Modality:
             count = sum(index.item_count(modality) for index in self._indexes.values())
-            ITEMS.labels(modality.value).set(count)
-        STORE_USED_BYTES.set(self._store.used_bytes())
+            ITEMS.labels(self._label, modality.value).set(count)
+        STORE_USED_BYTES.labels(self._label).set(self._store.used_bytes())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
@@ -24,7 +24,7 @@ class ShardState:
     oldest_reader_age_seconds: float | None = _gauge(
         "Lower bound of how long a reader of the item store has kept freed pages from reuse."
     )
-    commit_age_seconds: float | None = _gauge("Age of the newest commit of this process.")
+    commit_age_seconds: float | None = _gauge("Age of the newest commit since the start.")
     store_limit_bytes: float | None = _gauge("Size limit of the item store.")
     disk_free_bytes: float | None = _gauge("Free space on the item store's disk.")
     snapshot_age_seconds: float | None = _gauge(
@@ -37,22 +37,30 @@ class ShardState:
 
 
 class ShardGauges(Collector):
-    """Reads the state at each scrape."""
+    """Reads the state of each shard at each scrape."""
+
+    label_names: Sequence[str] = ("shard",)
 
     def __init__(self) -> None:
-        self._state: Callable[[], ShardState] = ShardState
+        self._states: dict[str, Callable[[], ShardState]] = {}
 
-    def follow(self, state: Callable[[], ShardState]) -> None:
+    def follow(self, shard: str, state: Callable[[], ShardState]) -> None:
         """Calls `state` at each scrape from now on, in the scrape's thread."""
-        self._state = state
+        self._states[shard] = state
+
+    def forget(self, shard: str) -> None:
+        """Ends the series of a shard."""
+        self._states.pop(shard, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields a family for each gauge, without a sample where there is no value."""
-        state = self._state()
+        states = {shard: state() for shard, state in sorted(self._states.copy().items())}
         for name, each in ShardState.__dataclass_fields__.items():
-            family = GaugeMetricFamily(f"tandem_index_{name}", each.metadata["help"])
-            if (value := getattr(state, name)) is not None:
-                family.add_metric([], value)
+            help_text = each.metadata["help"]
+            family = GaugeMetricFamily(f"tandem_index_{name}", help_text, labels=self.label_names)
+            for shard, state in states.items():
+                if (value := getattr(state, name)) is not None:
+                    family.add_metric([shard], value)
             yield family
 
 

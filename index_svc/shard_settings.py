@@ -8,6 +8,7 @@ from index_svc.shard import ShardSettings
 def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
     """Returns the shard's part of the settings."""
     return ShardSettings(
+        number=settings.shard_number,
         commit_wait_seconds=settings.commit_wait_seconds,
         tuning=IndexTuning(
             index_type=settings.faiss_type,

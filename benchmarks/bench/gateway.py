@@ -1,21 +1,26 @@
-"""What a search over HTTP takes over the same search by gRPC.
+"""What a search over HTTP takes over the same search by gRPC, in two shapes.
 
-    python -m benchmarks.bench.gateway [--searches 300] [--scenes 48]
+    python -m benchmarks.bench.gateway [--searches 200] [--scenes 48] [--shapes apart merged]
 
 The whole system on this machine, with a model that computes in a millisecond, so that the doors
-are a large part. Every search is made by each way in turn, from one caller that keeps its
-connections, and ends with the answer parsed. Differences are of neighbours in time. CPU is the
-gateway's own, of all its threads, by the scheduler's count.
+are a large part. Apart, the gateway is a process of its own (`tandem up`); merged, all services
+are in one process (`tandem up --merged`). The stacks run side by side. Every search is made by each
+way of each in turn, from one caller that keeps its connections, and ends with the answer parsed.
+Differences are to gRPC of the same shape, of neighbours in time. CPU is that of all services
+without Triton, of all their threads, by the scheduler's count.
 """
 
 import argparse
 import http.client
 import json
+import os
 import socket
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +30,7 @@ import torch
 
 from benchmarks.support.small_model import save_small, short_texts
 from tandem.client import Client
+from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.precision import Precision
@@ -33,6 +39,8 @@ from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 
 INDEX_ID = "scenes"
+SHAPES = ("apart", "merged")
+GRPC = "gRPC"
 CONNECT_PATH = "/tandem.v1.SearchService/SearchItems"
 WARM_COUNT = 20
 
@@ -81,85 +89,126 @@ def ways(stack: LocalStack) -> Mapping[str, Search]:
         )
 
     return {
-        "gRPC": lambda text: stub.SearchItems(request(text)),
+        GRPC: lambda text: stub.SearchItems(request(text)),
         "/v1/search": by_rest,
         "Connect, JSON": by_json,
         "Connect, protobuf": by_proto,
     }
 
 
-def measure(
-    searches: Mapping[str, Search], texts: Sequence[str], count: int, gateway_pid: int
-) -> list[Row]:
+@dataclass(frozen=True)
+class Way:
+    """One way to search one stack, with the processes of its services."""
+
+    shape: str
+    name: str
+    search: Search
+    pids: tuple[int, ...]
+
+    def cpu_seconds(self) -> float:
+        """Returns what all threads of the services have run, to the nanosecond."""
+        tasks = (task for pid in self.pids for task in Path(f"/proc/{pid}/task").iterdir())
+        return 1e-9 * sum(map(_run_nanoseconds, tasks))
+
+
+def measure(given: Sequence[Way], texts: Sequence[str], count: int) -> list[Row]:
     """Returns the figures of each way, which take turns."""
     for number in range(WARM_COUNT):
-        for search in searches.values():
-            search(texts[number % len(texts)])
-    seconds: dict[str, list[float]] = {name: [] for name in searches}
-    cpu_seconds = dict.fromkeys(searches, 0.0)
-    names = list(searches)
+        for way in given:
+            way.search(texts[number % len(texts)])
+    seconds: dict[Way, list[float]] = {way: [] for way in given}
+    cpu_seconds: dict[Way, list[float]] = {way: [] for way in given}
     for number in range(count):
         # The first way of a turn finds processes that have slept longer, so each way has its turns.
-        first_place = number % len(names)
-        for name in [*names[first_place:], *names[:first_place]]:
-            cpu_start = _cpu_seconds(gateway_pid)
+        first_place = number % len(given)
+        for way in [*given[first_place:], *given[:first_place]]:
+            cpu_start = way.cpu_seconds()
             start_time = time.perf_counter()
-            searches[name](texts[number % len(texts)])
-            seconds[name].append(time.perf_counter() - start_time)
-            cpu_seconds[name] += _cpu_seconds(gateway_pid) - cpu_start
-    [first, *_] = seconds.values()
+            way.search(texts[number % len(texts)])
+            seconds[way].append(time.perf_counter() - start_time)
+            cpu_seconds[way].append(way.cpu_seconds() - cpu_start)
+    of_grpc = {way.shape: way for way in given if way.name == GRPC}
     return [
         {
-            "way": name,
-            "p5_ms": _ms(sorted(taken)[len(taken) // 20]),
-            "p50_ms": _ms(statistics.median(taken)),
-            "p50_over_grpc_ms": _ms(statistics.median(map(float.__sub__, taken, first))),
-            "gateway_cpu_ms": _ms(cpu_seconds[name] / count),
+            "shape": way.shape,
+            "way": way.name,
+            "p5_ms": _ms(sorted(seconds[way])[count // 20]),
+            "p50_ms": _ms(statistics.median(seconds[way])),
+            "p50_over_grpc_ms": _median_over(seconds[way], seconds[of_grpc[way.shape]]),
+            "cpu_ms": _ms(statistics.fmean(cpu_seconds[way])),
+            "cpu_over_grpc_ms": _median_over(cpu_seconds[way], cpu_seconds[of_grpc[way.shape]]),
         }
-        for name, taken in seconds.items()
+        for way in given
     ]
+
+
+def _median_over(taken: Sequence[float], base: Sequence[float]) -> float:
+    return _ms(statistics.median(map(float.__sub__, taken, base)))
 
 
 def _ms(seconds: float) -> float:
     return round(1e3 * seconds, 2)
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Returns what all threads of a process have run, to the nanosecond."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return 1e-9 * sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+def _run_nanoseconds(task: Path) -> int:
+    try:
+        return int((task / "schedstat").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):  # A thread that has ended.
+        return 0
 
 
 def run(arguments: argparse.Namespace) -> Row:
     """Returns the whole result."""
     torch.set_num_threads(1)
     records = list(scene_records("test", 3, arguments.scenes))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         repository = Path(folder) / "model_repository"
         export_model(save_small(Path(folder) / "checkpoint"), repository, Precision.FP32)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(1), gateway=True) as stack:
-            stack.start()
-            pictures = ((record.record_id, record.image.read()) for record in records)
-            with Client(stack.address, timeout_seconds=60.0) as client:
-                refused = [
-                    each for each in client.ingest(pictures, index_id=INDEX_ID) if each.error
-                ]
-            assert not refused, refused[0].error
-            [pid] = [each.pid for each in stack.endpoints() if each.name == "gateway"]
-            rows = measure(ways(stack), short_texts(records), arguments.searches, pid)
+        stacks: dict[str, LocalStack] = {}
+        for shape in arguments.shapes:
+            stack = LocalStack(
+                Path(folder) / shape,
+                repository,
+                Ports.free(1),
+                gateway=True,
+                merged=shape == "merged",
+            )
+            opened.enter_context(stack).start()
+            _store(stack, records)
+            stacks[shape] = stack
+        # Only now, as a connection without a request is closed.
+        given = [
+            Way(shape, name, search, _pids(stack))
+            for shape, stack in stacks.items()
+            for name, search in ways(stack).items()
+        ]
+        rows = measure(given, short_texts(records), arguments.searches)
     return {
         "benchmark": "gateway",
         "searches": arguments.searches,
         "scenes": arguments.scenes,
+        "load_average": os.getloadavg()[0],
         "ways": rows,
     }
+
+
+def _pids(stack: LocalStack) -> tuple[int, ...]:
+    return tuple(each.pid for each in stack.endpoints() if each.name != "triton")
+
+
+def _store(stack: LocalStack, records: Sequence[Record]) -> None:
+    pictures = ((record.record_id, record.image.read()) for record in records)
+    with Client(stack.address, timeout_seconds=60.0) as client:
+        refused = [each for each in client.ingest(pictures, index_id=INDEX_ID) if each.error]
+    assert not refused, refused[0].error
 
 
 def table(result: Row) -> str:
     """Returns the figures as Markdown."""
     rows = [
-        "| way | p5 ms | p50 ms | p50 of the difference to gRPC, ms | CPU of the gateway, ms |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| shape | way | p5 ms | p50 ms | p50 of the difference to gRPC, ms "
+        "| CPU of the services, ms | p50 of its difference to gRPC, ms |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     rows += [f"| {' | '.join(map(str, each.values()))} |" for each in result["ways"]]
     return "\n".join(rows)
@@ -168,7 +217,8 @@ def table(result: Row) -> str:
 def main() -> None:
     """Prints one JSON line, then a table."""
     parser = argparse.ArgumentParser(description="searches by HTTP and by gRPC")
-    parser.add_argument("--searches", type=int, default=300, help="by each way")
+    parser.add_argument("--searches", type=int, default=200, help="by each way")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
     parser.add_argument("--scenes", type=int, default=48)
     result = run(parser.parse_args())
     print(json.dumps(result))

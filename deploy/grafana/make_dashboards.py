@@ -329,19 +329,19 @@ INDEX = Dashboard(
         Panel(
             "Live recall",
             "percentunit",
-            [("tandem_index_live_recall_ratio", "{{direction}} {{instance}}")],
+            [("tandem_index_live_recall_ratio", "{{direction}} {{instance}} {{shard}}")],
             "Of sampled searches of users, done again exactly.",
             maximum=1,
         ),
         Panel(
             "Searches behind the recall",
             "none",
-            [("tandem_index_live_recall_searches", "{{direction}} {{instance}}")],
+            [("tandem_index_live_recall_searches", "{{direction}} {{instance}} {{shard}}")],
         ),
         Panel(
             "List imbalance",
             "none",
-            [("tandem_index_list_imbalance_ratio", "{{modality}} {{instance}}")],
+            [("tandem_index_list_imbalance_ratio", "{{modality}} {{instance}} {{shard}}")],
         ),
         Panel(
             "Rebuilds asked for",
@@ -356,36 +356,50 @@ INDEX = Dashboard(
         Panel(
             "Items",
             "none",
-            [("sum by (modality, instance) (tandem_index_items)", "{{modality}} {{instance}}")],
+            [
+                (
+                    "sum by (modality, instance, shard) (tandem_index_items)",
+                    "{{modality}} {{instance}} {{shard}}",
+                )
+            ],
         ),
         Panel(
             "Store",
             "bytes",
-            [("tandem_index_store_used_bytes", "{{instance}}")],
+            [("tandem_index_store_used_bytes", "{{instance}} {{shard}}")],
             "What was ever used; pages freed since are used again first.",
         ),
-        Panel("Room on the disk", "bytes", [("tandem_index_disk_free_bytes", "{{instance}}")]),
+        Panel(
+            "Room on the disk",
+            "bytes",
+            [("tandem_index_disk_free_bytes", "{{instance}} {{shard}}")],
+        ),
         Panel(
             "Share of the store's limit",
             "percentunit",
-            [("tandem_index_store_used_bytes / tandem_index_store_limit_bytes", "{{instance}}")],
+            [
+                (
+                    "tandem_index_store_used_bytes / tandem_index_store_limit_bytes",
+                    "{{instance}} {{shard}}",
+                )
+            ],
             maximum=1,
         ),
         Panel(
             "Oldest reader",
             "s",
-            [("tandem_index_oldest_reader_age_seconds", "{{instance}}")],
+            [("tandem_index_oldest_reader_age_seconds", "{{instance}} {{shard}}")],
             "How long pages freed since have not been used again: the store grows meanwhile.",
         ),
         Panel(
             "Waiting writes",
             "none",
-            [("tandem_index_queued_write_count", "{{instance}}")],
+            [("tandem_index_queued_write_count", "{{instance}} {{shard}}")],
         ),
         Panel(
             "Since the newest commit",
             "s",
-            [("tandem_index_commit_age_seconds", "{{instance}}")],
+            [("tandem_index_commit_age_seconds", "{{instance}} {{shard}}")],
         ),
         Panel("Records a commit", "none", _quantiles("tandem_index_commit_records")),
         Panel(
@@ -396,25 +410,25 @@ INDEX = Dashboard(
         Panel(
             "Newest snapshot",
             "none",
-            [("tandem_index_snapshot_sequence", "{{instance}}")],
+            [("tandem_index_snapshot_sequence", "{{instance}} {{shard}}")],
             "Where the change log stood.",
         ),
         Panel(
             "Since the newest snapshot",
             "s",
-            [("tandem_index_snapshot_age_seconds", "{{instance}}")],
+            [("tandem_index_snapshot_age_seconds", "{{instance}} {{shard}}")],
         ),
         Panel(
             "Changes since the newest snapshot",
             "none",
-            [("tandem_index_unsaved_change_count", "{{instance}}")],
+            [("tandem_index_unsaved_change_count", "{{instance}} {{shard}}")],
             "What a start would read from the store.",
         ),
         Panel(
             "Damage",
             "none",
             [
-                ("tandem_index_shard_corrupt", "store {{instance}}"),
+                ("tandem_index_shard_corrupt", "store {{instance}} {{shard}}"),
                 ("tandem_index_corrupt_items_total", "items {{instance}}"),
                 ("tandem_index_snapshots_refused_total", "snapshots {{instance}}"),
                 ("increase(tandem_index_maintenance_failures_total[1h])", "work {{instance}}"),

@@ -60,11 +60,13 @@ class Maintenance:
         tunings: TuningFile,
         live_recall: LiveRecall,
         gpu_number: int | None,
+        shard: str,
     ) -> None:
-        """Does nothing before start() or step()."""
+        """Does nothing before start() or step(); `shard` labels its gauges."""
         self.snapshots = snapshots
         self._recall_check = recall_check
         self._gpu_number = gpu_number
+        self._shard = shard
         self._indexes = indexes
         self._tunings = tunings
         self._live_recall = live_recall
@@ -205,7 +207,7 @@ class Maintenance:
         for modality in Modality:
             parts = (index.part(modality).faiss_index for index in indexes)
             factors = (part.list_imbalance() for part in parts if part is not None)
-            LIST_IMBALANCE.labels(modality.value).set(
+            LIST_IMBALANCE.labels(self._shard, modality.value).set(
                 max((factor for factor in factors if factor is not None), default=1.0)
             )
 

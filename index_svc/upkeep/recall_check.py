@@ -31,8 +31,11 @@ _PAUSE_FACTOR = 19
 class RecallCheck:
     """Spends a small share of a core on repeating searches; for one thread."""
 
-    def __init__(self, live_recall: LiveRecall, tunings: TuningFile, recall_floor: float) -> None:
-        """Measures nothing yet; recall below the floor asks for a rebuild."""
+    def __init__(
+        self, live_recall: LiveRecall, tunings: TuningFile, recall_floor: float, shard: str
+    ) -> None:
+        """Measures nothing yet; recall below the floor asks for a rebuild, `shard` labels it."""
+        self._shard = shard
         self._live_recall = live_recall
         self._tunings = tunings
         self._recall_floor = recall_floor
@@ -57,8 +60,8 @@ class RecallCheck:
         measured = self._live_recall.recall()
         for direction in DIRECTIONS:
             recall, count = measured.get(direction, (math.nan, 0))
-            LIVE_RECALL.labels(direction).set(recall)
-            LIVE_RECALL_SEARCHES.labels(direction).set(count)
+            LIVE_RECALL.labels(self._shard, direction).set(recall)
+            LIVE_RECALL_SEARCHES.labels(self._shard, direction).set(count)
         return worked
 
     def low_recalls(self, indexes: Mapping[str, SearchableIndex]) -> Iterator[tuple[str, Modality]]:

@@ -44,12 +44,14 @@ class SnapshotSchedule:
         store_id: str,
         min_change_count: int,
         applied_sequence: Callable[[], int],
+        shard: str,
     ) -> None:
-        """Writes nothing yet; `applied_sequence` is the shard's."""
+        """Writes nothing yet; `applied_sequence` is the shard's, and `shard` labels its gauge."""
         self._folder = folder
         self._store_id = store_id
         self._min_change_count = min_change_count
         self._applied_sequence = applied_sequence
+        self._shard = shard
         self._newest: dict[tuple[str, Modality], _Newest] = {}
         self._forgotten: set[str] = set()
 
@@ -107,7 +109,7 @@ class SnapshotSchedule:
         for modality, change_count in change_counts.items():
             remove_other_snapshots(parent, sequence, modality)
             self._newest[index_id, modality] = _Newest(change_count, sequence, time.time())
-        SNAPSHOT_SEQUENCE.set(sequence)
+        SNAPSHOT_SEQUENCE.labels(self._shard).set(sequence)
         return sequence
 
     def sequence(self, index_id: str, modality: Modality) -> int | None:

@@ -127,8 +127,9 @@ def table() -> str:
     """Returns the registered metrics as a Markdown table: metric, type, labels, meaning."""
     rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
     for collector in REGISTRY.collectors:
-        # Collectors that sample on demand, such as the process's memory, have no labels.
-        labels = ", ".join(f"`{name}`" for name in getattr(collector, "_labelnames", ()))
+        # Collectors that sample on demand name their labels if they have any, unlike the library's.
+        names = getattr(collector, "label_names", getattr(collector, "_labelnames", ()))
+        labels = ", ".join(f"`{name}`" for name in names)
         for family in collector.collect():
             name = f"{family.name}_total" if family.type == "counter" else family.name
             name = f"{name}_info" if family.type == "info" else name

@@ -15,8 +15,8 @@ _MODEL = Info(
 )
 _SHARD = Info(
     "tandem_shard",
-    "Which shard this process serves, of how many.",
-    ["service"],
+    "Which shards this process serves, of how many.",
+    ["service", "shard"],
     registry=REGISTRY,
 )
 # As in tables and logs; the rest adds nothing.
@@ -31,5 +31,5 @@ def note_model(service: str, model: ModelDescription) -> None:
 
 
 def note_shard(service: str, number: int, count: int) -> None:
-    """Sets `tandem_shard_info` to this shard."""
-    _SHARD.labels(service).info({"shard": str(number), "shard_count": str(count)})
+    """Adds this shard to `tandem_shard_info`."""
+    _SHARD.labels(service, str(number)).info({"shard_count": str(count)})

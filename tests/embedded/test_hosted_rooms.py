@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
@@ -70,8 +71,14 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
         with pytest.raises(ServiceUnavailable, match=r"shard corrupt: restore .*shard-1"):
             await asked(rooms, 1)
         assert REGISTRY.get_sample_value("tandem_serving", {"service": "index"}) == 0
-        items = {"modality": "text"}
-        assert REGISTRY.get_sample_value("tandem_index_items", items) == 200
+        assert items_of("0") == 200
+        corrupt = [
+            REGISTRY.get_sample_value("tandem_index_shard_corrupt", {"shard": shard})
+            for shard in ("0", "1")
+        ]
+        assert corrupt == [0, 1]
+        info = {"service": "index", "shard": "1", "shard_count": "2"}
+        assert REGISTRY.get_sample_value("tandem_shard_info", info) == 1
         channels = [rooms.connect(f"index-{number}", "in-process") for number in range(2)]
         dependencies = Dependencies(channels[0], channels, [], wait_seconds=60.0)
         with pytest.raises(ServiceUnavailable, match=r"index-1 .*not serving yet"):
@@ -112,9 +119,12 @@ async def test_only_a_sound_shard_of_this_process_is_called_without_messages(
 
 
 async def is_loaded(rooms: HostedRooms) -> bool:
-    """Returns whether the sound shard answers, and its gauges are followed."""
-    try:
-        await asked(rooms, 0)
-    except ServiceUnavailable:
-        return False
-    return REGISTRY.get_sample_value("tandem_index_items", {"modality": "text"}) == 200
+    """Returns whether the sound shard is serving."""
+    stub: Any = health_pb2_grpc.HealthStub(rooms.connect("index-0", "in-process"))
+    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=60.0)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def items_of(shard: str) -> float | None:
+    """Returns how many texts a shard has, as Prometheus reads it."""
+    return REGISTRY.get_sample_value("tandem_index_items", {"modality": "text", "shard": shard})

@@ -17,6 +17,7 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.runs.watching import contract
 from tandem import Engine
 from tandem.client import Client, SearchResult
 from tandem.item_store.item_store import ItemStore
@@ -152,16 +153,17 @@ def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path:
             assert replaced.fullmatch(key) or variables[key] == value, key
 
 
-def gauges(stack: LocalStack) -> Mapping[str, float]:
-    """Returns the items by modality, as Prometheus reads them."""
+def item_gauges(stack: LocalStack) -> list[Mapping[str, float]]:
+    """Returns each shard's items by modality, as Prometheus reads them."""
     with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=60) as response:
         families = text_string_to_metric_families(response.read().decode())
-    return {
-        sample.labels["modality"]: sample.value
-        for family in families
-        for sample in family.samples
-        if sample.name == "tandem_index_items"
-    }
+    shards: dict[str, dict[str, float]] = {}
+    for family in families:
+        for sample in family.samples:
+            if sample.name == "tandem_index_items":
+                counts = shards.setdefault(sample.labels["shard"], {})
+                counts[sample.labels["modality"]] = sample.value
+    return [shards[shard] for shard in sorted(shards)]
 
 
 def assert_same_by_http(stack: LocalStack, client: Client) -> None:
@@ -185,6 +187,26 @@ def assert_same_by_http(stack: LocalStack, client: Client) -> None:
     counted = 'tandem_rpc_duration_seconds_count{code="OK",method="%s",service="%s"}'
     assert counted % ("search", "gateway") in lines
     assert counted % ("StreamSearchItems", "orchestrator") in lines
+
+
+def assert_nothing_asked_for_is_missing(stack: LocalStack) -> None:
+    """Every panel, rule and document finds its metrics on the ports of these few processes."""
+    live: set[str] = set()
+    for service in ("orchestrator", "triton"):
+        with urllib.request.urlopen(stack.metrics_url(service), timeout=60) as response:
+            text = response.read().decode()
+        live |= set(re.findall(r"^(?:# TYPE )?(\w+)", text, re.M))
+    asked = {
+        where: {name for name in names if not re.fullmatch(r"tandem:[\w:]+|ALERTS|up", name)}
+        for where, names in contract.names_asked_for().items()
+    }
+    assert contract.missing_names(asked, live) == []
+    assert contract.missing_names({"a panel": {"tandem_made_up_total"}}, live) != []
+    services = {"orchestrator", "gateway", "encoder", "index", "rerank"}
+    for name in ("tandem_serving", "tandem_rpc_inflight_count", "tandem_build_info"):
+        with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=60) as response:
+            lines = re.findall(rf"^{name}{{.*$", response.read().decode(), re.M)
+        assert set(re.findall(r'service="(\w+)"', "".join(lines))) == services, name
 
 
 def item_counts(stack: LocalStack) -> list[int]:
@@ -217,8 +239,8 @@ def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
     with LocalStack(tmp_path, lone_instances, ports, gateway=True, merged=True) as stack:
         stack.start()
         assert [each.name for each in stack.endpoints()] == ["orchestrator", "triton"]
-        assert gauges(stack) == {"text": 0, "image": 9}
         counts = item_counts(stack)
+        assert item_gauges(stack) == [{"text": 0, "image": count} for count in counts]
         assert sum(counts) == 9
         assert all(counts)
         with Client(stack.address, timeout_seconds=60.0) as client:
@@ -232,6 +254,7 @@ def test_a_merged_stack_answers_as_an_engine_and_degrades_without_triton(
                 return client.search("a cup and two cats", index_id=INDEX, rerank_k=depth)
 
             assert search(1).rerank.stop == "COMPLETE"
+            assert_nothing_asked_for_is_missing(stack)
             stack.stop_triton()
             # The query's encoding is cached; seven pairs are not.
             degraded = search(8)

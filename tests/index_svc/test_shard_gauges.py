@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from index_svc.shard import Shard, ShardSettings
-from index_svc.shard_gauges import SHARD_GAUGES, ShardState
+from index_svc.shard_gauges import SHARD_GAUGES
 from index_svc.upkeep import maintenance
 from tandem.chassis.metrics import REGISTRY
 from tandem.item_store.item_store import ItemStore
@@ -18,14 +18,15 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 INDEX_ID = "pets"
 
 
-def value(name: str) -> float | None:
+def value(name: str, shard: str = "0") -> float | None:
     """Returns a gauge of the scrape; None if it has no sample."""
-    return REGISTRY.get_sample_value(f"tandem_index_{name}")
+    return REGISTRY.get_sample_value(f"tandem_index_{name}", {"shard": shard})
 
 
-def opened(folder: Path) -> Shard:
+def opened(folder: Path, number: int = 0, count: int = 1) -> Shard:
     """Returns a loaded shard."""
-    shard = Shard(ItemStore.open(folder, 0, 1, map_bytes=64 << 20), folder, ShardSettings())
+    store = ItemStore.open(folder, number, count, map_bytes=64 << 20)
+    shard = Shard(store, folder, ShardSettings(number=number))
     shard.load()
     return shard
 
@@ -84,7 +85,7 @@ def test_a_scrape_of_a_closed_shard_is_not_a_fault(tmp_path: Path) -> None:
     shard._store.close()
     assert value("store_limit_bytes") is None
     assert value("queued_write_count") == 0
-    SHARD_GAUGES.follow(ShardState)
+    SHARD_GAUGES.forget("0")
     assert value("queued_write_count") is None
     assert len(list(SHARD_GAUGES.collect())) == 7
     shard._writer.close()
@@ -96,7 +97,30 @@ def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:
     try:
         upsert(shard, "one")
         shard.maintenance.step()
-        ratio = REGISTRY.get_sample_value("tandem_index_list_imbalance_ratio", {"modality": "text"})
+        ratio = REGISTRY.get_sample_value(
+            "tandem_index_list_imbalance_ratio", {"shard": "0", "modality": "text"}
+        )
         assert ratio == 1.0
     finally:
         shard.close()
+
+
+def test_two_shards_of_a_process_have_series_of_their_own(tmp_path: Path) -> None:
+    """So that one that takes no writes shows beside one that does; it leaves with its own."""
+    shards = [opened(tmp_path / str(number), number, 2) for number in range(2)]
+    upsert(shards[1], "one", "two")
+    shards[1].maintenance.snapshots.write(INDEX_ID, shards[1].index(INDEX_ID))
+    upsert(shards[1], "three")
+    try:
+        assert [value("commit_age_seconds", shard) is None for shard in ("0", "1")] == [True, False]
+        assert [value("unsaved_change_count", shard) for shard in ("0", "1")] == [0, 1]
+        items = [
+            REGISTRY.get_sample_value("tandem_index_items", {"shard": shard, "modality": "text"})
+            for shard in ("0", "1")
+        ]
+        assert items == [0, 3]
+        assert value("snapshot_sequence", "1")
+    finally:
+        shards[0].close()
+    assert [value("queued_write_count", shard) for shard in ("0", "1")] == [None, 0]
+    shards[1].close()
