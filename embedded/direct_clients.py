@@ -54,7 +54,7 @@ Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CallableRoom:
     """Pairs the channel to all methods of a service with its servicer, if that is here."""
 
     channel: LocalChannel | grpc.aio.Channel
@@ -70,7 +70,9 @@ class DirectRoom(Generic[T]):
 
 
 def direct_clients(
-    settings: OrchestratorSettings, encoder: Room, shards: Sequence[tuple[Room, Room]]
+    settings: OrchestratorSettings,
+    encoder: CallableRoom,
+    shards: Sequence[tuple[CallableRoom, CallableRoom]],
 ) -> Clients:
     """Returns clients of the rooms, those of the shards in the shards' order.
 
@@ -88,8 +90,8 @@ def direct_clients(
 
 
 def _shard_client(
-    index: Room,
-    rerank: Room,
+    index: CallableRoom,
+    rerank: CallableRoom,
     number: int,
     shard_map_version: int,
     policy: tuple[RetryBudget, BreakerRule],
@@ -105,7 +107,7 @@ def _shard_client(
     return shard
 
 
-def _here(room: Room, kind: type[T]) -> DirectRoom[T] | None:
+def _here(room: CallableRoom, kind: type[T]) -> DirectRoom[T] | None:
     if isinstance(room.channel, LocalChannel) and isinstance(room.servicer, kind):
         return DirectRoom(room.channel, room.servicer)
     return None

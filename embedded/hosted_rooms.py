@@ -10,7 +10,7 @@ from functools import partial
 
 import grpc
 
-from embedded.direct_clients import Room, direct_clients
+from embedded.direct_clients import CallableRoom, direct_clients
 from embedded.hosted_server import HostedServer
 from embedded.local_server import LocalChannel
 from embedded.operators_door import OperatorsDoor
@@ -43,7 +43,7 @@ class HostedRooms:
         """Closes all rooms with `opened`."""
         self._identity = identity
         self._opened = opened
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, CallableRoom] = {}
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
@@ -80,7 +80,7 @@ class HostedRooms:
         health.register(server)
         room.register(server)
         note_build(room.name)
-        self._rooms[name] = Room(LocalChannel(server), room.servicer)
+        self._rooms[name] = CallableRoom(LocalChannel(server), room.servicer)
         self._opened.push_async_callback(room.close)
         self._opened.callback(health.leave)
         self._starts.append(partial(self._watch, health, room))
@@ -105,8 +105,8 @@ class HostedRooms:
             if isinstance(end, Exception):
                 raise end
 
-    def _room(self, name: str, channel: grpc.aio.Channel) -> Room:
-        return self._rooms.get(name) or Room(channel)
+    def _room(self, name: str, channel: grpc.aio.Channel) -> CallableRoom:
+        return self._rooms.get(name) or CallableRoom(channel)
 
     async def _watch(self, health: Health, room: ServiceRoom) -> None:
         watch = asyncio.create_task(health.watch(room.warm, room.ready))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from embedded.direct_clients import Room, direct_clients
+from embedded.direct_clients import CallableRoom, direct_clients
 from embedded.local_server import LocalChannel, LocalServer
 from embedded.model_folder import ModelFolder
 from encoder_svc.encoder import Encoder
@@ -123,7 +123,7 @@ class InProcessServices:
         self._open.callback(shard.close)
         return shard, store
 
-    def _encoder_room(self, caches: bool) -> Room:
+    def _encoder_room(self, caches: bool) -> CallableRoom:
         settings = EncoderSettings(
             triton_address=_HERE, model_repository=str(self._model.repository)
         )
@@ -135,17 +135,17 @@ class InProcessServices:
         server = LocalServer()
         add_EncoderServiceServicer_to_server(servicer, server)
         add_ModelServiceServicer_to_server(ModelServicer(self._version.describe), server)
-        return Room(LocalChannel(server), servicer)
+        return CallableRoom(LocalChannel(server), servicer)
 
-    def _index_room(self, shard: Shard) -> Room:
+    def _index_room(self, shard: Shard) -> CallableRoom:
         threads = faiss_threads(2, "shard")
         self._open.callback(threads.shutdown)
         servicer = IndexServicer(shard, threads)
         server = LocalServer()
         add_IndexServiceServicer_to_server(servicer, server)
-        return Room(LocalChannel(server), servicer)
+        return CallableRoom(LocalChannel(server), servicer)
 
-    def _rerank_room(self, store: ItemStore, caches: bool) -> Room:
+    def _rerank_room(self, store: ItemStore, caches: bool) -> CallableRoom:
         settings = _rerank_settings(self._model.repository)
         threads = self._threads(settings.thread_count, "read")
         reranker = Reranker(
@@ -171,7 +171,7 @@ class InProcessServices:
         server = LocalServer()
         add_RerankServiceServicer_to_server(servicer, server)
         add_ModelServiceServicer_to_server(ModelServicer(describe), server)
-        return Room(LocalChannel(server), servicer)
+        return CallableRoom(LocalChannel(server), servicer)
 
     def _neighbour_scorer(self) -> NeighbourScorer | None:
         manifest = neighbour_manifest_of(self._model.repository)
