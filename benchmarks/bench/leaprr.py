@@ -54,6 +54,8 @@ RUNS: Final[Mapping[str, tuple[str, ...]]] = {
     "random": ("pillar_rank=random",),
     "inter": ("pillar_modality=inter",),
     "intra": ("pillar_modality=intra",),
+    "no_contrastive": ("contrastive_weight=0",),
+    "no_triplet": ("triplet_weight=0",),
     "no_alignment": ("alignment_weight=0",),
     **{
         f"neighbours_{count}": (

@@ -40,9 +40,8 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import (
     OnError,
     RecordCheck,
-    RecordFault,
-    RecordUnreadable,
     SkippedRecords,
+    check_asking,
     readable_records,
 )
 from tandem.model_io.record_regions import RecordRegions
@@ -161,6 +160,8 @@ def evaluate(
         )
     if checkpoint is None and neighbours:
         raise typer.BadParameter("--neighbours needs --checkpoint")
+    if neighbours_dev is not None and not neighbours:
+        raise typer.BadParameter("--neighbours-dev chooses settings of --neighbours: give one")
     if neighbours and distractors:
         raise typer.BadParameter("--neighbours reads all queries, and --distractors ask nothing")
     if checkpoint is not None and query_count is not None:
@@ -319,7 +320,7 @@ def _readable(
             key = (id(record), captions)
             if key not in verdicts:
                 taken = [replace(record, captions=captions)]
-                whole_check = partial(_check_asking, check) if gallery.asks(number) else check
+                whole_check = partial(check_asking, check) if gallery.asks(number) else check
                 show(len(verdicts))
                 verdicts[key] = any(readable_records(taken, whole_check, on_error, skipped))
             if verdicts[key]:
@@ -329,13 +330,6 @@ def _readable(
             raise ValueError(f"no record is left to ask with; {'; '.join(skipped.lines())}")
         readable.append(rest)
     return readable
-
-
-def _check_asking(check: RecordCheck, record: Record) -> None:
-    """Raises RecordUnreadable for a record that cannot be read, or has no caption to query."""
-    check(record)
-    if not record.captions:
-        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
 
 
 def _distractors(

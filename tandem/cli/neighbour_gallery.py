@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
@@ -11,6 +12,7 @@ from tandem.model_io.readable_records import (
     OnError,
     RecordCheck,
     SkippedRecords,
+    check_asking,
     readable_records,
 )
 
@@ -33,7 +35,8 @@ def neighbour_gallery(
 ) -> Gallery:
     """Returns the records whose chosen captions pass the check, as one gallery.
 
-    Raises ValueError where none is left, and for records without a shared language.
+    A record without a caption fails it. Raises ValueError where none is left, and for records
+    without a shared language.
     """
     spoken = [
         each
@@ -44,11 +47,12 @@ def neighbour_gallery(
         raise ValueError(f"no record has a caption{f' in {language!r}' if language else ''}")
     languages = [language] if language else languages_of(spoken)
     gallery = make_gallery(spoken, languages, caption_count)
+    asking = partial(check_asking, check)
     on_error = OnError.SKIP if skipped.goes_on else OnError.STOP
     readable = {
         number
         for number, (record, chosen) in enumerate(gallery.chosen)
-        if any(readable_records([replace(record, captions=chosen)], check, on_error, skipped))
+        if any(readable_records([replace(record, captions=chosen)], asking, on_error, skipped))
     }
     if not readable:
         raise ValueError(f"no record is left; {'; '.join(skipped.lines())}")

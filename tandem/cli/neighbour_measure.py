@@ -43,9 +43,11 @@ class NeighbourMeasure:
             _check_model(str(dev), near_dev.source.model_fingerprint, fingerprint)
         methods: list[LeaprrMethod | LabelFreeMethod] = []
         about = {}
-        for name in names:
+        asked = list(dict.fromkeys(names))
+        folders = [Path(name) for name in asked if name not in METHODS]
+        for name in asked:
             if name not in METHODS:
-                method = _learned(Path(name), fingerprint, known)
+                method = _learned(Path(name), _title(Path(name), folders), fingerprint, known)
                 methods.append(method)
                 about[method.name] = f"{name}, learned over {method.base}"
                 continue
@@ -73,7 +75,13 @@ def _tuned(name: str, dev: CorpusNeighbours, known: Sequence[str]) -> dict[str, 
     return settings
 
 
-def _learned(folder: Path, fingerprint: str, known: Sequence[str]) -> LeaprrMethod:
+def _title(folder: Path, folders: Sequence[Path]) -> str:
+    """Returns the folder's name, or its path where another's name is the same."""
+    is_alone = [each.resolve().name for each in folders].count(folder.resolve().name) == 1
+    return folder.resolve().name if is_alone else str(folder)
+
+
+def _learned(folder: Path, title: str, fingerprint: str, known: Sequence[str]) -> LeaprrMethod:
     if not folder.is_dir():
         raise ValueError(
             f"no method {str(folder)!r}, and no such folder of networks; methods without labels "
@@ -87,7 +95,7 @@ def _learned(folder: Path, fingerprint: str, known: Sequence[str]) -> LeaprrMeth
             f"{folder} learned over {lists.base}, and measured are {', '.join(known)}: give the "
             "--rerank-k of its lists"
         )
-    return LeaprrMethod(f"LeaPRR {folder.name}", lists.base, model)
+    return LeaprrMethod(f"LeaPRR {title}", lists.base, model)
 
 
 def _check_model(name: str, found: str, wanted: str) -> None:

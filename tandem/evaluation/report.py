@@ -196,6 +196,8 @@ class Report:
             raise ValueError(
                 f"{path} is not a report of this version: it is not JSON ({error})"
             ) from error
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} is not a report of this version: it holds no object")
         try:
             if content["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")

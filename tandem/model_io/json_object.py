@@ -57,25 +57,37 @@ def read_object(path: Path) -> dict[str, Any]:
     if path.stat().st_size > _MAX_BYTES:
         raise FileInvalid(f"{path} has {path.stat().st_size:,} bytes, and {_MAX_BYTES:,} are read")
     try:
-        content = json.loads(
-            path.read_text(encoding="utf-8"),
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_without_repeats,
-        )
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise FileInvalid(
             f"{path} is not UTF-8 at byte {error.start:,}; save it as UTF-8"
         ) from error
-    except RecursionError as error:
-        raise FileInvalid(f"{path} is nested too deep to be what it should") from error
-    except ValueError as error:
-        raise FileInvalid(f"{path} is not JSON: {error}") from error
     except OSError as error:
         raise FileInvalid(f"{path} cannot be read: {error.strerror}") from error
+    return object_of(text, path)
+
+
+def object_of(text: str, name: object) -> dict[str, Any]:
+    """Returns a JSON text's object; raises FileInvalid, which `name` begins, for anything else."""
+    content = value_of(text, name)
     if not isinstance(content, dict):
-        raise FileInvalid(f"{path} holds {shown(content)} and no object of fields")
+        raise FileInvalid(f"{name} holds {shown(content)} and no object of fields")
     return content
+
+
+def value_of(text: str, name: object) -> Any:  # noqa: ANN401  whatever the text holds
+    """Returns a JSON text's value; raises FileInvalid, which `name` begins, if it is no JSON."""
+    try:
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_without_repeats,
+        )
+    except RecursionError as error:
+        raise FileInvalid(f"{name} is nested too deep to be what it should") from error
+    except ValueError as error:
+        raise FileInvalid(f"{name} is not JSON: {error}") from error
 
 
 def shown(value: object) -> str:

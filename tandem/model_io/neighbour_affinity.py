@@ -24,7 +24,7 @@ def neighbour_affinity(
     Shared neighbours are counted, a node with itself having all; rows are normalised; a share of
     `sharpness` / `threshold_nodes` or less becomes 0; and rows are normalised again. By default a
     graph's number of valid nodes is its threshold's. Rows and columns of nodes that are not valid
-    are 0.
+    are 0, and so is a row whose every share is at most a threshold of fewer nodes than its graph's.
     """
     both_valid_BVV = valid_BV[:, :, None] & valid_BV[:, None, :]
     shared_BVV = _shared(near_images_BVC) + _shared(near_texts_BVC)
@@ -33,7 +33,7 @@ def neighbour_affinity(
     shares_BVV = _row_normalised(np.where(both_valid_BVV, shared_BVV, 0))
     nodes_B = valid_BV.sum(axis=1) if threshold_nodes is None else threshold_nodes
     threshold_B11 = np.reshape(sharpness / np.maximum(nodes_B, 1), (-1, 1, 1))
-    # A node's own share is at least 1 / V, so that a row keeps something.
+    # A node's own share is at least 1 / V, so that a row keeps something up to a sharpness of 1.
     return _row_normalised(np.where(shares_BVV > threshold_B11, shares_BVV, 0))
 
 

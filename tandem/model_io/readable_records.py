@@ -144,6 +144,13 @@ def check_captions_sendable(record: Record) -> None:
             raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
 
 
+def check_asking(check: RecordCheck, record: Record) -> None:
+    """Raises RecordUnreadable for a record that fails the check, or has no caption to ask with."""
+    check(record)
+    if not record.captions:
+        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
+
+
 def check_picture_there(record: Record) -> None:
     """Raises RecordUnreadable if the picture's bytes or the captions are unavailable.
 

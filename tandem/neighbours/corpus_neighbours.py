@@ -208,17 +208,20 @@ def check_depth(depth: int, image_count: int, text_count: int) -> None:
 
 def check_neighbours(neighbours: CorpusNeighbours) -> None:
     """Raises ValueError naming the first list, embedding or logit that is wrong."""
+    _check_types(neighbours)
     counts = {"images": len(neighbours.images), "texts": len(neighbours.texts)}
     check_embeddings(neighbours.images)
     check_embeddings(neighbours.texts)
+    if neighbours.images.shape[1] != neighbours.texts.shape[1]:
+        widths = f"{neighbours.images.shape[1]} and {neighbours.texts.shape[1]}"
+        raise ValueError(f"embeddings of images and texts have {widths} dimensions")
+    for name, ids in [("images", neighbours.image_ids), ("texts", neighbours.text_ids)]:
+        if len(ids) != counts[name]:
+            raise ValueError(f"{counts[name]} {name} have {len(ids)} ids")
     for name in LISTS:
         of_many, _, of_one = name.partition("_of_")
         _check_list(name, neighbours.lists[name], counts[f"{of_one}s"], counts[of_many])
-    image_of_text = neighbours.image_of_text
-    if image_of_text.shape != (counts["texts"],):
-        raise ValueError(f"{counts['texts']} texts have images of shape {image_of_text.shape}")
-    if not ((image_of_text >= 0) & (image_of_text < counts["images"])).all():
-        raise ValueError(f"a text's image is not one of the {counts['images']}, counted from 0")
+    _check_answers(neighbours)
     for name, logits, count in [
         ("images", neighbours.image_pool_logits, counts["images"]),
         ("texts", neighbours.text_pool_logits, counts["texts"]),
@@ -230,6 +233,30 @@ def check_neighbours(neighbours: CorpusNeighbours) -> None:
         if not are_finite(logits):
             row = int(np.argwhere(~np.isfinite(logits))[0, 0])
             raise ValueError(f"a match logit of {name}, in row {row}, is NaN or infinite")
+
+
+def _check_answers(neighbours: CorpusNeighbours) -> None:
+    image_of_text = neighbours.image_of_text
+    image_count, text_count = len(neighbours.images), len(neighbours.texts)
+    if image_of_text.shape != (text_count,):
+        raise ValueError(f"{text_count} texts have images of shape {image_of_text.shape}")
+    if not ((image_of_text >= 0) & (image_of_text < image_count)).all():
+        raise ValueError(f"a text's image is not one of the {image_count}, counted from 0")
+    without = np.setdiff1d(np.arange(image_count), image_of_text)
+    if len(without):
+        raise ValueError(
+            f"image {neighbours.image_ids[without[0]]} has no text: leave out records without a "
+            "caption, and build the lists again"
+        )
+
+
+def _check_types(neighbours: CorpusNeighbours) -> None:
+    for name in ("images", "texts", "image_pool_logits", "text_pool_logits"):
+        numbers = getattr(neighbours, name)
+        if not np.issubdtype(numbers.dtype, np.floating):
+            raise ValueError(f"{name} has {numbers.dtype} instead of floats")
+        if numbers.ndim != 2:
+            raise ValueError(f"{name} has the shape {numbers.shape} and is no matrix")
 
 
 def _check_list(name: str, list_QK: Indices, query_count: int, item_count: int) -> None:

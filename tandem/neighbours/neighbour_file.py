@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from tandem.model_io.json_object import FileInvalid, check_file, from_fields
+from tandem.model_io.json_object import (
+    FileInvalid,
+    check_file,
+    from_fields,
+    object_of,
+    value_of,
+)
 from tandem.model_io.whole_file import write_whole
 from tandem.neighbours.corpus_neighbours import LISTS, CorpusNeighbours, NeighbourSource
+from tandem.neighbours.neighbour_lists import Indices
 
 FORMAT_VERSION: Final = 1
 _MANIFEST: Final = "neighbours_manifest"
@@ -88,21 +96,17 @@ def load_neighbours(path: Path) -> CorpusNeighbours:
         names = [each.name for each in fields(NeighbourSource)]
         neighbours = CorpusNeighbours(
             NeighbourSource(**{name: getattr(manifest, name) for name in names}),
-            json.loads(metadata["image_ids"]),
-            json.loads(metadata["text_ids"]),
+            _ids(metadata, "image_ids"),
+            _ids(metadata, "text_ids"),
             tensors["images"],
             tensors["texts"],
-            tensors["image_of_text"],
-            {name: tensors[name].astype(np.int64) for name in LISTS},
+            _integers("image_of_text", tensors["image_of_text"]),
+            {name: _integers(name, tensors[name]) for name in LISTS},
             tensors["image_pool_logits"],
             tensors["text_pool_logits"],
         )
         if NeighbourManifest.of(neighbours) != manifest:
             raise ValueError("its manifest describes other lists")
-        for name in ("image", "text"):
-            ids, count = getattr(neighbours, f"{name}_ids"), getattr(manifest, f"{name}_count")
-            if len(ids) != count:
-                raise ValueError(f"{count} {name}s have {len(ids)} ids")
     except (KeyError, TypeError, ValueError) as error:
         raise FileInvalid(f"{path} is not a whole file of neighbours: {error}") from error
     return neighbours
@@ -146,10 +150,26 @@ def _content(path: Path) -> tuple[Mapping[str, str], dict[str, Any]]:
         ) from error
 
 
+def _ids(metadata: Mapping[str, str], name: str) -> list[str]:
+    ids = value_of(metadata[name], f"its {name}")
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+        raise ValueError(f"its {name} are no list of texts")
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"two of its {name} are equal")
+    return ids
+
+
+def _integers(name: str, numbers: NDArray[Any]) -> Indices:
+    """Returns int64, of numbers that are integers: others would be cut off without a word."""
+    if not np.issubdtype(numbers.dtype, np.integer):
+        raise ValueError(f"{name} has {numbers.dtype} instead of integers")
+    return numbers.astype(np.int64)
+
+
 def _manifest(metadata: Mapping[str, str]) -> NeighbourManifest:
     if _MANIFEST not in metadata:
         raise ValueError("it has no manifest; tandem neighbours build writes such files")
-    values = json.loads(metadata[_MANIFEST])
+    values = object_of(metadata[_MANIFEST], "its manifest")
     if values.get("format_version") != FORMAT_VERSION:
         raise ValueError(f"format {values.get('format_version')} instead of {FORMAT_VERSION}")
     return from_fields(NeighbourManifest, values)

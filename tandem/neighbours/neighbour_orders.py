@@ -20,9 +20,16 @@ from tandem.neighbours.gallery_neighbours import (
     over_pools,
 )
 from tandem.neighbours.label_free import Setting, search_sides
-from tandem.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
+from tandem.neighbours.leaprr.refinement import (
+    LeaprrModel,
+    RefinedOrders,
+    refine,
+    refine_as_served,
+)
 
 LIST_DEPTH: Final = 100
+AS_SERVED: Final = ", as served"
+"""Ends the name of the order that a search has, of networks that average the whole matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +68,34 @@ class NeighbourOrders:
         """Yields both directions' orders of each method over each base that it applies to."""
         for near in bases(embedded, self.gallery, self.source, pools, self.pool_sizes):
             for method in self.methods:
-                orders = self._orders(method, near)
-                if orders is None:
-                    continue
-                images, texts = (
-                    np.asarray(self.gallery.tie_order(each))
-                    for each in (Modality.IMAGE, Modality.TEXT)
-                )
-                name = f"{near.base} + {method.name}"
-                texts_found = order_by_record(orders.texts_of_image, images, texts)
-                images_found = order_by_record(orders.images_of_text, texts, images)
-                yield NamedOrder("text→image", name, near.pool_size, images_found)
-                yield NamedOrder("image→text", name, near.pool_size, texts_found)
+                for name, orders in self._orders(method, near):
+                    yield from self._named(f"{near.base} + {name}", near.pool_size, orders)
+
+    def _named(self, name: str, pool_size: int, orders: RefinedOrders) -> Iterator[NamedOrder]:
+        """Yields both directions' orders of the gallery's records."""
+        images, texts = (
+            np.asarray(self.gallery.tie_order(each)) for each in (Modality.IMAGE, Modality.TEXT)
+        )
+        texts_found = order_by_record(orders.texts_of_image, images, texts)
+        images_found = order_by_record(orders.images_of_text, texts, images)
+        yield NamedOrder("text→image", name, pool_size, images_found)
+        yield NamedOrder("image→text", name, pool_size, texts_found)
 
     def _orders(
         self, method: LeaprrMethod | LabelFreeMethod, near: CorpusNeighbours
-    ) -> RefinedOrders | None:
-        """Returns the orders of ids' numbers; None if the method is not for this base."""
+    ) -> Iterator[tuple[str, RefinedOrders]]:
+        """Yields names and orders of ids' numbers; none if the method is not for this base."""
         if isinstance(method, LeaprrMethod):
             if method.base != near.base:
-                return None
-            return refine(method.model, near.similarity_lists())
-        if near.base not in method.settings:
-            return None
-        by_image, by_text = search_sides(near)
-        order_of = method.settings[near.base].order_of
-        return RefinedOrders(order_of(by_image), order_of(by_text))
+                return
+            lists = near.similarity_lists()
+            yield method.name, refine(method.model, lists)
+            if method.model.config.averages_whole_matrix:
+                yield f"{method.name}{AS_SERVED}", refine_as_served(method.model, lists)
+        elif near.base in method.settings:
+            by_image, by_text = search_sides(near)
+            order_of = method.settings[near.base].order_of
+            yield method.name, RefinedOrders(order_of(by_image), order_of(by_text))
 
 
 def bases(

@@ -55,6 +55,11 @@ class ZooConfig:
             within(name, getattr(self, name), low, high)
         if self.width % 8:
             raise ValueError(f"width {self.width} does not divide by 8")
+        if self.model == "camera" and (self.width < 16 or self.width % max(1, self.width // 32)):
+            raise ValueError(
+                f"width {self.width} does not divide into camera's heads of about 32; take a "
+                "multiple of 32"
+            )
         if self.inputs.image_source == "efficientnet_lite0_early":
             raise ValueError(
                 "image_source efficientnet_lite0_early needs the late blocks of two towers; take "

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.cli.neighbour_measure import _title
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Report
@@ -53,13 +54,14 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
 
     methods = ("--neighbours", "krnn", "--neighbours", tmp_path / "leaprr", "--neighbours-dev", dev)
     report_options = ("--rerank-k", "2", "--report", tmp_path / "report")
-    status, printed = _evaluated(checkpoint, *methods, *report_options)
+    again = ("--neighbours", "krnn")  # it is measured once
+    status, printed = _evaluated(checkpoint, *methods, *again, *report_options)
 
     assert status == 0, printed
     report = Report.read(tmp_path / "report")
-    over_be = ["BE + krnn", "BE + LeaPRR leaprr"]
+    over_be = ["BE + krnn", "BE + LeaPRR leaprr", "BE + LeaPRR leaprr, as served"]
     assert report.orders() == ["BE", "BE + CE 2", *over_be, "BE + CE 2 + krnn"]
-    assert [each.direction for each in report.rankings] == ["text→image"] * 5 + ["image→text"] * 5
+    assert [each.direction for each in report.rankings] == ["text→image"] * 6 + ["image→text"] * 6
     assert report.about["neighbours krnn"] == "BE: k 5; BE + CE 2: k 5"
     assert report.base_of("BE + CE 2 + krnn") == "BE + CE 2"
     reordered = report.ranking("image→text", "BE + CE 2 + krnn")
@@ -81,3 +83,13 @@ def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
         assert (status, message in printed) == (1, True), printed
     status, printed = _run("evaluate", "--neighbours", "krnn")
     assert (status, "--neighbours needs --checkpoint" in printed) == (2, True), printed
+    status, printed = _evaluated(checkpoint, "--neighbours-dev", dev)
+    assert (status, "settings of --neighbours" in printed) == (2, True), printed
+
+
+def test_folders_of_one_name_are_distinguished() -> None:
+    """Each run with --seeds has a seed_1; alone, a folder's own name says enough."""
+    one, other = Path("wide/seed_1"), Path("narrow/seed_1")
+
+    assert _title(one, [one, Path("wide/seed_2")]) == "seed_1"
+    assert [_title(each, [one, other]) for each in (one, other)] == [str(one), str(other)]

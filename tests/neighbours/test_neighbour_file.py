@@ -87,6 +87,53 @@ def test_damaged_and_other_files_are_named(tmp_path: Path) -> None:
             load_neighbours(file)
 
 
+def test_numbers_of_another_type_are_named(tmp_path: Path) -> None:
+    """Instead of being cut off, or of failing in the middle of a training."""
+    path = tmp_path / "train.neighbours"
+    save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))
+    whole = load_file(path)
+    lists, answers = whole["texts_of_image"], whole["image_of_text"]
+    narrow = np.eye(16, 12, dtype=np.float32)
+    narrow[12:, 0] = 1
+
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"texts_of_image": lists + np.float32(0.5)}, "texts_of_image has float"),
+        ({"image_of_text": answers.astype(np.float32)}, "image_of_text has float32"),
+        ({"image_of_text": answers > 3}, "image_of_text has bool"),
+        ({"images": np.eye(8, 16, dtype=np.int32)}, "images has int32 instead of floats"),
+        ({"texts": narrow}, "have 16 and 12 dimensions"),
+        ({"image_pool_logits": np.zeros(8, np.float32)}, r"shape \(8,\) and is no matrix"),
+        ({"image_of_text": np.where(answers == 7, 6, answers)}, "-image has no text: leave"),
+    ]
+    for number, (tensors, message) in enumerate(cases):
+        file = _changed(path, f"file-{number}", **tensors)
+        with pytest.raises(FileInvalid, match=message):
+            load_neighbours(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("neighbours_manifest", "[]", "its manifest holds \\[\\] and no object"),
+        ("neighbours_manifest", "[" * 20_000, "its manifest is nested too deep"),
+        ("image_ids", '"abcdefgh"', "its image_ids are no list of texts"),
+        ("image_ids", "[1, 2, 3, 4, 5, 6, 7, 8]", "its image_ids are no list of texts"),
+        ("image_ids", '["a", "b", "c", "d", "e", "f", "g", "a"]', "two of its image_ids are equal"),
+        ("image_ids", '["a"]', "8 images have 1 ids"),
+        ("image_ids", "[1,", "its image_ids is not JSON"),
+    ],
+)
+def test_damaged_metadata_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = tmp_path / "train.neighbours"
+    save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+    save_file(load_file(path), path, {**metadata, name: text})
+
+    with pytest.raises(FileInvalid, match=message):
+        load_neighbours(path)
+
+
 def test_another_format_is_named(tmp_path: Path) -> None:
     path = tmp_path / "train.neighbours"
     save_neighbours(path, planted_neighbours(seed=1, image_count=8, depth=4))

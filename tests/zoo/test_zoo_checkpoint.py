@@ -48,6 +48,7 @@ def test_kinds_of_checkpoints_are_distinguished(tmp_path: Path) -> None:
         ({"width": 24}, "the weights do not fit config.json"),
         ({"width": 12}, "width 12 does not divide by 8"),
         ({"width": "16"}, "width is not of type int"),
+        ({"model": "camera", "width": 104}, "width 104 does not divide into camera's heads"),
         ({"depth": 3}, "zoo has other fields"),
     ],
 )

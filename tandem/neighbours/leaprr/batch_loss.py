@@ -66,9 +66,11 @@ def _graph_loss(
     valid_BV = torch.from_numpy(graphs.valid)
     scores_BV, nodes_BVD = network(features_BVF, torch.from_numpy(graphs.affinity), valid_BV)
     scored_BV, targets_BV = _scored(graphs, config), _targets(graphs, config)
-    loss = neighbour_contrastive_loss(
+    contrastive = neighbour_contrastive_loss(
         scores_BV, targets_BV, scored_BV, config.contrastive_temperature
-    ) + hardest_positive_triplet_loss(scores_BV, targets_BV, scored_BV, config.margin)
+    )
+    triplet = hardest_positive_triplet_loss(scores_BV, targets_BV, scored_BV, config.margin)
+    loss = config.contrastive_weight * contrastive + config.triplet_weight * triplet
     if config.has_raw_hinge:
         loss = loss + raw_hinge_loss(scores_BV, features_BVF[:, :, 0], valid_BV)
     if config.reconstruction_weight:

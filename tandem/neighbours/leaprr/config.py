@@ -5,6 +5,7 @@ profile has the code's value. Counting images and texts of the affinity apart, a
 no field: their numbers never coincide, so the paper's union of both counts the same.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,8 +61,11 @@ class LeaprrConfig:
     """Which entries of a query's lists are pillars: Table 2 compares them."""
     pillar_modality: PillarModality = "both"
     """Whether only inter or only intra pillars are read, the others as 0: Table 2 compares them."""
+    contrastive_weight: float = 1.0
+    """Weight of the contrastive loss; Table 3 compares with 0, as for the next two."""
+    triplet_weight: float = 1.0
     alignment_weight: float = 1.0
-    """Weight of the alignment with mapped graphs; Table 3 compares with 0."""
+    """Weight of the alignment with mapped graphs."""
     includes_query_pillar: bool = True
     """Whether a query may be its own pillar. Neither source says; lists of the nearest have it."""
     affinity_neighbours: int = 10
@@ -89,6 +93,13 @@ class LeaprrConfig:
         for name in _NOT_NEGATIVE:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in (*_POSITIVE, *_NOT_NEGATIVE):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be finite")
+        if self.fixed_threshold_nodes and min(self.fixed_threshold_nodes) < 1:
+            raise ValueError(
+                f"fixed_threshold_nodes is {self.fixed_threshold_nodes}; both must be 1 or more"
+            )
         if not self.momentum < 1:
             raise ValueError(f"momentum is {self.momentum}; it must be below 1")
         if self.reconstruction_weight and not self.reconstructs:
@@ -113,6 +124,8 @@ _NOT_NEGATIVE = (
     "affinity_sharpness",
     "margin",
     "reconstruction_weight",
+    "contrastive_weight",
+    "triplet_weight",
     "alignment_weight",
     "momentum",
 )

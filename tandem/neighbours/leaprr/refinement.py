@@ -67,19 +67,30 @@ def refine(
     """
     if networks != "both":
         return _refined_by_one(model, lists, networks == "text_queries")
+    if not model.config.averages_whole_matrix:
+        return refine_as_served(model, lists)
     texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
     images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
-    if not model.config.averages_whole_matrix:
-        return RefinedOrders(
-            _reordered_pool(lists.cross, texts_IK, text_scores_IK),
-            _reordered_pool(lists.cross.T, images_TK, image_scores_TK),
-        )
     by_images_IT = np.array(lists.cross, np.float64)
     by_texts_TI = by_images_IT.T.copy()
     np.put_along_axis(by_images_IT, texts_IK, text_scores_IK, axis=1)
     np.put_along_axis(by_texts_TI, images_TK, image_scores_TK, axis=1)
     final_IT = (by_images_IT + by_texts_TI.T) / 2
     return RefinedOrders(retrieve_order(final_IT), retrieve_order(final_IT.T))
+
+
+def refine_as_served(model: LeaprrModel, lists: SimilarityLists) -> RefinedOrders:
+    """Returns each query's own items reordered by its direction's network, and the rest after them.
+
+    A search knows one query, so this is how its items are ordered in whichever profile, and how the
+    paper's profile orders a corpus.
+    """
+    texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
+    images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
+    return RefinedOrders(
+        _reordered_pool(lists.cross, texts_IK, text_scores_IK),
+        _reordered_pool(lists.cross.T, images_TK, image_scores_TK),
+    )
 
 
 def _refined_by_one(
@@ -106,7 +117,8 @@ def refined_scores(
 ) -> tuple[Indices, Scores]:
     """Returns int64 [Q, K] items, in the base order, and their float64 scores."""
     network = model.text_queries if is_text_query else model.image_queries
-    count = min(neighbour_count(model.config, is_text_query), lists.cross.shape[1])
+    # Shorter lists than the network's give graphs of as many items as they have.
+    count = min(neighbour_count(model.config, is_text_query), lists.items_of_query.shape[1])
     items, scores = [np.zeros((0, count), np.int64)], [np.zeros((0, count))]
     for start in range(0, len(lists.cross), _BATCH_SIZE):
         queries_B = np.arange(start, min(start + _BATCH_SIZE, len(lists.cross)))

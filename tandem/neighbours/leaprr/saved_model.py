@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, from_fields
+from tandem.model_io.json_object import FileInvalid, from_fields, object_of
 from tandem.modeling.stored_weights import (
     not_finite,
     stored_weights,
@@ -50,7 +50,7 @@ def load_leaprr(path: Path) -> LeaprrModel:
         raise FileInvalid(f"{path} has no LeaPRR networks")
     try:
         model = LeaprrModel.untrained(
-            from_fields(LeaprrConfig, json.loads(metadata[_CONFIG])), seed=0
+            from_fields(LeaprrConfig, object_of(metadata[_CONFIG], "its configuration")), seed=0
         )
     except (TypeError, ValueError) as error:
         raise FileInvalid(f"{path} is of another version of LeaPRR: {error}") from error

@@ -12,7 +12,7 @@ import torch
 from tandem import __version__
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object
 from tandem.model_io.whole_file import write_text_whole, write_whole
-from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel
@@ -169,7 +169,7 @@ class LeaprrFolder:
             differing = _differing(kept, asked)
             if not differing:
                 run.restore(content["state"])
-        except (PickleRefused, KeyError, TypeError, RuntimeError) as error:
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged; delete it to start over") from error
         if differing:
             raise ValueError(

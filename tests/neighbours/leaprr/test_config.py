@@ -1,6 +1,6 @@
 """The two profiles, and where they differ."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -28,6 +28,21 @@ def test_every_named_difference_is_one() -> None:
 def test_another_profile_is_refused() -> None:
     with pytest.raises(ValueError, match="must be 'paper' or 'code'"):
         leaprr_config("thesis")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"learning_rate": float("inf")}, "learning_rate is inf; it must be finite"),
+        ({"triplet_weight": float("inf")}, "triplet_weight is inf; it must be finite"),
+        ({"contrastive_weight": -1.0}, "contrastive_weight is -1.0; it must be 0 or more"),
+        ({"margin": float("nan")}, "margin is nan; it must be 0 or more"),
+        ({"fixed_threshold_nodes": (32, 0)}, r"\(32, 0\); both must be 1 or more"),
+    ],
+)
+def test_a_value_that_trains_nothing_is_named(change: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        replace(leaprr_config("code"), **change)  # type: ignore[arg-type]
 
 
 def test_the_code_has_the_published_number_of_parameters() -> None:

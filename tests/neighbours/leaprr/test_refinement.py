@@ -3,10 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tandem.evaluation.ranking import retrieve_order
-from tandem.neighbours.leaprr.config import leaprr_config
-from tandem.neighbours.leaprr.refinement import LeaprrModel, refine, refined_scores
+from tandem.neighbours.leaprr.config import Profile, leaprr_config
+from tandem.neighbours.leaprr.refinement import (
+    LeaprrModel,
+    refine,
+    refine_as_served,
+    refined_scores,
+)
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 CONFIG = replace(
@@ -31,3 +37,51 @@ def test_the_listed_items_rank_first_by_score_and_the_rest_in_base_order() -> No
     assert sorted(order) == sorted(base)
     # Positive control: the list of the matrix itself has the other item in its graph.
     assert set(refine(model, lists).texts_of_image[0][:5].tolist()) != set(order[:5])
+
+
+@pytest.mark.parametrize("profile", ["paper", "code"])
+def test_lists_shorter_than_the_graph_reorder_what_they_have(profile: Profile) -> None:
+    """A network of 12 items over lists of 6 scores 6, as one of 6 items does, and no other item."""
+    lists = planted_neighbours(seed=1, image_count=24, depth=6).similarity_lists()
+    config = replace(
+        leaprr_config(profile),
+        pillar_count=4,
+        affinity_neighbours=4,
+        width=8,
+        head_count=2,
+        fixed_threshold_nodes=None,
+        image_query_neighbours=12,
+        text_query_neighbours=12,
+    )
+    fitting = replace(config, image_query_neighbours=6, text_query_neighbours=6)
+    model = LeaprrModel.untrained(config, seed=1)
+    of_six = LeaprrModel(fitting, model.image_queries, model.text_queries)
+
+    for view, is_text_query in [(lists, False), (lists.reversed(), True)]:
+        items, scores = refined_scores(model, view, is_text_query=is_text_query)
+        np.testing.assert_array_equal(items, view.items_of_query)
+        assert scores.shape == items.shape
+    for one, other in [
+        (refine(model, lists), refine(of_six, lists)),
+        (refine_as_served(model, lists), refine_as_served(of_six, lists)),
+    ]:
+        np.testing.assert_array_equal(one.texts_of_image, other.texts_of_image)
+        np.testing.assert_array_equal(one.images_of_text, other.images_of_text)
+
+
+def test_a_search_reorders_its_own_items_alone() -> None:
+    """As it is served: by hand from the scores; the whole matrix's average is another order."""
+    lists = planted_neighbours(seed=2, image_count=24).similarity_lists()
+    config = replace(CONFIG, averages_whole_matrix=True)
+    model = LeaprrModel.untrained(config, seed=3)
+
+    served = refine_as_served(model, lists)
+
+    base = retrieve_order(np.asarray(lists.cross.T, np.float64)).tolist()
+    items, scores = refined_scores(model, lists.reversed(), is_text_query=True)
+    for query, order in enumerate(served.images_of_text.tolist()):
+        first = [items[query][place] for place in np.argsort(-scores[query], kind="stable")]
+        assert order == [*first, *(item for item in base[query] if item not in first)]
+    assert (served.images_of_text != refine(model, lists).images_of_text).any()
+    whole = refine(LeaprrModel(CONFIG, model.image_queries, model.text_queries), lists)
+    np.testing.assert_array_equal(served.texts_of_image, whole.texts_of_image)

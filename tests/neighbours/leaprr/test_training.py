@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from tandem.evaluation.ranking import retrieve_order
+from tandem.neighbours.leaprr.batch_loss import batch_loss
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import (
     LeaprrModel,
@@ -86,6 +87,23 @@ def test_without_training_the_paper_is_below_the_base() -> None:
     orders = refine(LeaprrModel.untrained(_config("paper"), seed=0), test)
 
     assert _first_hits(orders, test) < _first_hits(_base(test), test)
+
+
+def test_the_weights_of_losses_add_up() -> None:
+    """Without either loss the alignment is left, and each weighs what it adds."""
+    lists, config = _corpus(seed=1), _config("paper")
+    losses = {}
+    for contrastive, triplet in [(0, 0), (1, 0), (0, 1), (2, 3)]:
+        weighted = replace(config, contrastive_weight=contrastive, triplet_weight=triplet)
+        model = LeaprrModel.untrained(weighted, seed=0)
+        texts, rng = np.arange(6), np.random.default_rng(0)
+        losses[contrastive, triplet] = batch_loss(model, lists, texts, rng).item()
+
+    alone = losses[0, 0]
+    of_contrastive, of_triplet = losses[1, 0] - alone, losses[0, 1] - alone
+
+    assert min(alone, of_contrastive, of_triplet) > 0
+    assert losses[2, 3] == pytest.approx(alone + 2 * of_contrastive + 3 * of_triplet, rel=1e-5)
 
 
 def test_the_best_epoch_on_dev_is_kept() -> None:
