@@ -1,13 +1,15 @@
 """What a published model of full size costs here: export, ingest, search, memory, bytes an item.
 
     python -m benchmarks.runs.hub_model [--model siglip] [--precision fp32] [--pictures 64]
-        [--searches 100] [--tokens stored] [--rerank-k 20] [--export-only | --one-process]
+        [--searches 100] [--tokens stored] [--rerank-k 20] [--repository FOLDER]
+        [--export-only | --one-process]
 
 The model is a SigLIP B/16 of 224 pixels, or a BLIP B/16 of 384 pixels that reranks, both with
 random weights. Pictures are JPEGs of 640 x 480 pixels; searches are texts of a few words, one after
 another, of which each is encoded. With --one-process an Engine serves the model and reports its CPU
-time: on a machine that many share, canaries find the services of a large model too slow. Prints a
-table and one line of JSON.
+time: on a machine that many share, canaries find the services of a large model too slow. With
+--repository the model is exported into that folder, or served from it if it is there already: an
+export takes more memory than the services do. Prints a table and one line of JSON.
 """
 
 import argparse
@@ -16,10 +18,12 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.support.process_costs import memory_kb, process_tree, tree_cpu_seconds
@@ -28,7 +32,7 @@ from benchmarks.support.random_siglip import write_siglip
 from tandem import Engine
 from tandem.client import Client
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import Manifest, model_file
+from tandem.model_io.manifest import Manifest, manifest_file, model_file, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.export.lowered import lowered_part
@@ -58,14 +62,19 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=64)
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repository", type=Path, help="where the exported model is kept")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--export-only", action="store_true", help="start no services")
     how.add_argument("--one-process", action="store_true", help="serve by an Engine")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
-        folder, repository = Path(name) / "published", Path(name) / "model_repository"
-        WRITERS[arguments.model](folder, arguments.seed)
-        figures, manifest = _exported(folder, repository, arguments)
+        repository = arguments.repository or Path(name) / "model_repository"
+        figures: dict[str, float] = {}
+        if manifest_file(repository).exists():
+            manifest = read_manifest(repository)
+        else:
+            WRITERS[arguments.model](Path(name) / "published", arguments.seed)
+            figures, manifest = _exported(Path(name) / "published", repository, arguments)
         if arguments.one_process:
             figures |= _in_one_process(Path(name) / "data", repository, arguments)
         elif not arguments.export_only:
@@ -81,7 +90,7 @@ def main() -> None:
     for what, value in figures.items():
         print(f"| {what.replace('_', ' ')} | {value:,.2f} |")
     about = {"run": "hub_model", "cores": os.cpu_count(), "precision": arguments.precision.value}
-    print(json.dumps(about | vars(arguments) | figures))
+    print(json.dumps(about | vars(arguments) | figures, default=str))
 
 
 def _exported(
@@ -153,31 +162,42 @@ def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dic
         start_time = time.monotonic()
         stack.start(timeout_seconds=300.0)
         started_seconds = time.monotonic() - start_time
-        triton = next(each.pid for each in stack.endpoints() if each.name == "triton")
+        pids = {each.name: each.pid for each in stack.endpoints()}
         with Client(stack.address, timeout_seconds=_TIMEOUT_SECONDS) as client:
             _ingest(client, pictures[:_WARM_UP_COUNT])
-            start_time, cpu_seconds = time.monotonic(), tree_cpu_seconds(triton)
+            start_time, before = time.monotonic(), _cpu_seconds(pids)
             _ingest(client, pictures[_WARM_UP_COUNT:])
             seconds = time.monotonic() - start_time
-            ingest_cpu_seconds = tree_cpu_seconds(triton) - cpu_seconds
+            ingest_seconds = _cpu_seconds(pids) - before
             _searches(client, 1, arguments.rerank_k, random)
-            cpu_seconds = tree_cpu_seconds(triton)
+            before = _cpu_seconds(pids)
             latencies_ms = sorted(_searches(client, arguments.searches, arguments.rerank_k, random))
-            search_cpu_seconds = tree_cpu_seconds(triton) - cpu_seconds
-        memory_mb = memory_kb(process_tree(triton)) / 1e3
+            search_seconds = _cpu_seconds(pids) - before
+        triton_kb = memory_kb(process_tree(pids["triton"]))
+        services_kb = sum(memory_kb([pid]) for name, pid in pids.items() if name != "triton")
     picture_count = len(pictures) - _WARM_UP_COUNT
     stored = sum(p.stat().st_blocks * 512 for p in (place / "data").rglob("*") if p.is_file())
     return {
         "start_seconds": started_seconds,
         "ingest_pictures_a_second": picture_count / seconds,
-        "triton_cpu_seconds_a_picture": ingest_cpu_seconds / picture_count,
-        "triton_cpu_ms_a_search": 1e3 * search_cpu_seconds / arguments.searches,
+        "triton_cpu_seconds_a_picture": ingest_seconds[0] / picture_count,
+        "services_cpu_seconds_a_picture": ingest_seconds[1] / picture_count,
+        "triton_cpu_ms_a_search": 1e3 * search_seconds[0] / arguments.searches,
+        "services_cpu_ms_a_search": 1e3 * search_seconds[1] / arguments.searches,
         "search_p50_ms": latencies_ms[len(latencies_ms) // 2],
         "search_p95_ms": latencies_ms[int(len(latencies_ms) * 0.95)],
-        "triton_mb": memory_mb,
+        "triton_mb": triton_kb / 1e3,
+        "services_mb": services_kb / 1e3,
         "data_folder_mb": stored / 1e6,
         "mean_picture_kb": sum(len(file) for _, file in pictures) / len(pictures) / 1e3,
     }
+
+
+def _cpu_seconds(pids: Mapping[str, int]) -> NDArray[np.float64]:
+    """Returns the CPU time of Triton, and of all services."""
+    triton = tree_cpu_seconds(pids["triton"])
+    services = sum(tree_cpu_seconds(pid) for name, pid in pids.items() if name != "triton")
+    return np.array([triton, services])
 
 
 def _in_one_process(
