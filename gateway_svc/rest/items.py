@@ -25,6 +25,7 @@ from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, query_parameters
 from gateway_svc.upstream import Upstream
 from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.contract.attributes import Attributes, AttributeValue
 from tandem.errors import ItemNotFound
 from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -213,11 +214,28 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
     )
 
 
-def _attributes(value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
-    """Returns plain values; those that no attribute can have are refused by name later."""
+def _attributes(value: Any, where: str) -> Attributes:  # noqa: ANN401 (JSON)
     if not isinstance(value, dict):
         raise malformed(f"{where}.attributes is not an object")
-    return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+    return {
+        name: _attribute(each, f"{where}.attributes[{name!a:.64}]") for name, each in value.items()
+    }
+
+
+def _attribute(value: Any, where: str) -> AttributeValue:  # noqa: ANN401 (JSON)
+    if isinstance(value, str):
+        return checked_text(value, where)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return tuple(checked_text(each, where) for each in value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise malformed(
+            f"{where} is a number of more than 64 bits", "send a smaller one, or a text"
+        )
+    if isinstance(value, bool | int | float):
+        return value
+    raise malformed(
+        f"{where} is not a text, a number, true, false or a list of texts", "send one of them"
+    )
 
 
 def _result(result: pb.IngestResult) -> dict[str, Any]:

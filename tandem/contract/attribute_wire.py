@@ -103,7 +103,7 @@ def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
             return pb.AttributeValue(real=value)
         case str():
             return pb.AttributeValue(text=value)
-        case tuple():
+        case tuple() if all(isinstance(each, str) for each in value):
             return pb.AttributeValue(texts=pb.TextList(values=value))
         case _:
             raise TypeError("send a str, int, float, bool or tuple of str")

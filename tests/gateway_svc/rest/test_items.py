@@ -71,9 +71,12 @@ async def test_a_refused_item_is_named_next_to_stored_ones() -> None:
         ([{"item_id": 3, "content": "x"}], "items[0].item_id"),
         ([{"item_id": "a", "content": {"image": "https://x.example/a.png"}}], "fetched"),
         ([{"item_id": "a", "content": "x", "attributes": []}], "attributes"),
-        ([{"item_id": "a", "content": "x", "attributes": {"n": None}}], "'n'"),
-        ([{"item_id": "a", "content": "x", "attributes": {"n": [1]}}], "'n'"),
-        ([{"item_id": "a", "content": "x", "attributes": {"n": 2**70}}], "'n'"),
+        (
+            [{"item_id": "a", "content": "x", "attributes": {"n": None}}],
+            "items[0].attributes['n'] is",
+        ),
+        ([{"item_id": "a", "content": "x", "attributes": {"n": [1]}}], "is not a text, a number,"),
+        ([{"item_id": "a", "content": "x", "attributes": {"n": 2**70}}], "more than 64 bits"),
         ([{"item_id": "a", "content": "x", "colour": "red"}], "items[0]"),
     ],
 )
