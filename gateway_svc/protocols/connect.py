@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.faults import HttpRefusal, error_headers, http_status
 from gateway_svc.http_call import HttpCall
-from gateway_svc.json_message import message_to_json, parse_message
+from gateway_svc.json_message import by_size, message_to_json, parse_message
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
@@ -50,7 +50,8 @@ async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -
     is_json = kind.endswith("json")
     request = await _request(method, call.body, is_json=is_json)
     answer = await upstream.answer(method, request, call.context)
-    return Response(_answer(method, answer, is_json=is_json), media_type=kind)
+    content = await _answer(method, answer, is_json=is_json)
+    return Response(content, media_type=kind)
 
 
 async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
@@ -69,7 +70,7 @@ async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
         try:
             async with aclosing(upstream.answers(method, requests, call.context)) as streamed:
                 async for each in streamed:
-                    yield envelope(_answer(method, each, is_json=is_json))
+                    yield envelope(await _answer(method, each, is_json=is_json))
         except TandemError as error:
             call.outcome.fail(error)
             end = _failed_end(error)
@@ -128,7 +129,9 @@ async def _request(method: Method, message: bytes, *, is_json: bool) -> bytes:
     return parsed.SerializeToString()
 
 
-def _answer(method: Method, answer: bytes, *, is_json: bool) -> bytes:
+async def _answer(method: Method, answer: bytes, *, is_json: bool) -> bytes:
     if not is_json:
         return answer
-    return message_to_json(method.answer_class.FromString(answer))
+    return await by_size(
+        len(answer), lambda: message_to_json(method.answer_class.FromString(answer))
+    )

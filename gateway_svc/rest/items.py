@@ -96,7 +96,7 @@ class GetItem(JsonEndpoint):
         found = content_service_pb2.FetchItemsResponse.FromString(answer)
         if not found.items:
             raise ItemNotFound(item_id=item_id)
-        return answer_json(found.items[0])
+        return await by_size(len(answer), answer_json, found.items[0])
 
     def operation(self, schemas: Schemas) -> dict[str, Any]:
         """Describes the item."""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, HttpEndpoint
-from gateway_svc.json_message import message_from_json, message_to_json, read_json
+from gateway_svc.json_message import by_size, message_from_json, message_to_json, read_json
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.upstream import Upstream
@@ -82,6 +82,11 @@ def flag(members: dict[str, Any], name: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise malformed(f"{name} is neither true nor false", "send one of them")
     return value is True
+
+
+async def json_of(answer: bytes, message_class: type[Message]) -> Response:
+    """Returns the response with every field of an answer; a large one is written in a thread."""
+    return await by_size(len(answer), lambda: answer_json(message_class.FromString(answer)))
 
 
 def answer_json(message: Message) -> Response:

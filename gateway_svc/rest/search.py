@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -18,7 +19,7 @@ from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, closed_object, json_answer, json_body
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, flag
+from gateway_svc.rest.json_endpoint import JsonEndpoint, flag, json_of
 from gateway_svc.upstream import Upstream
 from tandem.errors import TandemError
 from tandem.v1 import search_service_pb2 as pb
@@ -49,7 +50,7 @@ class SearchEndpoint(JsonEndpoint):
                 self._events(call, request), headers=headers, media_type=EVENTS_TYPE
             )
         answer = await self.upstream.answer(self.method, search.SerializeToString(), call.context)
-        return answer_json(pb.SearchItemsResponse.FromString(answer))
+        return await json_of(answer, pb.SearchItemsResponse)
 
     def operation(self, schemas: Schemas) -> dict[str, Any]:
         """Describes the request and both forms of the answer."""
@@ -87,7 +88,8 @@ class SearchEndpoint(JsonEndpoint):
                 async for answer in answers:
                     message = pb.StreamSearchItemsResponse.FromString(answer)
                     name = _EVENT_NAMES.get(message.phase, "answer")
-                    yield _event(name, message_to_json(message.answer, is_canonical=False))
+                    write = partial(message_to_json, message.answer, is_canonical=False)
+                    yield _event(name, await by_size(len(answer), write))
         except TandemError as error:
             call.outcome.fail(error)
             yield _event("error", json.dumps(problem_members(error)).encode())

@@ -70,7 +70,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """The image without its operating system: files copied, packages linked."""
     root = tmp_path_factory.mktemp("image")
     left_out, _ = ignore_rules()
-    for folder in (*MODULES, "tandem"):
+    for folder in (*MODULES, "gateway_svc", "embedded", "tandem"):
         assert folder in copied(IMAGES / "service.Dockerfile")
         caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, root / "app" / folder, ignore=caches)
@@ -251,6 +251,16 @@ def test_a_service_starts_with_the_files_of_its_image(module: str, image: Image)
 
     assert done.returncode == 0, done.stderr
     assert f"`{module.removesuffix('svc').upper()}ADDRESS`" in done.stdout
+
+
+def test_all_services_in_one_process_start_with_the_files_of_the_image(image: Image) -> None:
+    """It prints the orchestrator's settings, and HTTP has its packages."""
+    done = image.run(*PYTHON, "-m", "embedded", "--settings")
+    http = image.run(*PYTHON, "-c", "import gateway_svc.attached")
+
+    assert done.returncode == 0, done.stderr
+    assert "`ORCHESTRATOR_ADDRESS`" in done.stdout
+    assert http.returncode == 0, http.stderr
 
 
 def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> None:

@@ -251,6 +251,53 @@ def test_a_policy_catches_each_fault(sabotage: Sabotage, fault: str) -> None:
     assert any(each.startswith(fault) for each in found), found
 
 
+def merges_no_encoder(resources: list[Resource]) -> None:
+    settings_map(resources, "orchestrator-settings")["ORCHESTRATOR_ENCODER_ADDRESS"] = "encoder:1"
+
+
+def keeps_all_shards_in_one_store(resources: list[Resource]) -> None:
+    settings_map(resources, "index-settings")["INDEX_STORE_PATH"] = "/store/shard"
+
+
+def opens_each_store_twice(resources: list[Resource]) -> None:
+    one(resources, "StatefulSet", "orchestrator")["spec"]["replicas"] = 2
+
+
+def ends_merged_pods_early(resources: list[Resource]) -> None:
+    pod(resources, "StatefulSet", "orchestrator")["terminationGracePeriodSeconds"] = 60
+
+
+def has_room_for_one_shard(resources: list[Resource]) -> None:
+    (claim,) = one(resources, "StatefulSet", "orchestrator")["spec"]["volumeClaimTemplates"]
+    claim["spec"]["resources"]["requests"]["storage"] = "40Gi"
+
+
+def names_no_port_for_http(resources: list[Resource]) -> None:
+    (container,) = pod(resources, "StatefulSet", "orchestrator")["containers"]
+    container["ports"] = [each for each in container["ports"] if each["name"] != "http"]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (merges_no_encoder, "not all of its services are in-process"),
+        (keeps_all_shards_in_one_store, "the stores are not one a shard on its volume"),
+        (opens_each_store_twice, "a store is opened by one process"),
+        (ends_merged_pods_early, "drains for 65.0 s, is given 60"),
+        (has_room_for_one_shard, "the stores may outgrow their volume of 40Gi"),
+        (names_no_port_for_http, "binds {"),
+    ],
+)
+def test_a_policy_catches_each_fault_of_merged_services(sabotage: Sabotage, fault: str) -> None:
+    """The same for the overlay that has all services in one pod."""
+    resources = rendered("merged")
+    sabotage(resources)
+
+    found = [each for each in faults(resources) if each.startswith("merged: ")]
+
+    assert any(fault in each for each in found), found
+
+
 def has_a_certificate_of_another_name(resources: list[Resource]) -> None:
     one(resources, "Certificate", "shard")["spec"]["dnsNames"] = ["shard"]
 

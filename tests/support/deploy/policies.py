@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.support.deploy import network_edges, pod_policies, service_policies
+from tests.support.deploy import merged_policies, network_edges, pod_policies, service_policies
 from tests.support.deploy.rendered import Resource
 
 Policy = Callable[[Sequence[Resource]], Iterator[str]]
@@ -29,6 +29,7 @@ POLICIES: tuple[Policy, ...] = (
     service_policies.probes,
     service_policies.grace,
     service_policies.triton,
+    merged_policies.merged,
     network_edges.edges,
 )
 
