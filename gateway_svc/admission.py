@@ -170,6 +170,6 @@ def _told(error: Exception, name: str) -> TandemError | HttpRefusal:
     if isinstance(error, HttpRefusal):
         return error
     # Strangers see the message, so it says nothing.
-    log.error("internal fault", method=name, exc_info=error)
+    log.error("internal fault", service=SERVICE, method=name, exc_info=error)
     traceback.clear_frames(error.__traceback__)
     return InternalFault(why=f"{name} failed")

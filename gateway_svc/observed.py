@@ -54,6 +54,7 @@ def observed(name: str, request: Request, outcome: Outcome) -> Iterator[None]:
 def _log(name: str, request: Request, outcome: Outcome, seconds: float) -> None:
     peer = request.client
     fields = {
+        "service": SERVICE,
         "method": name,
         "code": outcome.code,
         "duration_seconds": round(seconds, 6),

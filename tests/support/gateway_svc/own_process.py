@@ -36,15 +36,17 @@ class GatewayProcess:
     async def end(self) -> int:
         """Waits for the process's end and returns its exit code."""
         assert self.process.stderr is not None
-        await self.process.stderr.read()
+        async for line in self.process.stderr:
+            if line.startswith(b"{"):
+                self.events.append(json.loads(line))
         return await self.process.wait()
 
 
 @asynccontextmanager
 async def gateway_process(
-    orchestrator_address: str, **settings: str
+    orchestrator_address: str, module: str = "gateway_svc", **settings: str
 ) -> AsyncIterator[GatewayProcess]:
-    """Starts it on free ports, and ends it, whatever happens."""
+    """Starts it, or another program with a gateway, on free ports; ends it, whatever happens."""
     variables = {
         "GATEWAY_ADDRESS": "127.0.0.1:0",
         "GATEWAY_METRICS_PORT": "0",
@@ -52,7 +54,7 @@ async def gateway_process(
         **settings,
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway_svc", cwd=ROOT, env=os.environ | variables, stderr=PIPE
+        sys.executable, "-m", module, cwd=ROOT, env=os.environ | variables, stderr=PIPE
     )
     try:
         yield GatewayProcess(process)
