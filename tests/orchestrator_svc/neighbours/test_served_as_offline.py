@@ -3,6 +3,7 @@
 Only gRPC and Triton are absent; tests/system has them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tandem.model_io.manifest import model_file
 from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile
-from tandem.neighbours.leaprr.refinement import LeaprrModel
+from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.neighbours.leaprr.served_networks import install_leaprr
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
@@ -74,13 +75,14 @@ def served_scores(
     manifest: NeighbourModelManifest,
     repository: Path,
     shard_count: int = 3,
+    shards: Sequence[SearchableIndex] = (),
 ) -> dict[int, float]:
     """Returns the scores of the query's nearest items, by their number in the corpus."""
     direction = manifest.text_query if modality is Modality.TEXT else manifest.image_query
     items = corpus.of(modality.other)
     nearest = np.argsort(-(items @ query), kind="stable")[: direction.item_count]
     nodes = np.concatenate([query[None], items[nearest]])
-    shards = shards_of(corpus, shard_count)
+    shards = shards or shards_of(corpus, shard_count)
     graph = joined_graph(
         {number: found_on(shard, nodes, manifest) for number, shard in enumerate(shards)},
         nodes,
@@ -174,6 +176,55 @@ def test_a_query_that_it_does_not_hold_joins_the_corpus(
     served = served_scores(indexed, CORPUS.of(modality)[0], modality, manifest, tmp_path)
 
     assert worst(served, CORPUS.offline_scores(model, modality, 0)) <= 1e-5
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+def test_changed_shards_are_scored_as_the_corpus_that_they_hold(
+    tmp_path: Path, profile: Profile, modality: Modality
+) -> None:
+    """After items were replaced, deleted and ingested again, and with the old ones as a control."""
+    model = tiny_leaprr(profile)
+    manifest = exported(model, tmp_path)
+    before = ServedCorpus.made(40, 60, seed=8)
+    shards = shards_of(before, 3)
+    for other in Modality:
+        for number, shard in enumerate(shards):
+            held = range(number, len(CORPUS.of(other)), 3)
+            ids = [f"{other.value}-{place}" for place in held]
+            shard.delete(ids[::2])
+            shard.upsert(
+                [
+                    StoredEmbedding(item_id, other, CORPUS.of(other)[place], {})
+                    for item_id, place in zip(ids, held, strict=True)
+                ]
+            )
+
+    query = CORPUS.of(modality)[4]
+    changed = served_scores(CORPUS, query, modality, manifest, tmp_path, shards=shards)
+    stale = served_scores(CORPUS, query, modality, manifest, tmp_path, shards=shards_of(before, 3))
+
+    offline = CORPUS.offline_scores(model, modality, 4)
+    assert worst(changed, offline) <= 1e-5
+    assert worst(stale, offline) > 1e-3
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+def test_the_order_is_that_of_the_row_as_served(
+    tmp_path: Path, profile: Profile, modality: Modality
+) -> None:
+    """The first items by score, the rest by similarity, as a search without a rerank returns."""
+    model = tiny_leaprr(profile)
+    manifest = exported(model, tmp_path)
+    orders = refine_as_served(model, CORPUS.lists())
+    is_text = modality is Modality.TEXT
+    wanted = orders.images_of_text if is_text else orders.texts_of_image
+
+    for number in range(3):
+        query = CORPUS.of(modality)[number]
+        scores = served_scores(CORPUS, query, modality, manifest, tmp_path)
+        nearest = np.argsort(-(CORPUS.of(modality.other) @ query), kind="stable").tolist()
+        first = sorted(scores, key=lambda item: -scores[item])
+        assert wanted[number].tolist() == [*first, *nearest[len(first) :]]
 
 
 def test_the_comparison_notices_a_fault(tmp_path: Path) -> None:

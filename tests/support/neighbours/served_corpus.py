@@ -32,17 +32,21 @@ class ServedCorpus:
         """Returns the embeddings of one modality."""
         return self.texts if modality is Modality.TEXT else self.images
 
-    def offline_scores(
-        self, model: LeaprrModel, modality: Modality, number: int
-    ) -> dict[int, float]:
-        """Returns the scores that the model gives the items of one query, by their number."""
-        lists = SimilarityLists.of(
+    def lists(self) -> SimilarityLists:
+        """Returns the view of images that find texts, with lists of everything."""
+        return SimilarityLists.of(
             self.images @ self.texts.T,
             self.images @ self.images.T,
             self.texts @ self.texts.T,
             np.arange(len(self.texts)) % len(self.images),
             depth=max(len(self.images), len(self.texts)),
         )
+
+    def offline_scores(
+        self, model: LeaprrModel, modality: Modality, number: int
+    ) -> dict[int, float]:
+        """Returns the scores that the model gives the items of one query, by their number."""
+        lists = self.lists()
         is_text = modality is Modality.TEXT
         items, scores = refined_scores(
             model, lists.reversed() if is_text else lists, is_text_query=is_text
