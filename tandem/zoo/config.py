@@ -12,6 +12,8 @@ ZooName = Literal[
     "vse_infinity",
     "scan_t2i",
     "scan_i2t",
+    "scan_t2i_lse",
+    "scan_i2t_lse",
     "sgr",
     "saf",
     "camp",

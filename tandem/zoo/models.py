@@ -21,6 +21,8 @@ NETWORKS: Final[Mapping[ZooName, Callable[[ZooConfig], ZooNetwork]]] = {
     "vse_infinity": VseInfinity,
     "scan_t2i": partial(Scan, asking="t2i"),
     "scan_i2t": partial(Scan, asking="i2t"),
+    "scan_t2i_lse": partial(Scan, asking="t2i", pooling="lse"),
+    "scan_i2t_lse": partial(Scan, asking="i2t", pooling="lse"),
     "sgr": partial(Sgraf, reading="sgr"),
     "saf": partial(Sgraf, reading="saf"),
     "camp": Camp,
