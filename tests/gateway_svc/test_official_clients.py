@@ -62,3 +62,52 @@ async def test_cohere_reranks_pictures(version: str) -> None:
 
     assert [each.index for each in sorted_.results] == [1, 0]
     assert sorted_.results[0].relevance_score == pytest.approx(0.01)
+
+
+async def test_openai_reads_floats_as_base64() -> None:
+    """The same numbers in both forms, also with what the server does not read."""
+    openai: Any = pytest.importorskip("openai")
+    async with gateway() as served:
+        client = openai.OpenAI(
+            api_key="token", base_url=f"http://127.0.0.1:{served.port}/v1", max_retries=0
+        )
+        made = [
+            await aside(
+                lambda options=options: client.embeddings.create(  # type: ignore[misc]
+                    model="another", input=["a dog", "a cat"], user="someone", **options
+                )
+            )
+            for options in ({}, {"encoding_format": "float"}, {"dimensions": 2})
+        ]
+        with pytest.raises(openai.BadRequestError, match="input has token ids; send texts"):
+            await aside(lambda: client.embeddings.create(model="tandem", input=[[1, 2], [3]]))
+        client.close()
+
+    assert [[list(each.embedding) for each in one.data] for one in made] == [
+        [[0, 0.5], [1, 0.5]]
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"documents": [{"text": "a", "title": "b"}]}, "documents[0] has not one of"),
+        ({"documents": ["a"], "rank_fields": ["text"]}, "rank_fields is not a field"),
+        ({"documents": ["a"], "top_n": 0}, "top_n is not a number of at least 1"),
+    ],
+)
+async def test_cohere_tells_which_field_is_refused(options: dict[str, Any], told: str) -> None:
+    """In the body of its error."""
+    cohere: Any = pytest.importorskip("cohere")
+    httpx: Any = pytest.importorskip("httpx")
+    async with gateway() as served:
+        with httpx.Client() as connections:
+            client = cohere.Client(
+                api_key="token",
+                base_url=f"http://127.0.0.1:{served.port}",
+                httpx_client=connections,
+            )
+            with pytest.raises(cohere.BadRequestError) as caught:
+                await aside(lambda: client.rerank(model="tandem", query="a dog", **options))
+
+    assert told in caught.value.body["detail"]
