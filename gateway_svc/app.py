@@ -21,6 +21,7 @@ from gateway_svc.protocols.rpc import RpcEndpoint
 from gateway_svc.rest.embeddings import EmbeddingsEndpoint
 from gateway_svc.rest.indexes import GetIndex
 from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
+from gateway_svc.rest.models import ListModels
 from gateway_svc.rest.rerank import RerankEndpoint
 from gateway_svc.rest.search import SearchEndpoint
 from gateway_svc.settings import GatewaySettings
@@ -61,6 +62,7 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
         ("/v1/items/{item_id:path}", "GET", GetItem(upstream)),
         ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
         ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
+        ("/v1/models", "GET", ListModels(upstream)),
         ("/v1/rerank", "POST", rerank),
         # Cohere's second version asks for the same.
         ("/v2/rerank", "POST", rerank),

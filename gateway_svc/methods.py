@@ -66,3 +66,8 @@ def search_method(name: str) -> Method:
 def content_method(name: str) -> Method:
     """Returns a method of ContentService."""
     return METHODS[f"/{SERVICE_NAMES[1]}/{name}"]
+
+
+def model_method(name: str) -> Method:
+    """Returns a method of ModelService."""
+    return METHODS[f"/{SERVICE_NAMES[2]}/{name}"]

@@ -66,7 +66,8 @@ def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
     for name, _ in given:
         if name not in names:
             raise malformed(
-                f"the URL has no parameter {name[:64]!a}", f"send {' or '.join(names)} there"
+                f"the URL has no parameter {name[:64]!a}",
+                f"send {' or '.join(names)} there" if names else "send none",
             )
     if len({name for name, _ in given}) < len(given):
         raise malformed("the URL has a parameter twice", "send each once")

@@ -1,0 +1,29 @@
+"""gateway_svc.rest.models: the list of models that OpenAI's clients ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.gateway_svc.running import gateway
+
+pytestmark = pytest.mark.usefixtures("each_shape")
+
+
+async def test_the_served_model_is_listed_as_embeddings_name_it() -> None:
+    async with gateway() as served:
+        listed = (await served.client.get("/v1/models")).json()
+        model = (await served.client.post("/tandem.v1.ModelService/DescribeModel", json={})).json()
+
+    [one] = listed["data"]
+    assert (listed["object"], one["object"], one["owned_by"]) == ("list", "model", "tandem")
+    assert one["id"] == model["model"]["fingerprint"] != ""
+
+
+async def test_a_parameter_is_refused_by_name() -> None:
+    """There is one model, so no page of several."""
+    async with gateway() as served:
+        response = await served.client.get("/v1/models?limit=5")
+
+    assert response.status_code == 400
+    assert "the URL has no parameter 'limit'; send none" in response.json()["detail"]
+    assert not served.service.requests
