@@ -58,9 +58,9 @@ class ModelRunner(Protocol):
 
 
 def check_output(
-    model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batch: int
-) -> None:
-    """Raises ModelOutputInvalid for an output that is not [B, *dims], or is not finite."""
+    model: str, spec: OutputSpec, array: NDArray[Any] | None, batch: int
+) -> NDArray[Any]:
+    """Returns an output; raises ModelOutputInvalid if it is not [B, *dims], or is not finite."""
     # Triton has answered OK without data (numpy 2 in its Python backend), so every part of
     # a response is checked.
     expected = (batch, *spec.dims)
@@ -72,3 +72,4 @@ def check_output(
         )
     if not are_finite(array):
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
+    return array

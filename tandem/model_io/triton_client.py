@@ -4,15 +4,13 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.grpc import InferInput, InferRequestedOutput, InferResult
-from tritonclient.grpc.aio import InferenceServerClient
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.errors import (
     DeadlineExceeded,
@@ -20,9 +18,16 @@ from tandem.errors import (
     ModelUnavailable,
 )
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
+from tandem.model_io.infer_messages import infer_request, output_array
 from tandem.model_io.model_runner import ModelAnswer, OutputSpec, check_output
 from tandem.model_io.priority import Priority
-from tandem.model_io.triton_fault import DEAD_PROCESS, TritonFault, error_of_fault, triton_fault
+from tandem.model_io.triton_fault import (
+    DEAD_PROCESS,
+    TritonFault,
+    error_of_fault,
+    error_of_rpc,
+    triton_fault,
+)
 from tandem.model_io.triton_metrics import note_failure, note_inference
 
 # Reconnects within a second of Triton's return; gRPC's default is up to two minutes.
@@ -77,13 +82,14 @@ class TritonClient:
         self._address = address
         self._credentials = credentials
         self._shown = credentials() if credentials is not None else None
-        self._client = self._open()
+        self._channel = self._open()
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._closing: set[asyncio.Task[None]] = set()
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
         self._is_cancelling = is_cancelling
         self._is_cancellable: bool | None = None
-        self._left: deque[asyncio.Task[InferResult]] = deque()
+        self._left: deque[asyncio.Task[Any]] = deque()
         self._dead_times: dict[str, float] = {}
         self._answer_times: dict[str, deque[float]] = {}
 
@@ -132,23 +138,22 @@ class TritonClient:
                 asked.append(COMPUTE_SECONDS)
             timeout_seconds -= time.perf_counter() - start_time
             is_cancelled = await self._cancels(timeout_seconds)
-            call = self._client.infer(
-                model,
-                [_input(name, values) for name, values in inputs.items()],
-                model_version="" if version is None else str(version),
-                outputs=[InferRequestedOutput(name) for name in asked],
-                priority=priority.level,
-                # At most half of it in Triton's queue: work that starts later would be wasted.
-                timeout=max(1, int(timeout_seconds * 0.5e6)),
-                client_timeout=timeout_seconds + (0.0 if is_cancelled else _LEFT_SECONDS),
-                headers=self._headers(),
+            request = infer_request(model, version, inputs, asked)
+            request.parameters["priority"].uint64_param = priority.level
+            # At most half of it in Triton's queue: work that starts later would be wasted.
+            request.parameters["timeout"].int64_param = max(1, int(timeout_seconds * 0.5e6))
+            call = self._stub.ModelInfer(
+                request,
+                timeout=timeout_seconds + (0.0 if is_cancelled else _LEFT_SECONDS),
+                metadata=self._metadata(),
             )
-            result = await (call if is_cancelled else self._or_leave(call, timeout_seconds))
+            response = await (call if is_cancelled else self._or_leave(call, timeout_seconds))
             seconds = time.perf_counter() - start_time
-            arrays = _arrays(model, result, outputs, batch)
-        except InferenceServerException as error:
-            fault = triton_fault(error)
-            named = error_of_fault(fault, error, model)
+            arrays = _arrays(model, response, outputs, batch)
+        except grpc.aio.AioRpcError as error:
+            told = error_of_rpc(error)
+            fault = triton_fault(told)
+            named = error_of_fault(fault, told, model)
             self._note(fault, model)
             note_failure(model, named)
             raise named from error
@@ -159,25 +164,28 @@ class TritonClient:
         except ModelOutputInvalid as error:
             note_failure(model, error)
             raise
-        told = result.as_numpy(COMPUTE_SECONDS)
-        compute_seconds = None if told is None else float(told[0, 0])
-        answered_by = result.get_response().model_version
-        note_inference(model, answered_by, priority, batch, seconds, compute_seconds)
+        computed = output_array(response, COMPUTE_SECONDS)
+        compute_seconds = None if computed is None else float(computed[0, 0])
+        note_inference(model, response.model_version, priority, batch, seconds, compute_seconds)
         if compute_seconds is None:
             return ModelAnswer(arrays)
         return ModelAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
 
-    def _open(self) -> InferenceServerClient:
-        return InferenceServerClient(
-            self._address, creds=self._shown, channel_args=_CHANNEL_ARGUMENTS
-        )
+    def _open(self) -> grpc.aio.Channel:
+        if self._shown is None:
+            return grpc.aio.insecure_channel(self._address, options=_CHANNEL_ARGUMENTS)
+        return grpc.aio.secure_channel(self._address, self._shown, options=_CHANNEL_ARGUMENTS)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return tuple((self._headers() or {}).items())
 
     def _follow_credentials(self) -> None:
         """Opens another connection if the credentials changed."""
         if self._credentials is None or (shown := self._credentials()) is self._shown:
             return
         self._shown = shown
-        before, self._client = self._client, self._open()
+        before, self._channel = self._channel, self._open()
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         task = asyncio.get_running_loop().create_task(_close_later(before))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -186,8 +194,10 @@ class TritonClient:
         """Returns whether the server reports compute times; asks once for each model."""
         if model not in self._timed_models:
             metadata = await _unless_restricted(
-                self._client.get_model_metadata(
-                    model, headers=self._headers(), client_timeout=timeout_seconds
+                self._stub.ModelMetadata(
+                    service_pb2.ModelMetadataRequest(name=model),
+                    timeout=timeout_seconds,
+                    metadata=self._metadata(),
                 )
             )
             names = [output.name for output in metadata.outputs] if metadata else []
@@ -200,8 +210,10 @@ class TritonClient:
             return self._is_cancelling
         if self._is_cancellable is None:
             metadata = await _unless_restricted(
-                self._client.get_server_metadata(
-                    headers=self._headers(), client_timeout=timeout_seconds
+                self._stub.ServerMetadata(
+                    service_pb2.ServerMetadataRequest(),
+                    timeout=timeout_seconds,
+                    metadata=self._metadata(),
                 )
             )
             # An unknown version may be any.
@@ -209,22 +221,23 @@ class TritonClient:
             self._is_cancellable = version >= _CANCELLABLE_SINCE
         return self._is_cancellable
 
-    async def _or_leave(
-        self, call: Coroutine[Any, Any, InferResult], timeout_seconds: float
-    ) -> InferResult:
+    async def _or_leave(self, call: Awaitable[Any], timeout_seconds: float) -> Any:  # noqa: ANN401 (a message)
         """Returns the response; raises TimeoutError. The call continues if its caller gives up.
 
         Triton drops it from its queue at the timeout that was sent along, or runs it needlessly.
         """
-        task = asyncio.ensure_future(call)
+        # The task of its own in which grpc.aio reads the call; another around it costs CPU.
+        own = getattr(call, "_invocation_task", None)
+        task: asyncio.Task[Any] = asyncio.ensure_future(call) if own is None else own
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await asyncio.shield(task)
+                response = await asyncio.shield(task)
+            return response if own is None else await call
         finally:
             if not task.done():
                 self._leave(task)
 
-    def _leave(self, task: asyncio.Task[InferResult]) -> None:
+    def _leave(self, task: asyncio.Task[Any]) -> None:
         self._left.append(task)
         task.add_done_callback(self._forget)
         if (
@@ -232,7 +245,7 @@ class TritonClient:
         ):  # Triton hangs: there is no response during which it could crash
             self._left[0].cancel()
 
-    def _forget(self, task: asyncio.Task[InferResult]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         self._left.remove(task)
         if not task.cancelled():
             task.exception()  # or asyncio warns that the exception was never retrieved
@@ -273,23 +286,23 @@ class TritonClient:
         for task in self._closing:
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        await self._client.close()
+        await self._channel.close()
 
 
-async def _close_later(client: InferenceServerClient) -> None:
+async def _close_later(channel: grpc.aio.Channel) -> None:
     """Closes a connection once no call can be in progress on it; at once if cancelled."""
     try:
         await asyncio.sleep(_GRACE_SECONDS)
     finally:
-        await client.close()
+        await channel.close()
 
 
-async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (Triton's)
+async def _unless_restricted(asking: Awaitable[Any]) -> Any:  # noqa: ANN401 (Triton's)
     """Returns the metadata; None if the server withholds them, which may still infer."""
     try:
         return await asking
-    except InferenceServerException as error:
-        if triton_fault(error) is not TritonFault.RESTRICTED:
+    except grpc.aio.AioRpcError as error:
+        if triton_fault(error_of_rpc(error)) is not TritonFault.RESTRICTED:
             raise
         return None
 
@@ -300,20 +313,18 @@ def _version(text: str) -> tuple[int, int]:
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
-def _input(name: str, values: NDArray[np.generic]) -> InferInput:
-    tensor = InferInput(name, list(values.shape), np_to_triton_dtype(values.dtype))
-    tensor.set_data_from_numpy(np.ascontiguousarray(values))
-    return tensor
-
-
 def _arrays(
-    model: str, result: InferResult, outputs: Sequence[OutputSpec], batch: int
+    model: str,
+    response: Any,  # noqa: ANN401 (Triton's message)
+    outputs: Sequence[OutputSpec],
+    batch: int,
 ) -> list[NDArray[Any]]:
     """Returns the outputs; raises ModelOutputInvalid."""
-    try:
-        arrays = [result.as_numpy(spec.name) for spec in outputs]
-    except ValueError as error:  # fewer bytes than the shape needs
-        raise ModelOutputInvalid(model=model, why=str(error)) from error
-    for spec, array in zip(outputs, arrays, strict=True):
-        check_output(model, spec, array, batch)
+    arrays: list[NDArray[Any]] = []
+    for spec in outputs:
+        try:
+            array = output_array(response, spec.name)
+        except ValueError as error:  # fewer bytes than the shape needs
+            raise ModelOutputInvalid(model=model, why=str(error)) from error
+        arrays.append(check_output(model, spec, array, batch))
     return arrays

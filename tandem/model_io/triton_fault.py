@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 
+import grpc
 from tritonclient.utils import InferenceServerException
 
 from tandem.errors import (
@@ -35,6 +36,11 @@ class TritonFault(enum.Enum):
     """One of the model's processes is dead."""
     UNREACHABLE = enum.auto()
     """No server is there, or there is another fault."""
+
+
+def error_of_rpc(error: grpc.aio.AioRpcError) -> InferenceServerException:
+    """Returns what tritonclient raises for an error of gRPC."""
+    return InferenceServerException(error.details(), str(error.code()), error.debug_error_string())
 
 
 def triton_fault(error: InferenceServerException) -> TritonFault:
