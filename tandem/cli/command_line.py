@@ -87,12 +87,19 @@ class CommandLine(TyperGroup):
 
 @contextmanager
 def told_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
-    """Makes Ctrl-C print what is kept and how to continue, and exit with status 130."""
+    """Makes Ctrl-C print what is kept and how to continue, and exit with status 130.
+
+    SIGTERM and SIGHUP print it too, and end with their own status.
+    """
     try:
         yield
     except KeyboardInterrupt:
         errors.print(f"interrupted: {kept()}")
         raise typer.Exit(INTERRUPTED_STATUS) from None
+    except Stopped:
+        with suppress(OSError):  # The terminal may have closed.
+            errors.print(f"stopped: {kept()}")
+        raise
 
 
 def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:

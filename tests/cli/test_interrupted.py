@@ -6,6 +6,7 @@ import pytest
 import typer
 
 from tandem.cli.command_line import told_if_interrupted
+from tandem.cli.stop_signals import Stopped
 from tandem.cli.train import _kept
 
 
@@ -18,6 +19,15 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
 
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err == "interrupted: all of it\n"
+
+
+def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """And leaves the status to who set it."""
+    with pytest.raises(Stopped) as ended, told_if_interrupted(lambda: "all of it"):
+        raise Stopped(143)
+
+    assert ended.value.code == 143
+    assert capsys.readouterr().err == "stopped: all of it\n"
 
 
 def test_an_interrupted_run_says_whether_it_can_resume(tmp_path: Path) -> None:
