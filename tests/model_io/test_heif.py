@@ -17,7 +17,7 @@ from tandem.model_io.heif_file import check_heif_size, heif_kind
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import decode_image, heif_reader
 from tandem.model_io.preprocessing import Fit, ImageRules
-from tests.support.model_io.heic_files import claiming_heif, heic
+from tests.support.model_io.heic_files import claiming_heif, heic, heic_grid
 from tests.support.model_io.pictures import BLUE, RED, encoded, halves, plain, png_chunk
 
 RULES = ImageRules(size=112)
@@ -76,6 +76,36 @@ def test_exact_rules_and_transparency(reader: HeifReader) -> None:
     exact = ImageRules(size=32, fit=Fit.SQUASH, is_exact=True)
     assert decode_image(clear, exact, reader).min() == 255
     assert decode_image(picture("HEIC"), exact, reader).shape == (32, 32, 3)
+
+
+def test_a_picture_of_tiles_is_read_whole(reader: HeifReader) -> None:
+    """As phones write it: here twice two tiles, each red on its left and blue on its right."""
+    squash = ImageRules(size=128, fit=Fit.SQUASH)
+
+    pixels = decode_image(heic_grid(2, 2, (128, 128)), squash, reader)
+
+    for top in (20, 84):
+        for left in (15, 79):
+            assert is_near(pixels, left, top, RED)
+            assert is_near(pixels, left + 34, top, BLUE)
+    # The last tiles may reach over the edge.
+    cut = decode_image(heic_grid(2, 2, (96, 128)), ImageRules(size=96, fit=Fit.SQUASH), reader)
+    assert is_near(cut, 79, 20, RED)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        heic_grid(2, 2, (0, 0)),
+        heic_grid(2, 2, (128, 128), said_size=(0, 0)),
+        heic_grid(2, 2, (1_000, 1_000)),
+        heic_grid(40, 40, (2_560, 2_560)),
+    ],
+    ids=["no pixels", "a header without pixels", "too few tiles", "a thousand tiles too many"],
+)
+def test_impossible_tiles_are_unreadable(file: bytes, reader: HeifReader) -> None:
+    with pytest.raises(ImageUnreadable):
+        decode_image(file, RULES, reader)
 
 
 @pytest.mark.parametrize("kind", KINDS)
