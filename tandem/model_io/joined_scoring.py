@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
+from tandem.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from tandem.model_io.served_model import ImageTokenArray, Inferred, TokenIds
@@ -98,7 +99,11 @@ class JoinedCall:
             return await score(texts, images, timeout_seconds)
         member = _Member(score, texts, images, time.monotonic() + timeout_seconds)
         group.add(member, self._wait_seconds)
-        return await member.scored
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await member.scored
+        except TimeoutError as error:
+            raise DeadlineExceeded(what="the scoring of the pairs") from error
 
 
 @dataclass(slots=True, eq=False)
@@ -179,7 +184,8 @@ class _Sent:
 
     async def _score(self) -> None:
         first = self._members[0]
-        end_time = min(each.end_time for each in self._members)
+        # Each call keeps its own deadline: a short one must not end the others' inference.
+        end_time = max(each.end_time for each in self._members)
         inferred = await first.score(
             [text for each in self._members for text in each.texts],
             [image for each in self._members for image in each.images],
