@@ -26,6 +26,7 @@ from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.served_model import Inferred, ServedModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
@@ -71,6 +72,7 @@ class SteppedModel:
 
     def __init__(self) -> None:
         self.manifest = MANIFEST
+        self.joined = JoinedScoring()
         self.version = 1
         self.waiting: deque[asyncio.Event] = deque()
         self.pair_count = 0
