@@ -146,10 +146,11 @@ console/node_modules/.ok: console/package-lock.json
 	cd console && npm ci --no-audit --no-fund
 	touch $@
 
-clients: .venv/.ok clients/typescript/node_modules/.ok ## Regenerates the code in clients/; commit the changes; needs npm
-	$(BIN)/buf generate
+clients: .venv/.ok clients/typescript/node_modules/.ok ## Regenerates the code in clients/; commit the changes; needs npm and Debian's plugins (docs/clients.md)
+	for language in typescript go java; do \
+		$(BIN)/buf generate --template clients/$$language/buf.gen.yaml || exit 1; done
 
-test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Runs the example of clients/ and compares its code with the protos; needs npm and node
+test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Runs the examples of clients/ and compares their code with the protos; needs npm, and skips languages that are not installed
 	$(BIN)/pytest -n 0 -rs tests/clients
 
 released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with

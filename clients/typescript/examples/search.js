@@ -7,7 +7,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { IngestItemsRequestSchema, Modality, SearchService } from "tandem-search-client";
 
 const address = process.argv[2] ?? "127.0.0.1:7400";
-const transport = createGrpcTransport({ baseUrl: `http://${address}`, defaultTimeoutMs: 10_000 });
+const transport = createGrpcTransport({ baseUrl: `http://${address}`, defaultTimeoutMs: 30_000 });
 const client = createClient(SearchService, transport);
 const indexId = "cups";
 
