@@ -5,7 +5,8 @@
 The whole system on this machine, with a model that computes in a millisecond, so that the doors
 are a large part. Apart, the gateway is a process of its own (`tandem up`); merged, all services
 are in one process (`tandem up --merged`). The stacks run side by side. Every search is made by each
-way of each in turn, from one caller that keeps its connections, and ends with the answer parsed.
+way of each, in an order that is drawn each time, from one caller that keeps its connections, and
+ends with the answer parsed.
 Differences are to gRPC of the same shape, of neighbours in time. CPU is that of all services
 without Triton, of all their threads, by the scheduler's count.
 """
@@ -14,6 +15,7 @@ import argparse
 import http.client
 import json
 import os
+import random
 import socket
 import statistics
 import tempfile
@@ -42,6 +44,7 @@ INDEX_ID = "scenes"
 SHAPES = ("apart", "merged")
 GRPC = "gRPC"
 CONNECT_PATH = "/tandem.v1.SearchService/SearchItems"
+SEED = 1
 WARM_COUNT = 20
 
 Search = Callable[[str], object]
@@ -118,10 +121,11 @@ def measure(given: Sequence[Way], texts: Sequence[str], count: int) -> list[Row]
             way.search(texts[number % len(texts)])
     seconds: dict[Way, list[float]] = {way: [] for way in given}
     cpu_seconds: dict[Way, list[float]] = {way: [] for way in given}
+    draw = random.Random(SEED)
     for number in range(count):
-        # The first way of a turn finds processes that have slept longer, so each way has its turns.
-        first_place = number % len(given)
-        for way in [*given[first_place:], *given[:first_place]]:
+        # A stack's first search after the other stack's finds processes that have slept. In one
+        # order, however rotated, it would be by the same way each time.
+        for way in draw.sample(given, len(given)):
             cpu_start = way.cpu_seconds()
             start_time = time.perf_counter()
             way.search(texts[number % len(texts)])
