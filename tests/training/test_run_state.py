@@ -357,10 +357,13 @@ def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path).training["recipe"] == of_today
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a state", b"PK\x03\x04 cut"])
-def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [(b"", "is empty"), (b"not a state", "is damaged"), (b"PK\x03\x04 cut", "is damaged")],
+)
+def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes, fault: str) -> None:
     """Naming the file and what to do."""
     (tmp_path / FILE_NAME).write_bytes(damage)
 
-    with pytest.raises(RunStateInvalid, match=r"run_state\.pt is damaged.*delete it"):
+    with pytest.raises(RunStateInvalid, match=rf"run_state\.pt {fault}.*delete it"):
         train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)

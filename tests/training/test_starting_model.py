@@ -175,7 +175,10 @@ def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name
     )
 
     assert isinstance(result.exception, PublishedCheckpointInvalid)
-    assert str(result.exception) == f"{tmp_path} has no model.safetensors, nor pytorch_model.bin"
+    assert str(result.exception) == (
+        f"{tmp_path} has no model.safetensors, nor pytorch_model.bin; copy the weights of the same "
+        "model into it"
+    )
     assert not (tmp_path / "ours").exists()
 
 

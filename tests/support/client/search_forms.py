@@ -110,19 +110,41 @@ def said(answer: Any) -> Any:
 
 
 def assert_same(one: Any, other: Any, tolerance: float, place: str = "answer") -> None:
-    """Asserts that two answers say the same, numbers within a tolerance."""
+    """Asserts that two answers say the same, numbers within a tolerance.
+
+    Items whose scores differ by no more may have changed places: which pairs the model scores in
+    one batch rounds their logits.
+    """
     if isinstance(one, dict) and isinstance(other, dict):
         assert one.keys() == other.keys(), place
         for key, value in one.items():
             assert_same(value, other[key], tolerance, f"{place}.{key}")
     elif isinstance(one, list) and isinstance(other, list):
         assert len(one) == len(other), place
+        other = _in_places_of(one, other, tolerance)
         for number, value in enumerate(one):
             assert_same(value, other[number], tolerance, f"{place}[{number}]")
     elif isinstance(one, float) and isinstance(other, float):
         assert abs(one - other) <= tolerance, f"{place}: {one} and {other}"
     else:
         assert one == other, f"{place}: {one!r} and {other!r}"
+
+
+def _in_places_of(one: list[Any], other: list[Any], tolerance: float) -> list[Any]:
+    """Returns the other's items in the order of one, if only ties within the tolerance differ."""
+    if not all(isinstance(each, dict) and {"item_id", "score"} <= each.keys() for each in other):
+        return other
+    found = {each["item_id"]: each for each in other}
+    if {each["item_id"] for each in one} != found.keys():
+        return other
+    placed = [found[each["item_id"]] for each in one]
+    if any(
+        abs(here["score"] - there["score"]) > tolerance
+        for here, there in zip(placed, other, strict=True)
+    ):
+        return other
+    ranks = [each["final_rank"] for each in other]
+    return [{**each, "final_rank": rank} for each, rank in zip(placed, ranks, strict=True)]
 
 
 def _search(query: Any, options: Mapping[str, Any]) -> Callable[[Client], SearchResult]:
