@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway_svc.http_call import HttpEndpoint
-from gateway_svc.openapi.schemas import PROBLEM_NAME, Schemas
+from gateway_svc.openapi.schemas import Schemas, problem_answer
 from tandem import __version__
 
 _DESCRIPTION = (
@@ -29,7 +29,7 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
         if operation["operationId"] in _ids(paths):
             operation["operationId"] += f"_{len(paths)}"
         operation["summary"] = (type(endpoint).__doc__ or "").split("\n")[0]
-        operation["responses"].setdefault("default", _problem())
+        operation["responses"].setdefault("default", problem_answer("A refusal or a fault"))
         paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = operation
     return json.dumps(
         {
@@ -47,11 +47,3 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
 
 def _ids(paths: dict[str, dict[str, Any]]) -> set[str]:
     return {each["operationId"] for item in paths.values() for each in item.values()}
-
-
-def _problem() -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{PROBLEM_NAME}"}
-    return {
-        "description": "A refusal or a fault",
-        "content": {"application/problem+json": {"schema": schema}},
-    }

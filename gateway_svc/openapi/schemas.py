@@ -104,6 +104,12 @@ def json_answer(schema: Schema, description: str = "The answer") -> Schema:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
+def problem_answer(description: str) -> Schema:
+    """Returns a response of problem details (RFC 9457)."""
+    schema = {"$ref": f"#/components/schemas/{PROBLEM_NAME}"}
+    return {"description": description, "content": {"application/problem+json": {"schema": schema}}}
+
+
 def parameter(name: str, place: str, schema: Schema, description: str) -> Schema:
     """Returns a parameter; one in the path is required."""
     return {

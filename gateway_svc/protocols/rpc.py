@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, HttpEndpoint
 from gateway_svc.methods import Method
-from gateway_svc.openapi.schemas import Schemas, json_answer, json_body
+from gateway_svc.openapi.schemas import Schemas, json_answer, json_body, problem_answer
 from gateway_svc.problem import problem
 from gateway_svc.protocols import connect, grpc_web
 from gateway_svc.upstream import Upstream
@@ -59,11 +59,15 @@ class RpcEndpoint(HttpEndpoint):
         """Describes Connect's JSON; a stream of answers has another content type."""
         error = {"type": "object", "properties": {"code": {"type": "string"}}}
         default = json_answer(error, "Connect's error")
+        # An unknown content type names no protocol, so that the error is one of plain HTTP.
+        unknown = problem_answer("A content type that is not known")
+        unknown["content"] |= default["content"]
+        refusals = {"415": unknown, "default": default}
         if self.method.is_answer_stream and not self.method.is_request_stream:
-            return {"responses": {"415": default, "default": default}}
+            return {"responses": refusals}
         return {
             "requestBody": json_body(schemas.of(self.method.request_class)),
-            "responses": {"200": json_answer({"type": "object"}), "default": default},
+            "responses": {"200": json_answer({"type": "object"}), **refusals},
         }
 
     def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:

@@ -52,6 +52,19 @@ async def test_every_path_is_described_and_every_reference_leads_somewhere() -> 
     assert schemas["SearchItemsRequest"]["properties"]["retrieve_k"]["type"] == "integer"
 
 
+async def test_the_answer_to_an_unknown_content_type_is_described() -> None:
+    """Problem details, for every method of the contract: there is no protocol to say it in."""
+    async with gateway() as served:
+        document = (await served.client.get("/openapi.json")).json()
+        for path in METHODS:
+            response = await served.client.post(path, content=b"{}")
+            described = document["paths"][path]["post"]["responses"]["415"]["content"]
+
+            assert response.status_code == 415
+            assert response.headers["content-type"] == "application/problem+json"
+            assert "application/problem+json" in described
+
+
 async def test_a_page_shows_the_description() -> None:
     """With a script and a style of its own, as the policy of all pages asks."""
     async with gateway() as served:
