@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import DeadlineExceeded
+from tandem.errors import DeadlineExceeded, InternalFault, ModelOutputInvalid
 
 if TYPE_CHECKING:
     from tandem.model_io.served_model import ImageTokenArray, Inferred, TokenIds
@@ -87,7 +87,8 @@ class JoinedCall:
     ) -> Inferred[NDArray[np.float32]]:
         """Returns what `score` returns for these pairs, with this call's share of the cost.
 
-        If the caller gives up, the others' pairs are still scored.
+        If the caller gives up, the others' pairs are still scored. Where the model fails because of
+        some pairs, each call scores its own, so that one shard's damage stays its own.
         """
         if not self._is_expected:  # again, after another call's computation failed
             return await score(texts, images, timeout_seconds)
@@ -104,6 +105,9 @@ class JoinedCall:
                 return await member.scored
         except TimeoutError as error:
             raise DeadlineExceeded(what="the scoring of the pairs") from error
+        except (InternalFault, ModelOutputInvalid):
+            # The model refuses a pair, or has no number for it, which may be another shard's.
+            return await score(texts, images, member.end_time - time.monotonic())
 
 
 @dataclass(slots=True, eq=False)

@@ -16,8 +16,8 @@ from tandem.errors import ImageUnreadable
 from tandem.model_io.jpeg_frame import JpegFrame
 
 END_OF_IMAGE: Final = b"\xff\xd9"
-_SCAN: Final = re.compile(rb"\xff\xda")
-_RESTART: Final = re.compile(rb"\xff([\xd0-\xd7])")
+_SCAN_MARKER: Final = b"\xff\xda"
+_SCAN: Final = re.compile(_SCAN_MARKER)
 _RESTART_COUNT: Final = 8
 _FIRST_RESTART: Final = 0xD0
 _COEFFICIENT_COUNT: Final = 64
@@ -71,13 +71,11 @@ def _continuation(file: bytes, seed: int) -> bytes:
 
 def _last_restart(file: bytes) -> int:
     """Returns the number of the last restart marker in the last scan; -1 if it has none."""
-    position = len(file)
-    while (position := file.rfind(b"\xff", 0, position)) > 0:
-        if found := _RESTART.match(file, position):
-            return found[1][0] - _FIRST_RESTART
-        if _SCAN.match(file, position):
-            break
-    return -1
+    place, number = max(
+        (file.rfind(bytes([0xFF, _FIRST_RESTART + number])), number)
+        for number in range(_RESTART_COUNT)
+    )
+    return number if place > file.rfind(_SCAN_MARKER) else -1
 
 
 def _bytes_without_markers(chance: random.Random) -> bytes:

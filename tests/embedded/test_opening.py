@@ -94,7 +94,7 @@ def test_a_path_without_a_folder_or_a_model_is_named(tmp_path: Path, tiny_reposi
 
 
 def test_python_names_the_class_that_was_called(engine: Engine) -> None:
-    """An engine's caller need not know the Client behind it."""
+    """Errors name an engine, not the Client that it is built on."""
     with pytest.raises(TypeError, match=r"^Engine\.search\(\) got an unexpected keyword"):
         engine.search("two cars", index="texts")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^Engine\.ingest\(\) missing 1 required keyword-only"):

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import DeadlineExceeded, ModelUnavailable
+from tandem.errors import DeadlineExceeded, ModelOutputInvalid, ModelUnavailable
 from tandem.model_io.joined_scoring import JoinedCall, JoinedScoring, shares
 from tandem.model_io.served_model import Inferred
 
@@ -28,6 +28,7 @@ class Model:
         self.seconds: list[float] = []
         self.is_cancelled = False
         self.error: Exception | None = None
+        self.refused: set[float] = set()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -46,6 +47,8 @@ class Model:
             raise
         if self.error:
             raise self.error
+        if self.refused.intersection(values):
+            raise ModelOutputInvalid(model="joint_encoder", why="NaN")
         cost = InferenceCost(pair_count=len(values), token_count=10 * len(values))
         return Inferred(np.asarray(values, dtype=np.float32), cost)
 
@@ -118,6 +121,21 @@ async def test_a_failure_of_the_model_is_every_calls() -> None:
     model.error = None
     with joined.expected(QUERY) as three:
         assert (await scored(three, model, [3])).values.tolist() == [3]
+
+
+async def test_pairs_that_the_model_refuses_fail_their_own_call_alone() -> None:
+    """A damaged item of one shard takes no scores from the other."""
+    joined, model = JoinedScoring(LONG_SECONDS), Model()
+    model.refused = {2}
+    with joined.expected(QUERY) as one, joined.expected(QUERY) as two:
+        sound, damaged = await asyncio.gather(
+            scored(one, model, [1]), scored(two, model, [2]), return_exceptions=True
+        )
+
+    assert not isinstance(sound, BaseException)
+    assert sound.values.tolist() == [1]
+    assert isinstance(damaged, ModelOutputInvalid)
+    assert sorted(model.asked) == [[1], [1, 2], [2]]
 
 
 async def test_an_inference_ends_when_all_of_its_callers_have_given_up() -> None:
