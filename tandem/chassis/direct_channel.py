@@ -167,6 +167,7 @@ class DirectStream:
         if answer is not None:
             self._room.release()
             return self._deserialize(answer)
+        self._answers.put_nowait(None)  # The end stays the end for who asks again.
         if self._task.cancelled():
             raise _ended()
         self._task.result()
