@@ -82,7 +82,10 @@ class NeighbourStage:
         """Scores the first hits, as many as the model reads; the outcome says if it could not."""
         if len(ordered.embeddings) != 1 or not ordered.hits:
             return NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
-        model = await self._models.model(deadline)
+        try:
+            model = await self._models.model(deadline)
+        except TandemError as error:
+            return NeighbourOutcome(_STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE))
         if model is None:
             return NeighbourOutcome(NeighbourStop.NOT_SERVED)
         if model.base_fingerprint != ordered.fingerprint:

@@ -55,7 +55,7 @@ class NeighbourOutcome:
     def check_complete(self) -> None:
         """Raises DeadlineExceeded or NeighboursUnavailable unless all shards' items were read.
 
-        Raises RankingInvalid if the query cannot be ordered by neighbours, and
+        Raises RankingInvalid if the query or the index cannot be ordered by neighbours, and
         NeighbourModelMissing if no model is there to do it.
         """
         if self.stop is NeighbourStop.NOT_APPLICABLE:
@@ -63,6 +63,12 @@ class NeighbourOutcome:
                 why="neighbours_required is set, but the neighbour model orders items of the other "
                 "modality than a query with one embedding, and at least one must be found; drop "
                 "neighbours_required"
+            )
+        if self.stop is NeighbourStop.TOO_FEW_ITEMS and not self.missing:
+            # No retry helps, as it may where shards are missing.
+            raise RankingInvalid(
+                why="neighbours_required is set, but the index has fewer texts or images than the "
+                "neighbour model compares with; ingest more, or drop neighbours_required"
             )
         if self.stop is NeighbourStop.NOT_SERVED:
             raise NeighbourModelMissing

@@ -306,9 +306,12 @@ async def test_an_index_smaller_than_the_pillars_is_named(filled: Stack) -> None
     async with door(filled) as stub:
         describe(filled, pillar_count=6)
         found = await answer(stub, search())
+        error = await refusal(answer(stub, search(neighbours_required=True)))
 
     assert found.neighbours.stop == pb.NEIGHBOUR_STOP_TOO_FEW_ITEMS
     assert not requests(filled, "ScoreGraph")
+    assert isinstance(error, errors.RankingInvalid)  # which clients do not repeat
+    assert "fewer texts or images" in error.message
 
 
 async def test_an_inapplicable_neighbour_order_is_not_a_degradation(filled: Stack) -> None:
@@ -325,6 +328,35 @@ async def test_an_inapplicable_neighbour_order_is_not_a_degradation(filled: Stac
         assert each.neighbours.stop == pb.NEIGHBOUR_STOP_NOT_APPLICABLE
         assert not each.degradations
     assert isinstance(error, errors.RankingInvalid)
+
+
+async def test_searches_at_once_share_the_first_description(filled: Stack) -> None:
+    """Right after a start nobody knows the model, and the second waits for the same answer."""
+
+    async def take_a_while(request: object) -> None:
+        await asyncio.sleep(0.05)
+
+    for shard in filled.shards:
+        shard.before["DescribeModel"] = take_a_while
+    async with door(filled) as stub:
+        found = await asyncio.gather(
+            *(answer(stub, search(neighbours_required=True)) for _ in range(3))
+        )
+
+    assert {each.neighbours.stop for each in found} == {pb.NEIGHBOUR_STOP_COMPLETE}
+    assert len(requests(filled, "DescribeModel")) == 1
+
+
+async def test_rerank_services_that_do_not_answer_are_not_without_a_model(filled: Stack) -> None:
+    """They may have one: the search says that they are unavailable, and a retry may succeed."""
+    for shard in filled.shards:
+        shard.before["DescribeModel"] = raising(errors.InternalFault(why="a bug"))
+    async with door(filled) as stub:
+        found = await answer(stub, search())
+        error = await refusal(answer(stub, search(neighbours_required=True)))
+
+    assert found.neighbours.stop == pb.NEIGHBOUR_STOP_UNAVAILABLE
+    assert isinstance(error, errors.NeighboursUnavailable)
 
 
 async def test_of_both_modalities_the_other_is_ordered(filled: Stack) -> None:
