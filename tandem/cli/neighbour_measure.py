@@ -13,6 +13,7 @@ from tandem.neighbours.corpus_neighbours import (
     base_name,
 )
 from tandem.neighbours.label_free import EXPANSIONS, METHODS, Setting, tuned
+from tandem.neighbours.leaprr.served_networks import networks_fingerprint
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
 from tandem.neighbours.neighbour_file import load_neighbours
 from tandem.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
@@ -49,7 +50,8 @@ class NeighbourMeasure:
             if name not in METHODS:
                 method = _learned(Path(name), _title(Path(name), folders), fingerprint, known)
                 methods.append(method)
-                about[method.name] = f"{name}, learned over {method.base}"
+                networks = networks_fingerprint(method.model, fingerprint)[:12]
+                about[method.name] = f"{name}, learned over {method.base}, networks {networks}"
                 continue
             if near_dev is None:
                 raise ValueError(
@@ -59,10 +61,18 @@ class NeighbourMeasure:
             settings = _tuned(name, near_dev, known)
             methods.append(LabelFreeMethod(name, settings))
             about[name] = "; ".join(f"{base}: {each.text}" for base, each in settings.items())
+            about["dev"] = f"{dev}, corpus {near_dev.source.corpus_sha256[:16]}"
         return cls(methods, [size for size in pool_sizes if size], fingerprint, about)
 
     def reorder(self, gallery: Gallery) -> Reorder:
-        """Returns what gives a gallery's orders."""
+        """Returns what gives a gallery's orders.
+
+        Raises ValueError for a gallery of fewer items than a chosen setting compares.
+        """
+        for method in self.methods:
+            if isinstance(method, LabelFreeMethod):
+                for setting in method.settings.values():
+                    setting.check_fits(method.name, len(gallery.records), len(gallery.pairs))
         source = NeighbourSource(self.fingerprint, "", "", 0, "")
         return NeighbourOrders(gallery, source, self.pool_sizes, self.methods)
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from tandem.model_io.json_object import read_object, shown
+from tandem.model_io.tensor_file import failures_named
 from tandem.model_io.whole_file import write_text_whole, write_whole
 from tandem.modeling.checkpoint_files import (
     CONFIG,
@@ -109,7 +110,8 @@ def write_checkpoint(
     for name, text in small_files.items():
         write_text_whole(folder / name, text)
     # With its own file mode: safetensors makes it private, and services run as another user.
-    write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
+    with failures_named(folder / WEIGHTS):
+        write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
     write_text_whole(folder / TRAINING, _json(training))
     if trained_pictures is None:
         (folder / TRAINED_PICTURES).unlink(missing_ok=True)  # another model's

@@ -24,6 +24,7 @@ from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
 from tandem.model_io.json_object import FileInvalid, check_file
 from tandem.model_io.readable_records import RecordFault, RecordUnreadable, check_captions
+from tandem.model_io.tensor_file import failures_named
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
 
@@ -138,7 +139,8 @@ def write_regions(
         kept = own[:region_count]
         tokens[number, : len(kept)] = torch.from_numpy(np.ascontiguousarray(kept))
         counts[number] = len(kept)
-    save_file({_TOKENS: tokens, _COUNTS: counts}, path, {_IDS: json.dumps(list(regions))})
+    with failures_named(path):
+        save_file({_TOKENS: tokens, _COUNTS: counts}, path, {_IDS: json.dumps(list(regions))})
 
 
 class RegionFile:

@@ -79,7 +79,18 @@ class Setting:
 
     text: str
     """For people, such as "k 10"."""
+    neighbour_count: int
+    """An item's or a query's, so that there must be more of both modalities than these."""
     order_of: OrderOf
+
+    def check_fits(self, method: str, image_count: int, text_count: int) -> None:
+        """Raises ValueError for a gallery of too few items."""
+        if min(image_count, text_count) <= self.neighbour_count:
+            raise ValueError(
+                f"{method} with {self.text}, as chosen on dev, needs more than "
+                f"{self.neighbour_count} images and texts, and a gallery has {image_count} and "
+                f"{text_count}: measure a larger gallery, in fewer folds, or leave out {method}"
+            )
 
 
 def search_sides(neighbours: CorpusNeighbours) -> tuple[SearchSide, SearchSide]:
@@ -108,7 +119,7 @@ def tuned(method: str, dev: CorpusNeighbours) -> Setting:
         raise ValueError(f"{method} expands embeddings, which {dev.base} does not order by")
     sides = search_sides(dev)
     smallest = min(len(dev.images), len(dev.texts))
-    fitting = [setting for needed, setting in METHODS[method]() if needed < smallest]
+    fitting = [each for each in METHODS[method]() if each.neighbour_count < smallest]
     if not fitting:
         raise ValueError(f"dev has {smallest} items, too few for any setting of {method}")
     return max(fitting, key=lambda each: _recall_sum(sides, each.order_of))
@@ -120,8 +131,7 @@ def _recall_sum(sides: Sequence[SearchSide], order_of: OrderOf) -> float:
     )
 
 
-Grid = Callable[[], list[tuple[int, Setting]]]
-"""Gives each setting with the neighbours that it needs."""
+Grid = Callable[[], list[Setting]]
 
 
 def _weighted(kind: str) -> list[tuple[str, WeightsOf]]:
@@ -132,7 +142,7 @@ def _weighted(kind: str) -> list[tuple[str, WeightsOf]]:
 
 def _expansions(kind: str, expanded: Callable[[int, WeightsOf], OrderOf]) -> Grid:
     return lambda: [
-        (k, Setting(f"k {k}{suffix}", expanded(k, weights_of)))
+        Setting(f"k {k}{suffix}", k, expanded(k, weights_of))
         for (suffix, weights_of), k in product(_weighted(kind), NEIGHBOUR_COUNTS)
     ]
 
@@ -158,12 +168,10 @@ def _both_expanded(
 
 def _graph_settings(order_of: Callable[[DiffusionSettings], OrderOf]) -> Grid:
     return lambda: [
-        (
+        Setting(
+            f"k {k}, query k {query_k}, alpha {DIFFUSION_ALPHA}",
             max(k, query_k),
-            Setting(
-                f"k {k}, query k {query_k}, alpha {DIFFUSION_ALPHA}",
-                order_of(DiffusionSettings(k, query_k, DIFFUSION_ALPHA, GAMMA)),
-            ),
+            order_of(DiffusionSettings(k, query_k, DIFFUSION_ALPHA, GAMMA)),
         )
         for k, query_k in product(GRAPH_COUNTS, SEED_COUNTS)
     ]
@@ -185,19 +193,19 @@ def _spectral(settings: DiffusionSettings) -> OrderOf:
     return order
 
 
-def _reciprocal() -> list[tuple[int, Setting]]:
+def _reciprocal() -> list[Setting]:
     def order_of(k: int) -> OrderOf:
         return lambda side: rerank_reciprocally(side.base, k)
 
-    return [(k, Setting(f"k {k}", order_of(k))) for k in POOL_SIZES]
+    return [Setting(f"k {k}", k, order_of(k)) for k in POOL_SIZES]
 
 
-def _by_similar_queries() -> list[tuple[int, Setting]]:
+def _by_similar_queries() -> list[Setting]:
     def order_of(k: int, near: int) -> OrderOf:
         return lambda side: rerank_by_similar_queries(side.base, k, side.query_similarity, near)
 
     return [
-        (max(k, near), Setting(f"k {k}, {near} queries", order_of(k, near)))
+        Setting(f"k {k}, {near} queries", max(k, near), order_of(k, near))
         for k, near in product(POOL_SIZES, SIMILAR_COUNTS)
     ]
 

@@ -21,6 +21,7 @@ from tandem.model_io.json_object import (
     object_of,
     value_of,
 )
+from tandem.model_io.tensor_file import failures_named
 from tandem.model_io.whole_file import write_whole
 from tandem.neighbours.corpus_neighbours import LISTS, CorpusNeighbours, NeighbourSource
 from tandem.neighbours.neighbour_lists import Indices
@@ -77,7 +78,8 @@ def save_neighbours(path: Path, neighbours: CorpusNeighbours) -> NeighbourManife
     metadata |= {name: json.dumps(list(getattr(neighbours, name))) for name in _IDS}
     whole = {name: np.ascontiguousarray(each) for name, each in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda fresh: save_file(whole, fresh, metadata))
+    with failures_named(path):
+        write_whole(path, lambda fresh: save_file(whole, fresh, metadata))
     return manifest
 
 

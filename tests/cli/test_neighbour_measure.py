@@ -10,7 +10,9 @@ from tandem.cli.neighbour_measure import _title
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Report
-from tandem.neighbours.neighbour_file import save_neighbours
+from tandem.neighbours.leaprr.served_networks import described
+from tandem.neighbours.leaprr.training_folder import LeaprrFolder
+from tandem.neighbours.neighbour_file import load_neighbours, save_neighbours
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
@@ -63,11 +65,34 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
     assert report.orders() == ["BE", "BE + CE 2", *over_be, "BE + CE 2 + krnn"]
     assert [each.direction for each in report.rankings] == ["text→image"] * 6 + ["image→text"] * 6
     assert report.about["neighbours krnn"] == "BE: k 5; BE + CE 2: k 5"
+    digest = load_neighbours(dev).source.corpus_sha256
+    assert report.about["neighbours dev"] == f"{dev}, corpus {digest[:16]}"
+    networks, training = LeaprrFolder(tmp_path / "leaprr").read()
+    served = described(networks, training.plan.train.model_fingerprint).fingerprint
+    assert report.about["neighbours LeaPRR leaprr"].endswith(f"over BE, networks {served[:12]}")
     assert report.base_of("BE + CE 2 + krnn") == "BE + CE 2"
     reordered = report.ranking("image→text", "BE + CE 2 + krnn")
     base = report.ranking("image→text", "BE + CE 2")
     assert reordered.k == base.k
     assert report.p_value(reordered) == paired_p_value(reordered.hit_counts, base.hit_counts)
+
+
+def test_a_gallery_too_small_for_the_chosen_setting_is_named(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """By the method, and before anything is encoded."""
+    dev = tmp_path / "dev"
+    build = ("neighbours", "build", dev, "--checkpoint", checkpoint, "--k", "8", "--language", "en")
+    status, printed = _run(*build, "--split=test", "--count=8")
+    assert status == 0, printed
+
+    options = ("--rerank-k=0", "--neighbours", "krnn", "--neighbours-dev", dev)
+    status, printed = _run("evaluate", "--count=4", "--checkpoint", checkpoint, *options)
+
+    assert status == 1
+    assert "krnn with k 5, as chosen on dev, needs more than 5 images and texts" in printed
+    assert "a gallery has 4 and 4: measure a larger gallery" in printed
+    assert "encode the gallery: ends" not in printed
 
 
 def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:

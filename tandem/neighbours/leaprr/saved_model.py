@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tandem.model_io.json_object import FileInvalid, from_fields, object_of
+from tandem.model_io.tensor_file import failures_named
 from tandem.modeling.stored_weights import (
     not_finite,
     stored_weights,
@@ -34,7 +35,8 @@ def save_leaprr(path: Path, model: LeaprrModel) -> None:
     if names := not_finite(weights):
         raise ValueError(f"weights are NaN or infinite: {names}; nothing was saved")
     unfinished = path.with_name(f"{path.name}.unfinished")
-    save_file(weights, unfinished, {_CONFIG: json.dumps(asdict(model.config))})
+    with failures_named(path):
+        save_file(weights, unfinished, {_CONFIG: json.dumps(asdict(model.config))})
     unfinished.replace(path)
 
 

@@ -114,7 +114,7 @@ def described(model: LeaprrModel, base_fingerprint: str) -> NeighbourModelManife
     return NeighbourModelManifest(
         format_version=FORMAT_VERSION,
         sha256="",
-        fingerprint=_fingerprint(model, base_fingerprint),
+        fingerprint=networks_fingerprint(model, base_fingerprint),
         base_fingerprint=base_fingerprint,
         pillar_count=config.pillar_count,
         neighbour_count=config.affinity_neighbours,
@@ -157,7 +157,7 @@ def _direction(model: LeaprrModel, *, is_text_query: bool) -> NeighbourDirection
     )
 
 
-def _fingerprint(model: LeaprrModel, base_fingerprint: str) -> str:
+def networks_fingerprint(model: LeaprrModel, base_fingerprint: str) -> str:
     """Returns a digest of weights and configuration, which does not depend on the export."""
     digest = sha256(dumps([base_fingerprint, asdict(model.config)], sort_keys=True).encode())
     for network in (model.text_queries, model.image_queries):
