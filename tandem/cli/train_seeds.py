@@ -18,6 +18,7 @@ from rich import box
 from rich.table import Table
 
 from tandem.child_processes.child_environment import python_command, python_environment
+from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.compare import print_comparison
 from tandem.cli.console import errors, out
 from tandem.evaluation.report import Ranking, Report, Spread
@@ -170,26 +171,32 @@ def _is_over(folder: Path) -> bool:
 def _finished(
     arguments: Sequence[str], manifest: RunManifest, run: ListedRun
 ) -> tuple[ListedRun, int]:
-    """Runs a command to its end and notes its processor time meanwhile; returns its status."""
+    """Runs a command to its end and notes its processor time meanwhile; returns its status.
+
+    The command ends with this process, however that ends: the next try must be alone in the folder.
+    """
     before = run.core_seconds
-    process = subprocess.Popen(
-        python_command(["-m", "tandem.cli", *arguments]), env=python_environment()
-    )
-    noted_time = time.monotonic()
-    try:
-        while True:
-            seconds = before + _core_seconds(process.pid)
-            try:
-                status = process.wait(0.2)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() - noted_time > _NOTED_EVERY_SECONDS:
-                    run, noted_time = manifest.change(run, core_seconds=seconds), time.monotonic()
-                continue
-            return manifest.change(run, core_seconds=max(seconds, run.core_seconds)), status
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
+    with ProcessKeeper() as keeper:
+        process = subprocess.Popen(
+            python_command(["-m", "tandem.cli", *arguments]),
+            env=python_environment() | keeper.mark(),
+        )
+        noted_time = time.monotonic()
+        try:
+            while True:
+                seconds = before + _core_seconds(process.pid)
+                try:
+                    status = process.wait(0.2)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() - noted_time > _NOTED_EVERY_SECONDS:
+                        run = manifest.change(run, core_seconds=seconds)
+                        noted_time = time.monotonic()
+                    continue
+                return manifest.change(run, core_seconds=max(seconds, run.core_seconds)), status
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
 
 
 def _core_seconds(process_id: int) -> float:

@@ -1,12 +1,19 @@
 """`tandem train --seeds`: several seeds of one recipe or two, each measured, and their figures."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tandem.child_processes.child_environment import python_environment
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.readers.karpathy import write_karpathy
@@ -15,6 +22,18 @@ from tandem.training.run_manifest import FILE_NAME
 
 TEXT, IMAGE = "text→image", "image→text"
 OPTIONS = ["--rounds", "2", "--corpus", "pets", "--set", "margin=0.2", "--set", "dropout=0.1"]
+
+# What `tandem train --seeds` does with one run.
+QUEUE = """
+import sys
+from pathlib import Path
+from tandem.cli.train_seeds import _finished
+from tandem.training.run_manifest import ListedRun, RunManifest
+
+folder, run = Path(sys.argv[1]), ListedRun("tiny", 1)
+manifest = RunManifest.opened(folder, {}, [run])
+_finished(["train", "tiny", "--folder", str(folder)], manifest, run)
+"""
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -98,6 +117,43 @@ def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], s
     assert status
     assert says in " ".join(output.split())
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
+    """Killed, it leaves no training behind, which would go on in the folder of the next try."""
+    queue = subprocess.Popen(
+        [sys.executable, "-P", "-c", QUEUE, str(tmp_path)],
+        env=python_environment() | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        _wait_for_trainings(tmp_path, 1)
+    finally:
+        queue.kill()
+        queue.wait()
+    try:
+        _wait_for_trainings(tmp_path, 0)
+    finally:
+        for each in _trainings(tmp_path):
+            os.kill(each, signal.SIGKILL)
+
+
+def _wait_for_trainings(folder: Path, count: int) -> None:
+    """Returns once so many run; fails after two minutes."""
+    deadline_time = time.monotonic() + 120
+    while len(_trainings(folder)) != count:
+        assert time.monotonic() < deadline_time, _trainings(folder)
+        time.sleep(0.1)
+
+
+def _trainings(folder: Path) -> list[int]:
+    """Returns the processes that train in the folder."""
+    argument = f"--folder\0{folder}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            if argument in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 @pytest.mark.slow
