@@ -97,18 +97,28 @@ class CorpusNeighbours:
     def cross_similarity(self) -> Scores:
         """Returns [I, T]: the base's similarity of each image to each text.
 
-        It is the bi-encoder's, plus the match probability of a pair that is in a pool of the image
-        or of the text (the fusion ADD of Geigle et al. 2022 with equal weights).
+        It is the bi-encoder's, but the pairs that are in a pool of their image or of their text
+        share their cosines by the order of their match logits: the largest logit has the largest.
+        So pools have the cross-encoder's order, and every similarity the scale of cosines, which
+        LeaPRR averages its own cosines with. Logits have no scale to rely on: where a model learned
+        which pair is better, their zero and unit mean nothing, and all their sigmoids may be 1.
         """
         similarity_IT: Scores = self.images.astype(np.float64) @ self.texts.T.astype(np.float64)
         if not self.pool_size:
             return similarity_IT
-        probability_IT = np.zeros(similarity_IT.shape)
+        logits_IT = np.full(similarity_IT.shape, -np.inf)
         by_image = self.lists["texts_of_image"][:, : self.pool_size]
         by_text = self.lists["images_of_text"][:, : self.pool_size]
-        np.put_along_axis(probability_IT, by_image, _sigmoid(self.image_pool_logits), axis=1)
-        np.put_along_axis(probability_IT.T, by_text, _sigmoid(self.text_pool_logits), axis=1)
-        return similarity_IT + probability_IT
+        np.put_along_axis(logits_IT, by_image, self.image_pool_logits, axis=1)
+        np.put_along_axis(logits_IT.T, by_text, self.text_pool_logits, axis=1)
+        is_pooled_IT = np.isfinite(logits_IT)
+        cosines = similarity_IT[is_pooled_IT]
+        # Equal logits keep the bi-encoder's order, and what is equal in both the order of ids.
+        best_first = np.lexsort((-cosines, -logits_IT[is_pooled_IT]))
+        shared = np.empty_like(cosines)
+        shared[best_first] = -np.sort(-cosines)
+        similarity_IT[is_pooled_IT] = shared
+        return similarity_IT
 
     def similarity_lists(self) -> SimilarityLists:
         """Returns LeaPRR's view of images that find texts.
@@ -277,7 +287,3 @@ def _by_id(ids: Sequence[str]) -> list[int]:
     if len(set(ids)) != len(ids):
         raise ValueError("two items have the same id")
     return sorted(range(len(ids)), key=ids.__getitem__)
-
-
-def _sigmoid(logits: Scores) -> Scores:
-    return 1 / (1 + np.exp(-logits.astype(np.float64)))

@@ -16,7 +16,14 @@ from tandem.neighbours.neighbour_file import load_neighbours, save_neighbours
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
-SIZES = ["width=8", "head_count=2", "pillar_count=4", "affinity_neighbours=4", "batch_size=12"]
+SIZES = [
+    "width=8",
+    "head_count=2",
+    "pillar_count=4",
+    "affinity_neighbours=4",
+    "image_query_neighbours=7",
+    "batch_size=12",
+]
 
 
 @pytest.fixture(scope="module", name="checkpoint")

@@ -62,6 +62,8 @@ def test_each_seed_has_a_folder_and_a_stopped_run_continues(
 def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Path) -> None:
     train, dev = lists
     other, folder = tmp_path / "other.neighbours", tmp_path / "leaprr"
+    short = tmp_path / "short.neighbours"
+    save_neighbours(short, planted_neighbours(seed=4, image_count=10, depth=4))
     save_neighbours(
         other, planted_neighbours(seed=3, image_count=10, depth=10, fingerprint="b" * 64)
     )
@@ -70,6 +72,7 @@ def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Pat
         ((train, other), "lists of the model bbb"),
         ((train, train), "are of one corpus"),
         ((train, tmp_path / "none"), "none is missing"),
+        ((short, dev), "image_query_neighbours is 5, and the lists to learn from have 4 texts"),
     ]:
         status, printed = run(*arguments, folder)
         assert (status, message in printed) == (1, True), printed

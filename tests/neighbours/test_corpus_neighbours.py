@@ -52,16 +52,51 @@ def test_equal_similarities_keep_the_order_of_ids_and_not_of_records() -> None:
     assert near.text_ids == ["x", "y"]
 
 
-def test_a_pair_of_either_pool_has_its_match_probability() -> None:
-    """Logit 0 is probability 0.5; a pair in no pool keeps its similarity."""
+def test_pairs_of_either_pool_share_their_cosines_by_their_logits() -> None:
+    """By hand: the first of each list are a pair with x, a with y and b with z.
+
+    Their cosines are those of 5, 30 and 10 degrees; the largest logit gets the largest of them. A
+    pair in no pool keeps its own.
+    """
     near = _by_hand()
 
-    pooled = with_pools(near, {}, np.zeros((2, 1)), np.zeros((3, 1)))
+    pooled = with_pools(near, {}, np.array([[-2.0], [9.0]]), np.array([[-2.0], [40.0], [9.0]]))
 
-    added = pooled.cross_similarity() - near.cross_similarity()
-    assert_allclose(added, [[0.5, 0.5, 0], [0, 0, 0.5]])
+    own = near.cross_similarity()
+    expected = own.copy()
+    expected[0, 1], expected[1, 2], expected[0, 0] = np.cos(np.radians([5, 10, 30]))
+    assert_allclose(own[0, :2], np.cos(np.radians([5, 30])), rtol=1e-6)  # the control
+    assert_allclose(pooled.cross_similarity(), expected, rtol=1e-6)
     assert (near.base, pooled.base) == ("BE", "BE + CE 1")
     assert pooled.without_pools().base == "BE"
+
+
+def test_equal_logits_keep_the_order_of_cosines() -> None:
+    """As a rerank keeps the bi-encoder's order of them."""
+    near = _by_hand()
+
+    pooled = with_pools(near, {}, np.full((2, 2), 7.0), np.full((3, 2), 7.0))
+
+    assert_array_equal(pooled.cross_similarity(), near.cross_similarity())
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 40.0), (3.0, -9.0), (0.01, 0.0)])
+def test_the_zero_and_unit_of_logits_do_not_matter(scale: float, shift: float) -> None:
+    """A cross-encoder that learned which pair is better knows neither: sigmoids of them said 1."""
+    near = planted_neighbours(seed=1, image_count=12, depth=8)
+    rng = np.random.default_rng(1)
+    logits_IT = rng.normal(size=(12, 24))
+    image_logits, text_logits = (
+        np.take_along_axis(logits, near.lists[name][:, :5], axis=1)
+        for logits, name in [(logits_IT, "texts_of_image"), (logits_IT.T, "images_of_text")]
+    )
+
+    one = with_pools(near, {}, image_logits, text_logits).cross_similarity()
+    other = with_pools(near, {}, scale * image_logits + shift, scale * text_logits + shift)
+
+    assert_array_equal(other.cross_similarity(), one)
+    assert (one != near.cross_similarity()).any()
+    assert np.abs(one).max() < 1 + 1e-6  # the scale of cosines, as the networks' scores have
 
 
 def test_the_cross_encoder_reorders_only_the_lists_across_modalities() -> None:

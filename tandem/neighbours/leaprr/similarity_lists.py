@@ -20,7 +20,7 @@ class SimilarityLists:
     """Holds what one direction knows of a corpus: queries of one modality, items of the other."""
 
     cross: NDArray[np.floating[Any]]
-    """[Q, N], the base model's."""
+    """[Q, N], the base model's, on a scale of cosines: refined scores are averaged with them."""
     queries: NDArray[np.floating[Any]]
     """[Q, Q], within the queries' modality."""
     items: NDArray[np.floating[Any]]

@@ -53,10 +53,12 @@ class LeaprrRun:
     ) -> None:
         """Makes the networks; both `lists` are the view of images that find texts.
 
-        Raises ValueError for a number of epochs below 1.
+        Raises ValueError for a number of epochs below 1, and for graphs of more items than `lists`
+        have entries, of which the rest would be masked in every step.
         """
         if epoch_count < 1:
             raise ValueError(f"{epoch_count} epochs train nothing; take 1 or more")
+        _check_graphs_are_full(lists, config)
         self._lists, self._dev, self._epoch_count = lists, dev, epoch_count
         self._model = LeaprrModel.untrained(config, seed)
         self._best = copy.deepcopy(self._model)
@@ -190,6 +192,19 @@ def _refined(model: LeaprrModel, dev: SimilarityLists) -> RefinedOrders:
         if "NaN" not in str(error):
             raise
         raise LeaprrDiverged(f"the scores of dev: {error}") from error
+
+
+def _check_graphs_are_full(lists: SimilarityLists, config: LeaprrConfig) -> None:
+    for name, items, list_QH in [
+        ("image_query_neighbours", "texts", lists.items_of_query),
+        ("text_query_neighbours", "images", lists.queries_of_item),
+    ]:
+        count, depth = getattr(config, name), list_QH.shape[1]
+        if count > depth:
+            raise ValueError(
+                f"{name} is {count}, and the lists to learn from have {depth} {items}: set it to "
+                f"{depth} or less, or build the lists with --k {count} or more"
+            )
 
 
 def _weights(model: LeaprrModel) -> dict[str, Any]:

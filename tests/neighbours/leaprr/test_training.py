@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from tandem.evaluation.ranking import retrieve_order
+from tandem.neighbours.corpus_neighbours import with_pools
 from tandem.neighbours.leaprr.batch_loss import batch_loss
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import (
@@ -18,6 +19,7 @@ from tandem.neighbours.leaprr.refinement import (
 )
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.leaprr.training import dev_recall_sum, train_leaprr
+from tests.support.neighbours.planted_corpus import planted_neighbours
 
 each_profile = pytest.mark.parametrize("profile", ["paper", "code"])
 
@@ -42,6 +44,19 @@ def _corpus(seed: int, image_count: int = 40) -> SimilarityLists:
     return SimilarityLists.of(
         cross, 0.8 + 0.2 * images @ images.T, 0.3 * texts @ texts.T - 0.3, image_of_text
     )
+
+
+def _reranked_corpus(seed: int) -> SimilarityLists:
+    """Returns a corpus over a cross-encoder whose logits, all far above 0, favour answers."""
+    near = planted_neighbours(seed, image_count=60, depth=32)
+    rng = np.random.default_rng(seed)
+    is_answer_IT = np.arange(60)[:, None] == near.image_of_text
+    logits_IT = 20 + 3 * is_answer_IT + rng.normal(size=is_answer_IT.shape)
+    image_logits, text_logits = (
+        np.take_along_axis(logits, near.lists[name][:, :10], axis=1)
+        for logits, name in [(logits_IT, "texts_of_image"), (logits_IT.T, "images_of_text")]
+    )
+    return with_pools(near, {}, image_logits, text_logits).similarity_lists()
 
 
 def _config(profile: Profile) -> LeaprrConfig:
@@ -80,6 +95,26 @@ def test_it_learns_from_planted_neighbours(profile: Profile, rate: float) -> Non
     assert dev_recall_sum(orders, test) > dev_recall_sum(_base(test), test) + 5
 
 
+def test_it_learns_over_a_cross_encoder_of_any_logits() -> None:
+    """Items after a graph keep their similarity, which must not outrank the networks' scores.
+
+    Similarities with sigmoids of these logits did: every one was above 1, and the orders chance.
+    """
+    config = replace(
+        _config("code"), image_query_neighbours=5, text_query_neighbours=5, learning_rate=0.5
+    )
+    test = _reranked_corpus(seed=3)
+
+    result = train_leaprr(
+        _reranked_corpus(seed=1), config, epoch_count=4, seed=1, dev=_reranked_corpus(seed=2)
+    )
+
+    base = _base(test)
+    orders = refine(result.model, test)
+    assert dev_recall_sum(base, test) > 450
+    assert dev_recall_sum(orders, test) > dev_recall_sum(base, test) - 20
+
+
 def test_without_training_the_paper_is_below_the_base() -> None:
     """The control of the test above: what is above the base there was learned."""
     test = _corpus(seed=3)
@@ -104,6 +139,26 @@ def test_the_weights_of_losses_add_up() -> None:
 
     assert min(alone, of_contrastive, of_triplet) > 0
     assert losses[2, 3] == pytest.approx(alone + 2 * of_contrastive + 3 * of_triplet, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("field", "found", "depth"),
+    [("image_query_neighbours", "texts", 20), ("text_query_neighbours", "images", 10)],
+)
+def test_graphs_beyond_the_lists_are_named(field: str, found: str, depth: int) -> None:
+    """Ten images have twenty texts: a graph of all is learned from, and one more item is refused.
+
+    That item would be masked in every step.
+    """
+    lists = _corpus(seed=1, image_count=10)
+    small = replace(_config("paper"), pillar_count=4, text_query_neighbours=5)
+
+    fitting = replace(small, **{field: depth})  # type: ignore[arg-type]
+    beyond = replace(small, **{field: depth + 1})  # type: ignore[arg-type]
+
+    assert train_leaprr(lists, fitting, epoch_count=1, seed=0).losses
+    with pytest.raises(ValueError, match=f"{field} is {depth + 1}.* have {depth} {found}"):
+        train_leaprr(lists, beyond, epoch_count=1, seed=0)
 
 
 def test_the_best_epoch_on_dev_is_kept() -> None:
