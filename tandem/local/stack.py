@@ -110,8 +110,9 @@ class LocalStack:
     ) -> None:
         """Starts everything, shows each stage, and returns when every service is serving.
 
-        The services have `timeout_seconds` for it from when Triton serves. Raises StackFailed with
-        the end of the failed process's log, or if `should_stop` is true.
+        The services have `timeout_seconds` for it from when Triton serves. If Triton crashes
+        meanwhile, it is started a second time. Raises StackFailed with the end of the failed
+        process's log, or if `should_stop` is true.
         """
         self._should_stop = should_stop
         self._data_folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -125,9 +126,17 @@ class LocalStack:
             show(f"{len(self._processes)} services are started, and Triton loads the models")
             self._start_first_triton()
             show("Triton serves the models; the services become ready")
-            deadline_time = time.monotonic() + timeout_seconds
-            for name in self.service_names():
-                self.wait_until_serving(name, deadline_time)
+            self._wait_until_all_serve(timeout_seconds)
+            if ending := self._triton_ending():
+                show(f"{ending.splitlines()[0]}; it is started again")
+                self.stop_triton()
+                self._start_first_triton()
+                self._wait_until_all_serve(timeout_seconds)
+                if ending := self._triton_ending():
+                    raise StackFailed(
+                        f"{ending}\nIt ended twice before all services were ready, as it can on a "
+                        "busy machine: start Tandem again when less runs here"
+                    )
         except BaseException:
             self.stop()
             raise
@@ -369,6 +378,24 @@ class LocalStack:
             raise
         finally:
             self._should_stop = asked
+
+    def _wait_until_all_serve(self, timeout_seconds: float) -> None:
+        """Waits until every service is ready; returns early if Triton ends by itself."""
+        asked = self._should_stop
+        self._should_stop = lambda: asked() or self._triton_ending() is not None
+        deadline_time = time.monotonic() + timeout_seconds
+        try:
+            for name in self.service_names():
+                self.wait_until_serving(name, deadline_time)
+        except StackFailed:
+            if self._triton_ending() is None:
+                raise
+        finally:
+            self._should_stop = asked
+
+    def _triton_ending(self) -> str | None:
+        """Returns how Triton ended by itself, with its log's end; None while it runs."""
+        return self._triton.ending() if self._triton else None
 
     def _is_serving(self, name: str) -> bool:
         """Reads from the metrics port, which is always plain HTTP."""

@@ -41,7 +41,9 @@ from tandem.model_io.triton_install import (
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
-# Triton 2.51 aborts (lock_exception) if a stub gets no CPU for a second, as on a busy machine.
+# On a busy machine Triton 2.51 aborts (lock_exception) if a stub gets no CPU for a second, and ends
+# by SIGSEGV if a caller's deadline passes as it answers (decision 29).
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV)
 _START_ATTEMPTS = 3
 _STOP_SECONDS = 10.0
 _BURIAL_SECONDS = 2.0
@@ -51,8 +53,8 @@ _CHATTER = re.compile(r"[IW]\d{4} |[|+]|$|.*CudaDriverHelper")
 _SHARED_MEMORY = Path("/dev/shm")
 
 
-class _Aborted(TritonUnavailable):
-    """The server aborted while starting."""
+class _Crashed(TritonUnavailable):
+    """The server crashed while starting."""
 
 
 class TritonServer:
@@ -113,8 +115,9 @@ class TritonServer:
     def start(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Returns when every model of the repository is ready.
 
-        Raises TritonUnavailable with the cause: `should_stop` became true, no wheel, no models, a
-        damaged serving version, a port in use, or the end of the server's log.
+        A server that crashes is started again, three times at most. Raises TritonUnavailable with
+        the cause: `should_stop` became true, no wheel, no models, a damaged serving version, a port
+        in use, or the end of the server's log.
         """
         wheel = wheel_folder()
         model_names = _model_names(self._model_repository)
@@ -125,9 +128,18 @@ class TritonServer:
             try:
                 self._start(wheel, model_names, should_stop)
                 return
-            except _Aborted:
+            except _Crashed as error:
                 if not attempts_left:
-                    raise
+                    raise TritonUnavailable(
+                        f"{error}\nIt crashed {_START_ATTEMPTS} times, as on a busy machine: start "
+                        "it again when less runs here"
+                    ) from None
+
+    def ending(self) -> str | None:
+        """Returns how the server ended by itself, with its log's end; None while it runs."""
+        if self._process is None or (status := self._process.poll()) is None:
+            return None
+        return f"Triton ended {_by(status)}\n{self._log_tail()}"
 
     def has_lost_process(self) -> bool:
         """Returns whether a process of the server, such as a model's instance, has ended.
@@ -252,9 +264,9 @@ class TritonServer:
         with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}", options=options) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             while not all(_is_ready(stub, name) for name in model_names):
-                if process.poll() is not None:
-                    error = _Aborted if process.returncode == -signal.SIGABRT else TritonUnavailable
-                    raise error(f"Triton ended while starting\n{self._log_tail()}")
+                if (status := process.poll()) is not None:
+                    error = _Crashed if -status in _CRASHES else TritonUnavailable
+                    raise error(f"Triton ended {_by(status)} while starting\n{self._log_tail()}")
                 if should_stop():
                     raise TritonUnavailable("stopped while Triton started")
                 if time.monotonic() > deadline_time:
@@ -271,6 +283,11 @@ class TritonServer:
             lines = log.read().splitlines()
         errors = [line for line in lines if not _CHATTER.match(line)]
         return "\n".join([f"from {self._log_path}:", *(errors or lines)[-15:]])
+
+
+def _by(status: int) -> str:
+    """Returns the words for how a process ended, such as "by SIGSEGV"."""
+    return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
 def _private_log(path: Path) -> BinaryIO:

@@ -1,6 +1,10 @@
 """What the local stack says when it cannot start."""
 
+import os
 import shutil
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports, StackFailed
 from tandem.model_io.triton_server import TritonUnavailable, core_count
+from tests.support.model_io.odd_models import write_unbatched
 
 
 def test_fixed_ports_are_the_documented_ones() -> None:
@@ -79,3 +84,54 @@ def test_a_service_that_cannot_work_ends_the_start_by_its_own_words(
 
     assert "earlier run" not in str(failed.value)
     assert stack.triton is None
+
+
+class Crashing(LocalStack):
+    """Runs one index, and a Triton that crashes so many times as soon as it serves."""
+
+    crash_count = 0
+
+    def service_names(self) -> list[str]:
+        return ["index-0"]
+
+    def start_triton(self) -> None:
+        super().start_triton()
+        if self.crash_count and self.triton:
+            self.crash_count -= 1
+            os.kill(self.triton.pid, signal.SIGSEGV)
+            while self.triton.is_running():
+                time.sleep(0.01)
+
+
+@pytest.fixture(name="crashing")
+def _crashing(tmp_path: Path) -> Iterator[Crashing]:
+    repository = write_unbatched(tmp_path / "models")
+    stack = Crashing(tmp_path / "data", repository, Ports.free(shard_count=1))
+    with stack:
+        yield stack
+
+
+@pytest.mark.xdist_group("triton-model-io")
+def test_a_start_survives_one_crash_of_triton(crashing: Crashing) -> None:
+    """Triton 2.51 crashes on busy machines; services that wait for it stay as they are."""
+    shown: list[str] = []
+    crashing.crash_count = 1
+
+    crashing.start(show=shown.append)
+
+    assert crashing.triton is not None
+    assert crashing.triton.is_running()
+    assert crashing.dead_service() is None
+    assert shown[-1] == "Triton ended by SIGSEGV; it is started again"
+
+
+@pytest.mark.xdist_group("triton-model-io")
+def test_a_start_in_which_triton_crashes_twice_says_so(crashing: Crashing) -> None:
+    """At once, instead of a service that is not serving after 90 seconds; nothing is left."""
+    crashing.crash_count = 2
+
+    with pytest.raises(StackFailed, match=r"^Triton ended by SIGSEGV\n(.*\n)+.*start Tandem again"):
+        crashing.start()
+
+    assert crashing.triton is None
+    assert crashing.dead_service() is None

@@ -25,10 +25,9 @@ from tests.support.model_io.odd_models import (
     MOODY,
     PLAIN,
     SLOW,
-    Unbatched,
-    tensor,
-    write_model,
+    UNBATCHED,
     write_moody,
+    write_unbatched,
 )
 from tests.support.model_io.tiny_triton import Serving, serving
 
@@ -41,9 +40,7 @@ SHARED_MEMORY = Path("/dev/shm")
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository of one model that loads soon."""
-    tensors = tensor("input", "x", -1) + tensor("output", "OUTPUT__0", -1)
-    write_model(tmp_path / "models", "double", Unbatched(), f"max_batch_size: 0 {tensors}")
-    return tmp_path / "models"
+    return write_unbatched(tmp_path / "models")
 
 
 @pytest.fixture
@@ -135,7 +132,7 @@ async def double(running: Serving) -> list[float]:
     values = np.array([1, 2], dtype=np.float32)
     try:
         async with asyncio.timeout(60):
-            answer = await client.infer("double", {"x": values}, [output], timeout_seconds=60.0)
+            answer = await client.infer(UNBATCHED, {"x": values}, [output], timeout_seconds=60.0)
     finally:
         await client.close()
     [array] = answer.arrays
@@ -270,6 +267,56 @@ def test_stopped_during_its_start_it_leaves_nothing(repository: Path) -> None:
         server.start(should_stop)
 
     assert_nothing_is_left(Serving(server, grpc_port, metrics_port), groups[0])
+
+
+class Crash:
+    """Crashes a server that starts so many times: a `should_stop` that is never true."""
+
+    def __init__(self, server: TritonServer, count: int, number: signal.Signals) -> None:
+        self.server, self.left_count, self.number = server, count, number
+
+    def __call__(self) -> bool:
+        if self.left_count and self.server.is_running():
+            self.left_count -= 1
+            os.kill(self.server.pid, self.number)
+            self.server._process.wait(60)
+        return False
+
+
+async def test_a_server_that_crashes_at_its_start_is_started_again(repository: Path) -> None:
+    """As Triton 2.51 does on a busy machine, by either signal."""
+    server = server_of(repository, free_ports(1)[0])
+    try:
+        server.start(Crash(server, 2, signal.SIGSEGV))
+        running = Serving(server, server._grpc_port, server._metrics_port)
+        assert await double(running) == [2, 4]
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_server_that_always_crashes_says_how(repository: Path, number: signal.Signals) -> None:
+    """With its log, how often it was tried, and what to do."""
+    server = server_of(repository, free_ports(1)[0])
+    crash = Crash(server, 3, number)
+    why = rf"^Triton ended by {number.name} while starting\n(.*\n)+.*3 times.*start it again"
+
+    with pytest.raises(TritonUnavailable, match=why):
+        server.start(crash)
+
+    assert crash.left_count == 0
+    assert not server.is_running()
+
+
+def test_a_server_that_is_killed_at_its_start_is_not_started_again(repository: Path) -> None:
+    """Whoever kills it means it, and the kernel kills for memory, which would be short again."""
+    server = server_of(repository, free_ports(1)[0])
+    crash = Crash(server, 2, signal.SIGKILL)
+
+    with pytest.raises(TritonUnavailable, match=r"^Triton ended by SIGKILL while starting"):
+        server.start(crash)
+
+    assert crash.left_count == 1
 
 
 def server_of(repository: Path, grpc_port: int) -> TritonServer:

@@ -68,6 +68,13 @@ class Unbatched(nn.Module):
         return 2 * x
 
 
+def write_unbatched(repository: Path) -> Path:
+    """Writes that one alone, which loads soonest; returns `repository`."""
+    tensors = tensor("input", "x", -1) + tensor("output", "OUTPUT__0", -1)
+    write_model(repository, UNBATCHED, Unbatched(), f"max_batch_size: 0 {tensors}")
+    return repository
+
+
 def write_odd_models(repository: Path) -> Path:
     """Writes all three; returns `repository`."""
     write_moody(repository)
@@ -82,13 +89,7 @@ def write_odd_models(repository: Path) -> Path:
         {tensor("output", "OUTPUT__1", 1)} {tensor("output", "OUTPUT__0", 12)}
         dynamic_batching {{ }}""",
     )
-    write_model(
-        repository,
-        UNBATCHED,
-        Unbatched(),
-        f"max_batch_size: 0 {tensor('input', 'x', -1)} {tensor('output', 'OUTPUT__0', -1)}",
-    )
-    return repository
+    return write_unbatched(repository)
 
 
 def write_moody(repository: Path) -> Path:
