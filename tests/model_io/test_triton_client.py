@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -39,12 +39,14 @@ from tests.support.model_io.odd_models import (
     UNBATCHED,
 )
 from tests.support.model_io.tiny_triton import Serving
-from tests.support.model_io.triton_metrics import Counts, counted
+from tests.support.model_io.triton_metrics import Counts, counted, wait_for_queue
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 OUTPUT = OutputSpec("OUTPUT__0", np.float32, (3,))
 TIMEOUT_SECONDS = 10.0
+# A tenth of a core makes ten seconds of a slow call's one.
+PATIENT_SECONDS = 200.0
 
 
 def rows(mood: float, count: int = 2) -> NDArray[np.float32]:
@@ -62,7 +64,7 @@ async def moody(
     priority: Priority = Priority.INGEST,
 ) -> NDArray[np.generic]:
     """Returns what the model makes of the values; never hangs."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENT_SECONDS + 10):
         answer = await client.infer(MOODY, {name: values}, [output], timeout_seconds, priority)
     [array] = answer.arrays
     return array
@@ -148,30 +150,75 @@ async def test_a_deadline_is_kept(odd_client: TritonClient, timeout_seconds: flo
     assert time.monotonic() - start_time < TIMEOUT_SECONDS
 
 
+async def while_slow(
+    serving: Serving,
+    client: TritonClient,
+    slow_count: int,
+    waiting_count: int,
+    body: Callable[[list[asyncio.Task[NDArray[np.generic]]]], Awaitable[None]],
+) -> None:
+    """Runs the body on so many calls that wait in Triton's queue behind slow ones, each a batch.
+
+    Triton says how many wait: all but one, which it runs or takes next. Fails if the slow ones have
+    ended before the body has.
+    """
+    running = asyncio.gather(
+        *(moody(client, rows(SLOW, 8), timeout_seconds=PATIENT_SECONDS) for _ in range(slow_count)),
+        return_exceptions=True,
+    )
+    await asyncio.sleep(0)  # they are sent in this order
+    waiting = [
+        asyncio.create_task(moody(client, rows(PLAIN, 8), timeout_seconds=PATIENT_SECONDS))
+        for _ in range(waiting_count)
+    ]
+    try:
+        await asyncio.to_thread(
+            wait_for_queue,
+            serving.metrics_url,
+            MOODY,
+            slow_count - 1 + waiting_count,
+            lambda: not running.done(),
+        )
+        await body(waiting)
+        assert not running.done(), "the slow calls ended too soon"
+    finally:
+        await running
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
-    odd_client: TritonClient,
+    odd_serving: Serving, odd_client: TritonClient
 ) -> None:
     """Behind a slow request: what fits no more in the queue, and what waits there too long."""
-    # Two full batches of them: on a fast machine one alone ends before the others' deadline.
-    slow = asyncio.gather(*(moody(odd_client, rows(SLOW, 8), timeout_seconds=60) for _ in range(2)))
-    await asyncio.sleep(0.3)  # the first runs now
 
-    async def outcome() -> type[TandemError] | None:
+    async def outcome(timeout_seconds: float) -> type[TandemError] | None:
         try:
-            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=0.5)
+            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=timeout_seconds)
         except TandemError as error:
             return type(error)
         return None
 
-    outcomes = await asyncio.gather(*(outcome() for _ in range(2 * MOODY_QUEUE_SIZE)))
-    await slow
+    async def check(factor: float) -> None:
+        patient: list[asyncio.Task[type[TandemError] | None]] = []
 
-    assert outcomes.count(Overloaded) >= 1
-    assert outcomes.count(DeadlineExceeded) >= 1
-    assert set(outcomes) <= {Overloaded, DeadlineExceeded}
+        async def ask(waiting: object) -> None:
+            assert await outcome(0.2) is DeadlineExceeded
+            patient.extend(
+                asyncio.create_task(outcome(PATIENT_SECONDS)) for _ in range(2 * MOODY_QUEUE_SIZE)
+            )
+            # Whatever the queue has no place for is refused while the slow calls run.
+            await asyncio.wait(patient, return_when=asyncio.FIRST_COMPLETED)
+
+        try:
+            await while_slow(odd_serving, odd_client, round(2 * factor), 0, ask)
+        finally:
+            outcomes = await asyncio.gather(*patient)
+        assert set(outcomes) == {Overloaded, None}
+
+    await holds_with_longer_times(check, factors=(1, 1.5, 1.5))
     # Triton clears its queue of those that were given up when it next looks.
     for _ in range(50):
-        if await outcome() is None:
+        if await outcome(PATIENT_SECONDS) is None:
             return
         await asyncio.sleep(0.1)
     pytest.fail("the queue stays full")
@@ -197,33 +244,27 @@ async def test_cancelled_calls_are_not_run(
     A client that finds out by itself whether this server bears it finds that it does not: there
     they run, and their caller is let go all the same.
     """
-    # Started one by one: each of the slow ones is a batch, and they run while the others wait.
     client = TritonClient(odd_serving.address, is_cancelling=is_cancelling)
 
     async def check(factor: float) -> None:
         slow_count = round(factor)
+        waiting_count = MOODY_QUEUE_SIZE - slow_count
         before = Counts.at_rest(odd_serving.metrics_url, MOODY)
-        slow = (moody(client, rows(SLOW, 8), timeout_seconds=120) for _ in range(slow_count))
-        running = asyncio.gather(*slow)
-        await asyncio.sleep(0.2 * factor)
-        waiting = [asyncio.create_task(moody(client, rows(PLAIN, 8))) for _ in range(3)]
-        await asyncio.sleep(0.1 * factor)
-        is_long_enough = not running.done()
 
-        for call in waiting:
-            call.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        is_long_enough = is_long_enough and not running.done()
-        await running
+        async def cancel(waiting: list[asyncio.Task[NDArray[np.generic]]]) -> None:
+            for call in waiting:
+                call.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(call.cancelled() for call in waiting)
 
-        assert is_long_enough
-        assert all(call.cancelled() for call in waiting)
+        await while_slow(odd_serving, client, slow_count, waiting_count, cancel)
+
         if is_cancelling:
             after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
             # Triton may have taken one more batch out of the queue, to be run next.
             assert 8 * slow_count <= after.inferences <= 8 * slow_count + 8
         else:
-            all_count = 8 * slow_count + 24
+            all_count = 8 * (slow_count + waiting_count)
             found = counted(odd_serving.metrics_url, MOODY, before, all_count)
             assert found.inferences == all_count
 
