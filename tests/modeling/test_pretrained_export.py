@@ -14,11 +14,12 @@ from numpy.testing import assert_allclose
 from torch import Tensor
 
 from tandem.model_io.buckets import pad_texts
-from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.export.export import export_model
+from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
@@ -68,13 +69,9 @@ def test_a_checkpoint_says_which_encoder_it_has(
         assert torch.equal(weight, weight.half().float()), name
 
 
-def test_the_manifest_has_the_published_special_ids(
-    family: str, checkpoint: Path, tmp_path: Path
-) -> None:
+def test_the_manifest_has_the_published_special_ids(family: str, checkpoint: Path) -> None:
     """BERT's tokenizer begins a text with 2 and pads with 0; XLM-R's begins with 0, pads with 1."""
-    export_model(checkpoint, tmp_path, Precision.FP32)
-
-    manifest = read_manifest(tmp_path)
+    manifest = export_manifest(CheckpointFiles.read(checkpoint), Precision.FP32, {})
 
     ids = (manifest.cls_id, manifest.text.pad_id)
     assert ids == {"bert": (2, 0), "xlm-r": (0, 1)}[family]
@@ -134,11 +131,11 @@ def test_fewer_bits_change_a_little(
 def test_another_encoder_has_another_fingerprint(checkpoint: Path, tmp_path: Path) -> None:
     """Its shape is part of what makes embeddings comparable."""
     loaded = load_checkpoint(checkpoint)
-    manifest = export_model(checkpoint, tmp_path / "one", Precision.FP32)
+    manifest = export_manifest(loaded.files, Precision.FP32, {})
     loaded.model.config = replace(loaded.model.config, norm_epsilon=1e-3)
-    save_checkpoint(tmp_path / "other", loaded.model, loaded.tokenizer, {})
+    save_checkpoint(tmp_path, loaded.model, loaded.tokenizer, {})
 
-    other = export_model(tmp_path / "other", tmp_path / "two", Precision.FP32)
+    other = export_manifest(CheckpointFiles.read(tmp_path), Precision.FP32, {})
 
     assert other.fingerprint != manifest.fingerprint
     assert np.array_equal(manifest.text.lengths, other.text.lengths)

@@ -58,13 +58,31 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PublishedModel
     return {name: read_published_model(folder / name) for name in made}
 
 
-def test_a_bi_encoder_alone_scores_no_pairs(
-    models: dict[str, PublishedModel], tmp_path: Path
-) -> None:
-    """CLIP: two Triton models, which give what the eager towers give; none reranks."""
-    manifest = export_published(models["clip"], tmp_path, Precision.FP32)
+@pytest.fixture(scope="module")
+def clip_repository(
+    models: dict[str, PublishedModel], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """CLIP, exported. Not to be changed."""
+    folder = tmp_path_factory.mktemp("clip")
+    export_published(models["clip"], folder, Precision.FP32)
+    return folder
 
-    assert verify_repository(tmp_path) == manifest == read_manifest(tmp_path)
+
+@pytest.fixture(scope="module")
+def pair_repository(
+    models: dict[str, PublishedModel], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """SigLIP, reranked by BLIP, exported. Not to be changed: copy it."""
+    folder = tmp_path_factory.mktemp("pair")
+    export_published(models["siglip"], folder, Precision.FP32, reranker=models["blip"])
+    return folder
+
+
+def test_a_bi_encoder_alone_scores_no_pairs(clip_repository: Path) -> None:
+    """CLIP: two Triton models, which give what the eager towers give; none reranks."""
+    manifest = read_manifest(clip_repository)
+
+    assert verify_repository(clip_repository) == manifest
     assert manifest.models.keys() == {"text_encoder", "image_encoder"}
     assert not manifest.has_pairs
     assert (manifest.pair_text, manifest.image_token_count, manifest.default_fusion) == (
@@ -80,7 +98,7 @@ def test_one_model_gives_all_three_functions(
     """BLIP: a picture's tokens come with its embedding, and its pairs begin with another token."""
     manifest = export_published(models["blip"], tmp_path, Precision.FP32)
 
-    assert verify_repository(tmp_path) == manifest
+    assert verify_repository(tmp_path) == manifest == read_manifest(tmp_path)
     assert manifest.models["image_encoder"].outputs == (Role.EMBEDDING, Role.IMAGE_TOKENS)
     assert manifest.has_one_picture
     assert manifest.default_fusion == "add"
@@ -92,14 +110,13 @@ def test_one_model_gives_all_three_functions(
 
 
 def test_two_families_have_their_own_rules(
-    models: dict[str, PublishedModel], tmp_path: Path
+    models: dict[str, PublishedModel], pair_repository: Path
 ) -> None:
     """SigLIP finds and BLIP reranks: two tokenizers, two ways to fit a picture."""
     siglip, blip = models["siglip"], models["blip"]
 
-    manifest = export_published(siglip, tmp_path, Precision.FP32, reranker=blip)
+    manifest = verify_repository(pair_repository)
 
-    assert verify_repository(tmp_path) == manifest
     assert manifest.family == "siglip+blip"
     assert manifest.functions.image_tokens == "pair_image_encoder"
     assert not manifest.has_one_picture
@@ -163,11 +180,11 @@ def test_lower_precision_is_near(
 
 
 def test_outputs_of_other_weights_are_noticed(
-    models: dict[str, PublishedModel], tmp_path: Path
+    models: dict[str, PublishedModel], clip_repository: Path
 ) -> None:
     """Positive control of the comparison that every export passes."""
-    manifest = export_published(models["clip"], tmp_path, Precision.FP32)
-    files = {name: model_file(tmp_path, name) for name in manifest.models}
+    manifest = read_manifest(clip_repository)
+    files = {name: model_file(clip_repository, name) for name in manifest.models}
     pair = PublishedPair(retriever=models["clip"], reranker=None)
     modules = dict(published_modules(pair, TokenSource.STORED))
     ExportedModel.load(manifest, files).compare(modules)
@@ -249,19 +266,20 @@ def test_pooled_tokens_are_made_by_the_exported_graph(
 
 
 def test_another_model_leaves_nothing_that_triton_would_load(
-    models: dict[str, PublishedModel], tmp_path: Path
+    models: dict[str, PublishedModel], pair_repository: Path, tmp_path: Path
 ) -> None:
     """Neither models nor configurations of the one before; what others put there stays."""
-    export_published(models["siglip"], tmp_path, Precision.FP32, reranker=models["blip"])
-    theirs = tmp_path / "theirs" / "config.pbtxt"
+    repository = shutil.copytree(pair_repository, tmp_path / "repository")
+    assert (repository / "pair_encoder").exists()
+    theirs = repository / "theirs" / "config.pbtxt"
     theirs.parent.mkdir()
     theirs.write_text('name: "theirs"')
 
-    export_published(models["clip"], tmp_path, Precision.FP32)
+    export_published(models["clip"], repository, Precision.FP32)
 
-    names = {path.parent.name for path in tmp_path.glob("*/config.pbtxt")}
+    names = {path.parent.name for path in repository.glob("*/config.pbtxt")}
     assert names == {"text_encoder", "image_encoder", "theirs"}
-    assert not (tmp_path / "pair_encoder").exists()
+    assert not (repository / "pair_encoder").exists()
 
 
 def test_in_a_checkout_the_shipped_models_configs_stay(
@@ -335,10 +353,10 @@ def described(manifest: Manifest) -> list[str]:
 
 
 def test_the_manifest_says_what_was_exported(
-    models: dict[str, PublishedModel], tmp_path: Path
+    models: dict[str, PublishedModel], pair_repository: Path
 ) -> None:
     """Families, files and licences of both."""
-    manifest = export_published(models["siglip"], tmp_path, Precision.FP32, reranker=models["blip"])
+    manifest = read_manifest(pair_repository)
 
     assert described(manifest) == ["siglip", "blip"]
     files = manifest.checkpoint["models"][1]["files_sha256"]

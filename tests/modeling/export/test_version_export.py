@@ -1,6 +1,5 @@
 """A checkpoint as another version of a repository's model: written whole, or refused by name."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,16 @@ from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_version import ModelVersion, version_folder, version_numbers
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
+from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 pytestmark = pytest.mark.xdist_group("export")
-
-
-@pytest.fixture(name="first", scope="module")
-def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a checkpoint and its repository."""
-    folder = tmp_path_factory.mktemp("first")
-    save_tiny_checkpoint(folder / "checkpoint")
-    export_model(folder / "checkpoint", folder / "repository", Precision.FP32)
-    return folder
 
 
 def with_another_head(checkpoint_folder: Path, folder: Path) -> Path:
@@ -41,16 +33,17 @@ def with_another_head(checkpoint_folder: Path, folder: Path) -> Path:
     return folder
 
 
-def test_another_cross_encoder_is_a_version(first: Path, tmp_path: Path) -> None:
+def test_another_cross_encoder_is_a_version(
+    checkpoint: Path, repository: Path, tmp_path: Path
+) -> None:
     """Under the first one's fingerprint, with its own calibration; nothing that serves changes."""
-    repository = shutil.copytree(first / "repository", tmp_path / "repository")
     before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
-    checkpoint = with_another_head(first / "checkpoint", tmp_path / "checkpoint")
-    own = export_model(checkpoint, tmp_path / "own", Precision.FP32)
+    other = with_another_head(checkpoint, tmp_path / "checkpoint")
+    own = export_manifest(CheckpointFiles.read(other), Precision.FP32, {})
     calibration = Calibration(own.fingerprint, ProbabilityCalibration(0.5, -1.0), None)
-    write_calibrations(checkpoint / CALIBRATION_NAME, [calibration])
+    write_calibrations(other / CALIBRATION_NAME, [calibration])
 
-    version = export_version(checkpoint, repository)
+    version = export_version(other, repository)
 
     manifest = read_manifest(repository)
     folder = version_folder(repository, version)
@@ -89,18 +82,17 @@ def test_a_model_of_regions_has_versions_too(tmp_path: Path) -> None:
     ModelVersion.read(folder).verify(folder, manifest)
 
 
-def test_another_precision_is_a_version(first: Path, tmp_path: Path) -> None:
+def test_another_precision_is_a_version(checkpoint: Path, repository: Path, tmp_path: Path) -> None:
     """Whose image tokens are the same to within rounding."""
-    repository = shutil.copytree(first / "repository", tmp_path / "repository")
-
-    version = export_version(first / "checkpoint", repository, Precision.BF16)
+    version = export_version(checkpoint, repository, Precision.BF16)
 
     assert ModelVersion.read(version_folder(repository, version)).precision == "bf16"
 
 
-def test_a_model_that_needs_its_own_index_is_not_a_version(first: Path, tmp_path: Path) -> None:
+def test_a_model_that_needs_its_own_index_is_not_a_version(
+    checkpoint: Path, repository: Path, tmp_path: Path
+) -> None:
     """Another image backbone, another tokenizer; no folder of it is left."""
-    repository = shutil.copytree(first / "repository", tmp_path / "repository")
     save_tiny_checkpoint(tmp_path / "backbone", seed=1)
     save_tiny_checkpoint(tmp_path / "words", texts=("one red dog", "drei Katzen oben", "dvě"))
 
@@ -113,12 +105,13 @@ def test_a_model_that_needs_its_own_index_is_not_a_version(first: Path, tmp_path
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_new_model_removes_the_versions_of_the_old_one(first: Path, tmp_path: Path) -> None:
+def test_a_new_model_removes_the_versions_of_the_old_one(
+    checkpoint: Path, repository: Path, tmp_path: Path
+) -> None:
     """They were versions of that one."""
-    repository = shutil.copytree(first / "repository", tmp_path / "repository")
-    export_version(first / "checkpoint", repository)
+    export_version(checkpoint, repository)
 
-    manifest: Manifest = export_model(first / "checkpoint", repository, Precision.BF16)
+    manifest: Manifest = export_model(checkpoint, repository, Precision.BF16)
 
     assert version_numbers(repository) == [1]
     manifest.verify(repository)
