@@ -1,4 +1,4 @@
-"""Serves the public API by gRPC from one process, for `tandem up --one-process`."""
+"""Serves the public API from one process, for `tandem up --one-process`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from embedded.hosted_gateway import hosted_gateway
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices, orchestrator_settings
 from orchestrator_svc.assembly import SERVICE_NAMES
 from orchestrator_svc.settings import OrchestratorSettings
+from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load
-from tandem.chassis.tls import load_identity_or_exit
+from tandem.chassis.tls import Identity, load_identity_or_exit
 from tandem.model_io.manifest import Manifest
 
 
@@ -28,24 +30,29 @@ def serve_from_one_process(
 ) -> None:
     """Serves until SIGTERM or SIGINT; calls `when_ready` once the model is loaded.
 
-    `variables` are ORCHESTRATOR_… settings, its address among them. Raises as InProcessServices
-    and SettingsError.
+    `variables` are ORCHESTRATOR_… settings, its address among them, and GATEWAY_… settings, which
+    serve HTTP too if the orchestrator's address is in-process. Raises as InProcessServices and
+    SettingsError.
     """
     settings = _settings(len(shard_folders), variables)
+    identity = load_identity_or_exit()
+    gateway = hosted_gateway(variables, identity)
     services = InProcessServices(
         lambda: ModelFolder(repository, manifest),
         shard_folders,
         caches=caches,
         orchestrator=settings,
     )
-    asyncio.run(_serve(settings, services, when_ready))
+    asyncio.run(_serve(settings, services, when_ready, identity, gateway))
 
 
 async def _serve(
-    settings: OrchestratorSettings, services: InProcessServices, when_ready: Callable[[], None]
+    settings: OrchestratorSettings,
+    services: InProcessServices,
+    when_ready: Callable[[], None],
+    identity: Identity | None,
+    gateway: AttachedServer | None,
 ) -> None:
-    identity = load_identity_or_exit()
-
     async def warm() -> None:
         await services.start()
         await asyncio.to_thread(services.runner.wait_until_loaded)
@@ -63,6 +70,7 @@ async def _serve(
         close=close,
         identity=identity,
         guard=load_guard_or_exit(identity),
+        attached=gateway,
     )
 
 

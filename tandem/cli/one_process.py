@@ -1,4 +1,4 @@
-"""Runs `tandem up --one-process`: gRPC from this process, without Triton or other services."""
+"""Runs `tandem up --one-process`: gRPC and HTTP from here, without Triton or other services."""
 
 import importlib
 import os
@@ -10,11 +10,11 @@ from tandem.cli.console import out
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
 from tandem.local.ports import HOST
-from tandem.local.start_checks import shard_count
+from tandem.local.start_checks import check_free, has_gateway, shard_count
 from tandem.local.start_refused import StartRefused
 from tandem.model_io.manifest import Manifest
 
-_PORT, _METRICS_PORT = 7400, 7500
+_PORTS = (7400, 7500, 7450)
 _PACKAGES = ("faiss", "torch")
 
 
@@ -39,15 +39,33 @@ def serve_one_process(
     free_ports_only: bool,
     caches: bool,
 ) -> None:
-    """Serves until Ctrl-C, and prints the address once it answers."""
+    """Serves until Ctrl-C, and prints the addresses once they answer; raises StartRefused."""
     count = shard_count(shards, folder.shard_count(), folder.path)
-    port, metrics_port = free_ports(2) if free_ports_only else (_PORT, _METRICS_PORT)
-    address = f"{HOST}:{port}"
+    port, metrics_port, http_port = free_ports(len(_PORTS)) if free_ports_only else _PORTS
+    address, has_http = f"{HOST}:{port}", has_gateway()
+    doors = [
+        ("gRPC", port),
+        ("metrics", metrics_port),
+        *([("HTTP", http_port)] if has_http else []),
+    ]
+    check_free(doors)
+    prefixes = ("ORCHESTRATOR_", *(["GATEWAY_"] if has_http else []))
+    settings = {key: each for key, each in variables.items() if key.startswith(prefixes)}
+    settings |= {
+        "ORCHESTRATOR_ADDRESS": address,
+        "ORCHESTRATOR_METRICS_PORT": str(metrics_port),
+    }
+    if has_http:
+        settings |= {
+            "GATEWAY_ADDRESS": f"{HOST}:{http_port}",
+            "GATEWAY_ORCHESTRATOR_ADDRESS": "in-process",
+        }
     # An access log belongs into a file; there is one terminal here.
     os.environ.setdefault("LOG_LEVEL", "warning")
 
     def tell() -> None:
         out.print(f"serving at {address}, metrics at http://{HOST}:{metrics_port}/metrics")
+        out.print(http_line(f"http://localhost:{http_port}/" if has_http else None))
         out.print("Ctrl-C stops it.")
 
     # By name, because the command line imports no service.
@@ -56,11 +74,16 @@ def serve_one_process(
         [folder.path / f"shard-{number}" for number in range(count)],
         repository,
         manifest,
-        {
-            **{key: each for key, each in variables.items() if key.startswith("ORCHESTRATOR_")},
-            "ORCHESTRATOR_ADDRESS": address,
-            "ORCHESTRATOR_METRICS_PORT": str(metrics_port),
-        },
+        settings,
         caches=caches,
         when_ready=tell,
+    )
+
+
+def http_line(url: str | None) -> str:
+    """Returns the line that says where HTTP is served, or how to get it."""
+    return (
+        f"HTTP: {url}"
+        if url
+        else "HTTP is not served: pip install 'tandem-search[gateway]' adds it"
     )

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import Terminal, errors, out
-from tandem.cli.one_process import check_one_process, serve_one_process
+from tandem.cli.one_process import check_one_process, http_line, serve_one_process
 from tandem.cli.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
@@ -120,7 +120,7 @@ def up(
         bool,
         typer.Option(
             "--one-process",
-            help="serve gRPC from one process, without Triton: the public API alone",
+            help="serve gRPC and HTTP from one process, without Triton: the public API alone",
         ),
     ] = False,
 ) -> None:
@@ -135,7 +135,8 @@ def up(
                 model_repository.resolve(),
                 _served(checkpoint, model_repository, precision),
                 shards=shards,
-                variables=given_settings(os.environ).variables,
+                variables=_console_note(checkpoint, model_repository)
+                | dict(given_settings(os.environ).variables),
                 free_ports_only=free_ports_only,
                 caches=caches,
             )
@@ -249,10 +250,7 @@ def _local_authority(folder: Path) -> "LocalAuthority":
 
 
 def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
-    if stack.http_url is None:
-        out.print("HTTP is not served: pip install 'tandem-search[gateway]' adds it")
-    else:
-        out.print(f"HTTP: {stack.http_url}")
+    out.print(http_line(stack.http_url))
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:

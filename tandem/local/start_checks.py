@@ -72,7 +72,12 @@ def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
         *((f"rerank-{number}", port) for number, port in enumerate(ports.rerank)),
     ]
     named += [(f"{name}'s metrics", ports.metrics[port]) for name, port in named]
-    taken = [f"{port} ({name})" for name, port in (*named, *others) if _is_taken(port)]
+    check_free((*named, *others))
+
+
+def check_free(named: Iterable[tuple[str, int]]) -> None:
+    """Raises StartRefused, which names each port in use, with what would have it."""
+    taken = [f"{port} ({name})" for name, port in named if _is_taken(port)]
     if taken:
         raise StartRefused(
             f"in use already on {HOST}: port {', '.join(taken)}; stop what has it, such as another "

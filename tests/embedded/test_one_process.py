@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 from tandem import Engine
@@ -31,17 +34,32 @@ def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"serving at (\S+), metrics at http://\S+/metrics\n", line)
+        http = re.fullmatch(r"HTTP: (\S+)\n", process.stdout.readline())
         try:
             assert found, line
             with Client(found[1], timeout_seconds=60.0) as client:
                 items = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(3)]
                 assert all(each.error is None for each in client.ingest(items, index_id="noise"))
                 served = client.search("two dogs", index_id="noise")
+            assert http
+            asked = urllib.request.Request(
+                f"{http[1]}v1/search",
+                json.dumps({"query": "two dogs", "index_id": "noise"}).encode(),
+                {"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                over_http = json.load(answer)
+            with urllib.request.urlopen(http[1], timeout=60) as answer:
+                console = answer.read()
         finally:
             process.send_signal(signal.SIGTERM)
             rest, errors = process.communicate()
     assert process.returncode == 0, errors
     assert rest.splitlines()[-1] == "stopped"
+    assert [each["item_id"] for each in over_http["items"]] == [
+        each.item_id for each in served.items
+    ]
+    assert b"<title>" in console
 
     with Engine(data, model=repository) as engine:
         own = engine.search("two dogs", index_id="noise")
@@ -59,6 +77,32 @@ def test_options_of_several_processes_are_refused(tmp_path: Path) -> None:
     assert ran.returncode != 0
     assert "--swaps, --tls needs several processes: leave out --one-process" in ran.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_a_taken_port_is_named(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    """Before the model is loaded, as `tandem up` names it."""
+    with socket.socket() as other:
+        # Whoever has it already, it is taken.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", 7450))
+        except OSError:
+            pass
+        else:
+            other.listen()
+        places = {"--data": "data", "--model-repository": "models"}
+        options = [part for option, name in places.items() for part in (option, tmp_path / name)]
+        fixed = [each for each in UP if each != "--free-ports"]
+        ran = subprocess.run(
+            [*fixed, "--checkpoint", str(tiny_checkpoint), *map(str, options)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert ran.returncode == 1
+    assert "7450 (HTTP)" in " ".join(ran.stderr.split())
+    assert "or give --free-ports" in " ".join(ran.stderr.split())
 
 
 def test_merged_services_have_no_certificates_of_their_own(tmp_path: Path) -> None:
