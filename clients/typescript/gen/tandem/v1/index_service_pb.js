@@ -2,8 +2,7 @@
 // @generated from file tandem/v1/index_service.proto (package tandem.v1, syntax proto3)
 /* eslint-disable */
 
-import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
-import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_tandem_v1_attribute } from "./attribute_pb.js";
 import { file_tandem_v1_content } from "./content_pb.js";
 
@@ -11,196 +10,35 @@ import { file_tandem_v1_content } from "./content_pb.js";
  * Describes the file tandem/v1/index_service.proto.
  */
 export const file_tandem_v1_index_service = /*@__PURE__*/
-  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxItwCChdTZWFyY2hFbWJlZGRpbmdzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIlCgdxdWVyaWVzGAIgAygLMhQudGFuZGVtLnYxLkVtYmVkZGluZxIZChFtb2RlbF9maW5nZXJwcmludBgDIAEoCRIlCghtb2RhbGl0eRgEIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRISCgpyZXRyaWV2ZV9rGAUgASgFEiEKBmZpbHRlchgGIAEoCzIRLnRhbmRlbS52MS5GaWx0ZXISGAoQbWluaW11bV9zZXF1ZW5jZRgHIAEoAxIZChFzaGFyZF9tYXBfdmVyc2lvbhgIIAEoAxIrCg5xdWVyeV9tb2RhbGl0eRgJIAEoDjITLnRhbmRlbS52MS5Nb2RhbGl0eRIbChNlbWJlZGRpbmdzX2luY2x1ZGVkGAogASgIEhAKCGtleXdvcmRzGAsgASgJIv0BChhTZWFyY2hFbWJlZGRpbmdzUmVzcG9uc2USJQoJaGl0X2xpc3RzGAEgAygLMhIudGFuZGVtLnYxLkhpdExpc3QSMgoPc2VhcmNoX2R1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhgKEGFwcGxpZWRfc2VxdWVuY2UYAyABKAMSEgoKaXRlbV9jb3VudBgEIAEoAxIjCgRwYXRoGAUgASgLMhUudGFuZGVtLnYxLlNlYXJjaFBhdGgSMwoQa2V5d29yZF9oaXRfbGlzdBgGIAEoCzIZLnRhbmRlbS52MS5LZXl3b3JkSGl0TGlzdCJdCg5LZXl3b3JkSGl0TGlzdBImCgVzdGF0ZRgBIAEoDjIXLnRhbmRlbS52MS5LZXl3b3JkU3RhdGUSIwoEaGl0cxgCIAMoCzIVLnRhbmRlbS52MS5LZXl3b3JkSGl0ImsKCktleXdvcmRIaXQSDwoHaXRlbV9pZBgBIAEoCRINCgVzY29yZRgCIAEoAhIUCgxzaW1pbGFyaXRpZXMYAyADKAISJwoJZW1iZWRkaW5nGAQgASgLMhQudGFuZGVtLnYxLkVtYmVkZGluZyLTAQoKU2VhcmNoUGF0aBIrCghzdHJhdGVneRgBIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hTdHJhdGVneRISCgppbmRleF90eXBlGAIgASgJEg4KBmRldmljZRgDIAEoCRIXCg9mYWxsYmFja19yZWFzb24YBCABKAkSGwoObWF0Y2hpbmdfY291bnQYBSABKANIAIgBARIrCghmYWxsYmFjaxgGIAEoDjIZLnRhbmRlbS52MS5TZWFyY2hGYWxsYmFja0IRCg9fbWF0Y2hpbmdfY291bnQiJwoHSGl0TGlzdBIcCgRoaXRzGAEgAygLMg4udGFuZGVtLnYxLkhpdCJTCgNIaXQSDwoHaXRlbV9pZBgBIAEoCRISCgpzaW1pbGFyaXR5GAIgASgCEicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmci5QEKFUZpbmROZWlnaGJvdXJzUmVxdWVzdBIQCghpbmRleF9pZBgBIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgCIAEoCRIjCgVxdWVyeRgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoKY2FuZGlkYXRlcxgEIAMoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSDgoGcG9vbF9rGAUgASgFEhAKCHBpbGxhcl9rGAYgASgFEhMKC25laWdoYm91cl9rGAcgASgFEhkKEXNoYXJkX21hcF92ZXJzaW9uGAggASgDImsKFkZpbmROZWlnaGJvdXJzUmVzcG9uc2USJwoFdGV4dHMYASABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZBIoCgZpbWFnZXMYAiABKAsyGC50YW5kZW0udjEuTmVpZ2hib3VyaG9vZCJfCg1OZWlnaGJvdXJob29kEiUKB3BpbGxhcnMYASADKAsyFC50YW5kZW0udjEuRW1iZWRkaW5nEicKBWxpc3RzGAIgAygLMhgudGFuZGVtLnYxLk5laWdoYm91ckxpc3QiNgoNTmVpZ2hib3VyTGlzdBIPCgdudW1iZXJzGAEgAygNEhQKDHNpbWlsYXJpdGllcxgCIAMoAiKXAQoSVXBzZXJ0SXRlbXNSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAIgASgJEiUKBWl0ZW1zGAMgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhIKCnJlcXVlc3RfaWQYBCABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YBSABKAMioAIKC0VuY29kZWRJdGVtEg8KB2l0ZW1faWQYASABKAkSIwoHY29udGVudBgCIAEoCzISLnRhbmRlbS52MS5Db250ZW50EicKCWVtYmVkZGluZxgDIAEoCzIULnRhbmRlbS52MS5FbWJlZGRpbmcSKAoGdG9rZW5zGAQgASgLMhgudGFuZGVtLnYxLkNvbnRlbnRUb2tlbnMSOgoKYXR0cmlidXRlcxgFIAMoCzImLnRhbmRlbS52MS5FbmNvZGVkSXRlbS5BdHRyaWJ1dGVzRW50cnkaTAoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRIoCgV2YWx1ZRgCIAEoCzIZLnRhbmRlbS52MS5BdHRyaWJ1dGVWYWx1ZToCOAEiJwoTVXBzZXJ0SXRlbXNSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAyJnChJEZWxldGVJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIZChFzaGFyZF9tYXBfdmVyc2lvbhgEIAEoAyI+ChNEZWxldGVJdGVtc1Jlc3BvbnNlEhUKDWRlbGV0ZWRfY291bnQYASABKAUSEAoIc2VxdWVuY2UYAiABKAMiQQoSRGVsZXRlSW5kZXhSZXF1ZXN0EhAKCGluZGV4X2lkGAEgASgJEhkKEXNoYXJkX21hcF92ZXJzaW9uGAIgASgDIlMKE0RlbGV0ZUluZGV4UmVzcG9uc2USFQoNZGVsZXRlZF9jb3VudBgBIAEoAxIQCghzZXF1ZW5jZRgCIAEoAxITCgtpc19jb21wbGV0ZRgDIAEoCCJkCg9HZXRJdGVtc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSEAoIaXRlbV9pZHMYAiADKAkSGgoSZW5jb2RpbmdzX2luY2x1ZGVkGAMgASgIEhEKCW1heF9ieXRlcxgEIAEoAyJIChJMaXN0SXRlbUlkc1JlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSDQoFYWZ0ZXIYAiABKAkSEQoJbWF4X2NvdW50GAMgASgFIicKE0xpc3RJdGVtSWRzUmVzcG9uc2USEAoIaXRlbV9pZHMYASADKAkipAEKEEdldEl0ZW1zUmVzcG9uc2USHgoFaXRlbXMYASADKAsyDy50YW5kZW0udjEuSXRlbRItCg1lbmNvZGVkX2l0ZW1zGAIgAygLMhYudGFuZGVtLnYxLkVuY29kZWRJdGVtEhkKEW1vZGVsX2ZpbmdlcnByaW50GAMgASgJEhcKCnJlYWRfY291bnQYBCABKAVIAIgBAUINCgtfcmVhZF9jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBIkgKGURlc2NyaWJlU2hhcmRJbmRleFJlcXVlc3QSEAoIaW5kZXhfaWQYASABKAkSGQoRc2hhcmRfbWFwX3ZlcnNpb24YAiABKAMiqQEKGkRlc2NyaWJlU2hhcmRJbmRleFJlc3BvbnNlEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEhsKE2VtYmVkZGluZ19kaW1lbnNpb24YAiABKAUSIwoFcGFydHMYAyADKAsyFC50YW5kZW0udjEuSW5kZXhQYXJ0Ei4KDWtleXdvcmRfc3RhdGUYBCABKA4yFy50YW5kZW0udjEuS2V5d29yZFN0YXRlIpkECglJbmRleFBhcnQSJQoIbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSEgoKaXRlbV9jb3VudBgCIAEoAxIWCg5kZWFkX3Jvd19jb3VudBgDIAEoAxIWCg50YWlsX3Jvd19jb3VudBgEIAEoAxISCgppbmRleF90eXBlGAUgASgJEjgKCnBhcmFtZXRlcnMYBiADKAsyJC50YW5kZW0udjEuSW5kZXhQYXJ0LlBhcmFtZXRlcnNFbnRyeRIOCgZkZXZpY2UYByABKAkSKwoIZmFsbGJhY2sYCCABKA4yGS50YW5kZW0udjEuU2VhcmNoRmFsbGJhY2sSFwoPZmFsbGJhY2tfcmVhc29uGAkgASgJEhAKCGFjdGl2aXR5GAogASgJEhMKC2luZGV4X2J5dGVzGAsgASgDEhUKDXJlY2FsbF90YXJnZXQYDCABKAESGQoMYnVpbHRfcmVjYWxsGA0gASgBSACIAQESGwoObGlzdF9pbWJhbGFuY2UYDiABKAFIAYgBARIwCgxsaXZlX3JlY2FsbHMYDyADKAsyGi50YW5kZW0udjEuRGlyZWN0aW9uUmVjYWxsGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQg8KDV9idWlsdF9yZWNhbGxCEQoPX2xpc3RfaW1iYWxhbmNlIpIBCg9EaXJlY3Rpb25SZWNhbGwSKwoOcXVlcnlfbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSLAoPdGFyZ2V0X21vZGFsaXR5GAIgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5Eg4KBnJlY2FsbBgDIAEoARIUCgxzZWFyY2hfY291bnQYBCABKAMqhAEKDEtleXdvcmRTdGF0ZRIdChlLRVlXT1JEX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWS0VZV09SRF9TVEFURV9TRUFSQ0hFRBABEhoKFktFWVdPUkRfU1RBVEVfRElTQUJMRUQQAhIdChlLRVlXT1JEX1NUQVRFX0JFSU5HX0JVSUxUEAMqsAEKDlNlYXJjaEZhbGxiYWNrEh8KG1NFQVJDSF9GQUxMQkFDS19VTlNQRUNJRklFRBAAEh8KG1NFQVJDSF9GQUxMQkFDS19CRUlOR19CVUlMVBABEh0KGVNFQVJDSF9GQUxMQkFDS19OT1RfQlVJTFQQAhIaChZTRUFSQ0hfRkFMTEJBQ0tfREVWSUNFEAMSIQodU0VBUkNIX0ZBTExCQUNLX1RPT19GRVdfRk9VTkQQBCqyAQoOU2VhcmNoU3RyYXRlZ3kSHwobU0VBUkNIX1NUUkFURUdZX1VOU1BFQ0lGSUVEEAASHgoaU0VBUkNIX1NUUkFURUdZX1VORklMVEVSRUQQARIeChpTRUFSQ0hfU1RSQVRFR1lfUFJFX0ZJTFRFUhACEh8KG1NFQVJDSF9TVFJBVEVHWV9QT1NUX0ZJTFRFUhADEh4KGlNFQVJDSF9TVFJBVEVHWV9FWEFDVF9TQ0FOEAQyogUKDEluZGV4U2VydmljZRJbChBTZWFyY2hFbWJlZGRpbmdzEiIudGFuZGVtLnYxLlNlYXJjaEVtYmVkZGluZ3NSZXF1ZXN0GiMudGFuZGVtLnYxLlNlYXJjaEVtYmVkZGluZ3NSZXNwb25zZRJMCgtVcHNlcnRJdGVtcxIdLnRhbmRlbS52MS5VcHNlcnRJdGVtc1JlcXVlc3QaHi50YW5kZW0udjEuVXBzZXJ0SXRlbXNSZXNwb25zZRJMCgtEZWxldGVJdGVtcxIdLnRhbmRlbS52MS5EZWxldGVJdGVtc1JlcXVlc3QaHi50YW5kZW0udjEuRGVsZXRlSXRlbXNSZXNwb25zZRJMCgtEZWxldGVJbmRleBIdLnRhbmRlbS52MS5EZWxldGVJbmRleFJlcXVlc3QaHi50YW5kZW0udjEuRGVsZXRlSW5kZXhSZXNwb25zZRJDCghHZXRJdGVtcxIaLnRhbmRlbS52MS5HZXRJdGVtc1JlcXVlc3QaGy50YW5kZW0udjEuR2V0SXRlbXNSZXNwb25zZRJMCgtMaXN0SXRlbUlkcxIdLnRhbmRlbS52MS5MaXN0SXRlbUlkc1JlcXVlc3QaHi50YW5kZW0udjEuTGlzdEl0ZW1JZHNSZXNwb25zZRJVCg5GaW5kTmVpZ2hib3VycxIgLnRhbmRlbS52MS5GaW5kTmVpZ2hib3Vyc1JlcXVlc3QaIS50YW5kZW0udjEuRmluZE5laWdoYm91cnNSZXNwb25zZRJhChJEZXNjcmliZVNoYXJkSW5kZXgSJC50YW5kZW0udjEuRGVzY3JpYmVTaGFyZEluZGV4UmVxdWVzdBolLnRhbmRlbS52MS5EZXNjcmliZVNoYXJkSW5kZXhSZXNwb25zZUJnCg1jb20udGFuZGVtLnYxQhFJbmRleFNlcnZpY2VQcm90b1ABogIDVFhYqgIJVGFuZGVtLlYxygIJVGFuZGVtXFYx4gIVVGFuZGVtXFYxXEdQQk1ldGFkYXRh6gIKVGFuZGVtOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_tandem_v1_attribute, file_tandem_v1_content]);
-
-/**
- * Describes the message tandem.v1.SearchEmbeddingsRequest.
- * Use `create(SearchEmbeddingsRequestSchema)` to create a new message.
- */
-export const SearchEmbeddingsRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 0);
-
-/**
- * Describes the message tandem.v1.SearchEmbeddingsResponse.
- * Use `create(SearchEmbeddingsResponseSchema)` to create a new message.
- */
-export const SearchEmbeddingsResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 1);
-
-/**
- * Describes the message tandem.v1.KeywordHitList.
- * Use `create(KeywordHitListSchema)` to create a new message.
- */
-export const KeywordHitListSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 2);
-
-/**
- * Describes the message tandem.v1.KeywordHit.
- * Use `create(KeywordHitSchema)` to create a new message.
- */
-export const KeywordHitSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 3);
+  fileDesc("Ch10YW5kZW0vdjEvaW5kZXhfc2VydmljZS5wcm90bxIJdGFuZGVtLnYxItMBCgpTZWFyY2hQYXRoEisKCHN0cmF0ZWd5GAEgASgOMhkudGFuZGVtLnYxLlNlYXJjaFN0cmF0ZWd5EhIKCmluZGV4X3R5cGUYAiABKAkSDgoGZGV2aWNlGAMgASgJEhcKD2ZhbGxiYWNrX3JlYXNvbhgEIAEoCRIbCg5tYXRjaGluZ19jb3VudBgFIAEoA0gAiAEBEisKCGZhbGxiYWNrGAYgASgOMhkudGFuZGVtLnYxLlNlYXJjaEZhbGxiYWNrQhEKD19tYXRjaGluZ19jb3VudCK/AQoESXRlbRIPCgdpdGVtX2lkGAEgASgJEiMKB2NvbnRlbnQYAiABKAsyEi50YW5kZW0udjEuQ29udGVudBIzCgphdHRyaWJ1dGVzGAMgAygLMh8udGFuZGVtLnYxLkl0ZW0uQXR0cmlidXRlc0VudHJ5GkwKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSKAoFdmFsdWUYAiABKAsyGS50YW5kZW0udjEuQXR0cmlidXRlVmFsdWU6AjgBIpkECglJbmRleFBhcnQSJQoIbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSEgoKaXRlbV9jb3VudBgCIAEoAxIWCg5kZWFkX3Jvd19jb3VudBgDIAEoAxIWCg50YWlsX3Jvd19jb3VudBgEIAEoAxISCgppbmRleF90eXBlGAUgASgJEjgKCnBhcmFtZXRlcnMYBiADKAsyJC50YW5kZW0udjEuSW5kZXhQYXJ0LlBhcmFtZXRlcnNFbnRyeRIOCgZkZXZpY2UYByABKAkSKwoIZmFsbGJhY2sYCCABKA4yGS50YW5kZW0udjEuU2VhcmNoRmFsbGJhY2sSFwoPZmFsbGJhY2tfcmVhc29uGAkgASgJEhAKCGFjdGl2aXR5GAogASgJEhMKC2luZGV4X2J5dGVzGAsgASgDEhUKDXJlY2FsbF90YXJnZXQYDCABKAESGQoMYnVpbHRfcmVjYWxsGA0gASgBSACIAQESGwoObGlzdF9pbWJhbGFuY2UYDiABKAFIAYgBARIwCgxsaXZlX3JlY2FsbHMYDyADKAsyGi50YW5kZW0udjEuRGlyZWN0aW9uUmVjYWxsGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQg8KDV9idWlsdF9yZWNhbGxCEQoPX2xpc3RfaW1iYWxhbmNlIpIBCg9EaXJlY3Rpb25SZWNhbGwSKwoOcXVlcnlfbW9kYWxpdHkYASABKA4yEy50YW5kZW0udjEuTW9kYWxpdHkSLAoPdGFyZ2V0X21vZGFsaXR5GAIgASgOMhMudGFuZGVtLnYxLk1vZGFsaXR5Eg4KBnJlY2FsbBgDIAEoARIUCgxzZWFyY2hfY291bnQYBCABKAMqhAEKDEtleXdvcmRTdGF0ZRIdChlLRVlXT1JEX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWS0VZV09SRF9TVEFURV9TRUFSQ0hFRBABEhoKFktFWVdPUkRfU1RBVEVfRElTQUJMRUQQAhIdChlLRVlXT1JEX1NUQVRFX0JFSU5HX0JVSUxUEAMqsAEKDlNlYXJjaEZhbGxiYWNrEh8KG1NFQVJDSF9GQUxMQkFDS19VTlNQRUNJRklFRBAAEh8KG1NFQVJDSF9GQUxMQkFDS19CRUlOR19CVUlMVBABEh0KGVNFQVJDSF9GQUxMQkFDS19OT1RfQlVJTFQQAhIaChZTRUFSQ0hfRkFMTEJBQ0tfREVWSUNFEAMSIQodU0VBUkNIX0ZBTExCQUNLX1RPT19GRVdfRk9VTkQQBCqyAQoOU2VhcmNoU3RyYXRlZ3kSHwobU0VBUkNIX1NUUkFURUdZX1VOU1BFQ0lGSUVEEAASHgoaU0VBUkNIX1NUUkFURUdZX1VORklMVEVSRUQQARIeChpTRUFSQ0hfU1RSQVRFR1lfUFJFX0ZJTFRFUhACEh8KG1NFQVJDSF9TVFJBVEVHWV9QT1NUX0ZJTFRFUhADEh4KGlNFQVJDSF9TVFJBVEVHWV9FWEFDVF9TQ0FOEARCZwoNY29tLnRhbmRlbS52MUIRSW5kZXhTZXJ2aWNlUHJvdG9QAaICA1RYWKoCCVRhbmRlbS5WMcoCCVRhbmRlbVxWMeICFVRhbmRlbVxWMVxHUEJNZXRhZGF0YeoCClRhbmRlbTo6VjFiBnByb3RvMw", [file_tandem_v1_attribute, file_tandem_v1_content]);
 
 /**
  * Describes the message tandem.v1.SearchPath.
  * Use `create(SearchPathSchema)` to create a new message.
  */
 export const SearchPathSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 4);
-
-/**
- * Describes the message tandem.v1.HitList.
- * Use `create(HitListSchema)` to create a new message.
- */
-export const HitListSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 5);
-
-/**
- * Describes the message tandem.v1.Hit.
- * Use `create(HitSchema)` to create a new message.
- */
-export const HitSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 6);
-
-/**
- * Describes the message tandem.v1.FindNeighboursRequest.
- * Use `create(FindNeighboursRequestSchema)` to create a new message.
- */
-export const FindNeighboursRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 7);
-
-/**
- * Describes the message tandem.v1.FindNeighboursResponse.
- * Use `create(FindNeighboursResponseSchema)` to create a new message.
- */
-export const FindNeighboursResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 8);
-
-/**
- * Describes the message tandem.v1.Neighbourhood.
- * Use `create(NeighbourhoodSchema)` to create a new message.
- */
-export const NeighbourhoodSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 9);
-
-/**
- * Describes the message tandem.v1.NeighbourList.
- * Use `create(NeighbourListSchema)` to create a new message.
- */
-export const NeighbourListSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 10);
-
-/**
- * Describes the message tandem.v1.UpsertItemsRequest.
- * Use `create(UpsertItemsRequestSchema)` to create a new message.
- */
-export const UpsertItemsRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 11);
-
-/**
- * Describes the message tandem.v1.EncodedItem.
- * Use `create(EncodedItemSchema)` to create a new message.
- */
-export const EncodedItemSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 12);
-
-/**
- * Describes the message tandem.v1.UpsertItemsResponse.
- * Use `create(UpsertItemsResponseSchema)` to create a new message.
- */
-export const UpsertItemsResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 13);
-
-/**
- * Describes the message tandem.v1.DeleteItemsRequest.
- * Use `create(DeleteItemsRequestSchema)` to create a new message.
- */
-export const DeleteItemsRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 14);
-
-/**
- * Describes the message tandem.v1.DeleteItemsResponse.
- * Use `create(DeleteItemsResponseSchema)` to create a new message.
- */
-export const DeleteItemsResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 15);
-
-/**
- * Describes the message tandem.v1.DeleteIndexRequest.
- * Use `create(DeleteIndexRequestSchema)` to create a new message.
- */
-export const DeleteIndexRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 16);
-
-/**
- * Describes the message tandem.v1.DeleteIndexResponse.
- * Use `create(DeleteIndexResponseSchema)` to create a new message.
- */
-export const DeleteIndexResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 17);
-
-/**
- * Describes the message tandem.v1.GetItemsRequest.
- * Use `create(GetItemsRequestSchema)` to create a new message.
- */
-export const GetItemsRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 18);
-
-/**
- * Describes the message tandem.v1.ListItemIdsRequest.
- * Use `create(ListItemIdsRequestSchema)` to create a new message.
- */
-export const ListItemIdsRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 19);
-
-/**
- * Describes the message tandem.v1.ListItemIdsResponse.
- * Use `create(ListItemIdsResponseSchema)` to create a new message.
- */
-export const ListItemIdsResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 20);
-
-/**
- * Describes the message tandem.v1.GetItemsResponse.
- * Use `create(GetItemsResponseSchema)` to create a new message.
- */
-export const GetItemsResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 21);
+  messageDesc(file_tandem_v1_index_service, 0);
 
 /**
  * Describes the message tandem.v1.Item.
  * Use `create(ItemSchema)` to create a new message.
  */
 export const ItemSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 22);
-
-/**
- * Describes the message tandem.v1.DescribeShardIndexRequest.
- * Use `create(DescribeShardIndexRequestSchema)` to create a new message.
- */
-export const DescribeShardIndexRequestSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 23);
-
-/**
- * Describes the message tandem.v1.DescribeShardIndexResponse.
- * Use `create(DescribeShardIndexResponseSchema)` to create a new message.
- */
-export const DescribeShardIndexResponseSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 24);
+  messageDesc(file_tandem_v1_index_service, 1);
 
 /**
  * Describes the message tandem.v1.IndexPart.
  * Use `create(IndexPartSchema)` to create a new message.
  */
 export const IndexPartSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 25);
+  messageDesc(file_tandem_v1_index_service, 2);
 
 /**
  * Describes the message tandem.v1.DirectionRecall.
  * Use `create(DirectionRecallSchema)` to create a new message.
  */
 export const DirectionRecallSchema = /*@__PURE__*/
-  messageDesc(file_tandem_v1_index_service, 26);
+  messageDesc(file_tandem_v1_index_service, 3);
 
 /**
  * Describes the enum tandem.v1.KeywordState.
@@ -243,12 +81,4 @@ export const SearchStrategySchema = /*@__PURE__*/
  */
 export const SearchStrategy = /*@__PURE__*/
   tsEnum(SearchStrategySchema);
-
-/**
- * Stores the items of one shard and searches them by nearest neighbour.
- *
- * @generated from service tandem.v1.IndexService
- */
-export const IndexService = /*@__PURE__*/
-  serviceDesc(file_tandem_v1_index_service, 0);
 
