@@ -19,7 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from gateway_svc.faults import HttpRefusal
+from gateway_svc.faults import HttpRefusal, head_too_large
 from gateway_svc.problem import problem
 from tandem.chassis.request_id import bind_request_id
 from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS
@@ -115,11 +115,13 @@ class LimitedConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answers bytes that are not a request, with a problem like any other."""
         bind_request_id(None)
-        detail = "the bytes are not a request; send HTTP 1.1, with one host header"
-        answer = problem(HttpRefusal(HTTPStatus.BAD_REQUEST, detail))
+        refusal = self._refusal()
+        answer = problem(refusal)
         headers = [*answer.raw_headers, (b"connection", b"close")]
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(
+                status_code=refusal.status, headers=headers, reason=refusal.status.phrase.encode()
+            ),
             h11.Data(data=bytes(answer.body)),
             h11.EndOfMessage(),
         ):
@@ -150,6 +152,16 @@ class LimitedConnection(H11Protocol):
     def timeout_keep_alive_handler(self) -> None:
         """Aborts an idle connection, also one whose last answer was not read."""
         self.transport.abort()
+
+    def _refusal(self) -> HttpRefusal:
+        unread, _ = self.conn.trailing_data
+        max_bytes = self.config.h11_max_incomplete_event_size
+        if max_bytes is not None and len(unread) > max_bytes:
+            return head_too_large(max_bytes)
+        return HttpRefusal(
+            HTTPStatus.BAD_REQUEST,
+            "the bytes are not a request; send HTTP 1.1, with one host header",
+        )
 
     def _is_between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

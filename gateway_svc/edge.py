@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway_svc.body import CallerGone
 from gateway_svc.connection import LimitedConnection
-from gateway_svc.faults import HttpRefusal
+from gateway_svc.faults import HttpRefusal, head_too_large
 from gateway_svc.problem import problem
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.exposure import is_loopback
@@ -78,6 +78,7 @@ class Edge:
         self._peer_names = peer_names
         self._origins = frozenset(settings.origins)
         self._send_seconds = settings.send_seconds
+        self._max_head_bytes = settings.max_head_bytes
         self._hosts = frozenset(settings.hosts)
         if not self._hosts and is_loopback(settings.address):
             # Otherwise a page that resolves its own name to this machine could call it.
@@ -97,6 +98,7 @@ class Edge:
             answers.headers["connection"] = "close"
         try:
             self._check_name(connection)
+            self._check_size(scope)
             scope = _origin_form(scope, headers)
             self._check(headers, origin)
         except (HttpRefusal, Unauthenticated) as refusal:
@@ -117,6 +119,14 @@ class Edge:
             return
         if connection is None or self._peer_names.isdisjoint(connection.certificate_names()):
             raise Unauthenticated(why="the name in its certificate is not accepted")
+
+    def _check_size(self, scope: Scope) -> None:
+        """Raises for a head over the limit, which h11 keeps only while a head is incomplete."""
+        target = len(scope["raw_path"]) + len(scope["query_string"])
+        if target + sum(len(name) + len(value) for name, value in scope["headers"]) > (
+            self._max_head_bytes
+        ):
+            raise head_too_large(self._max_head_bytes)
 
     def _check(self, headers: Headers, origin: str) -> None:
         _check_framing(headers)
@@ -197,8 +207,8 @@ def _check_framing(headers: Headers) -> None:
 def _origin_form(scope: Scope, headers: Headers) -> Scope:
     """Returns the scope of a request without the host in its target.
 
-    Raises HttpRefusal for a target that names another host, or is not UTF-8: two targets would be
-    one, with the same mark in place of their bytes.
+    Raises HttpRefusal for a target that names another host, or whose path or query is not UTF-8:
+    two targets would be one, with the same mark in place of their bytes.
     """
     found = _ABSOLUTE.match(raw := scope["raw_path"])
     if found:
@@ -207,13 +217,18 @@ def _origin_form(scope: Scope, headers: Headers) -> Scope:
                 HTTPStatus.BAD_REQUEST, "the target and the host header differ; send one host"
             )
         raw = raw[found.end() :] or b"/"
+    path = _unquoted(raw, "path")
+    _unquoted(scope["query_string"], "query")
+    return {**scope, "raw_path": raw, "path": path} if found else scope
+
+
+def _unquoted(raw: bytes, part: str) -> str:
     try:
-        path = unquote_to_bytes(raw).decode()
+        return unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
         raise HttpRefusal(
-            HTTPStatus.BAD_REQUEST, "the path is not UTF-8; percent-encode it as UTF-8"
+            HTTPStatus.BAD_REQUEST, f"the {part} is not UTF-8; percent-encode it as UTF-8"
         ) from None
-    return {**scope, "raw_path": raw, "path": path} if found else scope
 
 
 def _name_of(host: str) -> str:

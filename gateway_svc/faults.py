@@ -48,6 +48,14 @@ class HttpRefusal(Exception):
         self.headers = dict(headers or {})
 
 
+def head_too_large(max_bytes: int) -> HttpRefusal:
+    """Returns the refusal of a first line and headers that take more."""
+    return HttpRefusal(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        f"the first line and headers take over {max_bytes:,} bytes; send fewer",
+    )
+
+
 def http_status(error: TandemError) -> int:
     """Returns the HTTP status of a named error."""
     if isinstance(error, MessageTooLarge):

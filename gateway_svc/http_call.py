@@ -80,6 +80,23 @@ class HttpEndpoint(ABC):
         return problem(error)
 
 
+def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
+    """Returns the parameters of the URL's query.
+
+    Raises RequestMalformed for one that is unknown, which may be a misspelt one, or given twice.
+    """
+    given = call.request.query_params.multi_items()
+    for name, _ in given:
+        if name not in names:
+            raise malformed(
+                f"the URL has no parameter {name[:64]!a}",
+                f"send {' or '.join(names)} there" if names else "send none",
+            )
+    if len({name for name, _ in given}) < len(given):
+        raise malformed("the URL has a parameter twice", "send each once")
+    return dict(given)
+
+
 def deadline_of(headers: Headers, *, default_seconds: float, max_seconds: float) -> Deadline:
     """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default.
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall, HttpEndpoint
+from gateway_svc.http_call import HttpCall, HttpEndpoint, query_parameters
 from gateway_svc.methods import Method
 from gateway_svc.openapi.schemas import Schemas, json_answer, json_body, problem_answer
 from gateway_svc.problem import problem
@@ -39,6 +39,7 @@ class RpcEndpoint(HttpEndpoint):
 
     async def serve(self, call: HttpCall) -> Response:
         """Returns the response; raises TandemError or HttpRefusal."""
+        query_parameters(call)
         kind = _kind(call.request.headers)
         if kind in _GRPC_WEB_TYPES:
             return await grpc_web.answer(self._upstream, self.method, call, kind)

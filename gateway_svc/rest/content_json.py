@@ -1,6 +1,7 @@
 """Reads texts and pictures in the forms that JSON APIs have for them.
 
     "a red car"                                            a text
+    "data:image/png;base64,iVBORw0…"                       a picture
     {"text": "a red car"}
     {"type": "text", "text": "a red car"}
     {"image": "iVBORw0…"}                                  base64, or a data: URI
@@ -19,7 +20,9 @@ from typing import Any
 from gateway_svc.malformed import malformed
 from tandem.v1 import content_pb2
 
-_DATA = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,", re.ASCII)
+# Schemes, media types and base64 are without case.
+_DATA = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,", re.ASCII | re.IGNORECASE)
+_PICTURE = "data:image/"
 _DATA_PREFIX_CHARACTERS = 256
 # A multiple of four: each piece is base64 of its own.
 _PIECE_CHARACTERS = 256 * 1024
@@ -31,23 +34,38 @@ _KINDS = ("text", "image", "image_url", "image_base64")
 def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
     """Returns the content of a JSON value; raises RequestMalformed, which names `where`."""
     if isinstance(value, str):
-        return content_pb2.Content(text=_text(value, where))
+        if _is_picture(value):
+            return content_pb2.Content(image=_image_bytes(value, where))
+        return content_pb2.Content(text=text_of(value, where))
     if not isinstance(value, dict):
         raise malformed(f"{where} is neither a text nor an object")
     members = {name: each for name, each in value.items() if name not in ("type", "detail")}
     if set(members) == {"text"}:
-        return content_pb2.Content(text=_text(members["text"], f"{where}.text"))
+        return content_pb2.Content(text=text_of(members["text"], f"{where}.text"))
     if len(members) == 1 and (name := next(iter(members))) in _KINDS:
         return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
     raise malformed(f"{where} has not one of text, image and image_url", "send one of them")
 
 
-def is_picture(text: str) -> bool:
+def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
+    """Returns a text that protobuf can hold; raises RequestMalformed, which names `where`."""
+    if not isinstance(value, str):
+        raise malformed(f"{where} is not text", "send a JSON string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise malformed(
+            f"{where} has half of a surrogate pair", "send text that is Unicode"
+        ) from None
+    return value
+
+
+def _is_picture(text: str) -> bool:
     """Returns whether a text is a data: URI of a picture."""
-    return text.startswith("data:image/")
+    return text[: len(_PICTURE)].lower() == _PICTURE
 
 
-def image_bytes(text: str, where: str) -> bytes:
+def _image_bytes(text: str, where: str) -> bytes:
     """Returns the bytes of base64 or a data: URI; raises RequestMalformed."""
     found = _DATA.match(text[:_DATA_PREFIX_CHARACTERS])
     if found is None and _URL.match(text[:_DATA_PREFIX_CHARACTERS]):
@@ -77,16 +95,4 @@ def _image(value: Any, where: str) -> bytes:  # noqa: ANN401 (JSON)
         return _image(value["url"], f"{where}.url")
     if not isinstance(value, str):
         raise malformed(f"{where} is not base64 text", _BASE64_REMEDY)
-    return image_bytes(value, where)
-
-
-def _text(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
-    if not isinstance(value, str):
-        raise malformed(f"{where} is not text", "send a JSON string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise malformed(
-            f"{where} has half of a surrogate pair", "send text that is Unicode"
-        ) from None
-    return value
+    return _image_bytes(value, where)

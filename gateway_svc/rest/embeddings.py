@@ -23,7 +23,7 @@ from gateway_svc.openapi.schemas import (
     json_body,
 )
 from gateway_svc.problem import problem
-from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
+from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint
 from gateway_svc.upstream import Upstream
@@ -135,7 +135,7 @@ def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
         raise malformed(f"input has {len(inputs):,} elements", f"send 1 to {_MOST_INPUTS:,}")
     if isinstance(inputs[0], int | list):
         raise malformed("input has token ids", "send texts")
-    return [_content(each, f"input[{number}]") for number, each in enumerate(inputs)]
+    return [content_of(each, f"input[{number}]") for number, each in enumerate(inputs)]
 
 
 def _of_messages(messages: Any) -> content_pb2.Content:  # noqa: ANN401 (JSON)
@@ -148,13 +148,7 @@ def _of_messages(messages: Any) -> content_pb2.Content:  # noqa: ANN401 (JSON)
         raise malformed(
             "messages is not one message with one part", "send one text or one picture"
         ) from None
-    return _content(part, "messages[0].content[0]")
-
-
-def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
-    if isinstance(value, str) and is_picture(value):
-        return content_pb2.Content(image=image_bytes(value, where))
-    return content_of(value, where)
+    return content_of(part, "messages[0].content[0]")
 
 
 def _check_dimensions(asked: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)

@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, query_parameters
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import search_method
 from gateway_svc.openapi.schemas import Schemas, json_answer, parameter
 from gateway_svc.rest.items import checked_text
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, query_parameters
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.upstream import Upstream
 from tandem.v1 import search_service_pb2 as pb
 

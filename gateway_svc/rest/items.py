@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, query_parameters
 from gateway_svc.json_message import by_size
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import content_method, search_method
@@ -22,7 +22,7 @@ from gateway_svc.openapi.schemas import (
 from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json, query_parameters
+from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.upstream import Upstream
 from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.attributes import Attributes, AttributeValue

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall, HttpEndpoint
+from gateway_svc.http_call import HttpCall, HttpEndpoint, query_parameters
 from gateway_svc.json_message import by_size, message_from_json, message_to_json, read_json
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
@@ -30,6 +30,7 @@ class JsonEndpoint(HttpEndpoint):
 
     async def members(self, call: HttpCall) -> dict[str, Any]:
         """Returns the body's members; raises HttpRefusal, RequestMalformed or MessageTooLarge."""
+        query_parameters(call)
         check_json(call.request.headers)
         value = await read_json(call.body, self.method.limit)
         if not isinstance(value, dict):
@@ -55,23 +56,6 @@ def check_json(headers: Headers) -> None:
             f"the content type is not {JSON_TYPE}; send that",
             {"accept-post": JSON_TYPE},
         )
-
-
-def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
-    """Returns the parameters of the URL's query.
-
-    Raises RequestMalformed for one that is unknown, which may be a misspelt one, or given twice.
-    """
-    given = call.request.query_params.multi_items()
-    for name, _ in given:
-        if name not in names:
-            raise malformed(
-                f"the URL has no parameter {name[:64]!a}",
-                f"send {' or '.join(names)} there" if names else "send none",
-            )
-    if len({name for name, _ in given}) < len(given):
-        raise malformed("the URL has a parameter twice", "send each once")
-    return dict(given)
 
 
 def flag(members: dict[str, Any], name: str) -> bool:

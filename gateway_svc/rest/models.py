@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, query_parameters
 from gateway_svc.methods import model_method
 from gateway_svc.openapi.schemas import Schema, Schemas, json_answer
-from gateway_svc.rest.json_endpoint import JsonEndpoint, query_parameters
+from gateway_svc.rest.json_endpoint import JsonEndpoint
 from gateway_svc.upstream import Upstream
 from tandem.v1 import model_service_pb2 as pb
 

@@ -17,7 +17,7 @@ from gateway_svc.openapi.schemas import (
     json_answer,
     json_body,
 )
-from gateway_svc.rest.content_json import content_of, image_bytes, is_picture
+from gateway_svc.rest.content_json import content_of, text_of
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, flag
 from gateway_svc.upstream import Upstream
@@ -124,9 +124,7 @@ def _with_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: lis
 
 
 def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
-    """Returns a content; a text may be a data: URI of a picture, as Cohere's are."""
-    if isinstance(value, str) and is_picture(value):
-        return content_pb2.Content(image=image_bytes(value, where))
+    """Returns a content, which Cohere's second version has as a list of one part."""
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         parts = value["content"]
         if len(value) > 1 or len(parts) != 1:
@@ -137,8 +135,7 @@ def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JS
 
 def _document(value: Any, where: str) -> pb.Document:  # noqa: ANN401 (JSON)
     if isinstance(value, dict) and set(value) == {"item_id"}:
-        # content_of checks that it is a text.
-        return pb.Document(item_id=content_of(value["item_id"], f"{where}.item_id").text)
+        return pb.Document(item_id=text_of(value["item_id"], f"{where}.item_id"))
     return pb.Document(content=_content(value, where))
 
 

@@ -109,6 +109,7 @@ async def test_an_invalid_timeout_is_refused(name: str, value: str) -> None:
         ("/v1/items/a?index_id=i&colour=red", "no parameter 'colour'; send index_id there"),
         ("/v1/items/%ff?index_id=i", "the path is not UTF-8"),
         ("/v1/indexes/i?full_coverage_required=1", "neither true nor false; send one of them"),
+        ("/v1/items?index_id=i&page_token=%E2%82", "the query is not UTF-8"),
     ],
 )
 async def test_a_url_is_refused_with_a_remedy(path: str, told: str) -> None:
@@ -118,6 +119,18 @@ async def test_a_url_is_refused_with_a_remedy(path: str, told: str) -> None:
 
     assert response.status_code == 400
     assert told in response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", [SEARCH, "/v1/rerank", "/tandem.v1.SearchService/SearchItems"])
+async def test_a_body_has_no_parameters_beside_it(path: str) -> None:
+    """What would be in the URL is in the body: `?index_id=i` was not read, and not refused."""
+    async with gateway() as served:
+        response = await served.client.post(f"{path}?index_id=i", json={"query": "a"})
+
+    told = response.json()
+    assert response.status_code == 400
+    assert "no parameter 'index_id'; send none" in told.get("detail", told.get("message"))
+    assert not served.service.requests
 
 
 async def test_options_lists_the_methods() -> None:

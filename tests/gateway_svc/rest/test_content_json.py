@@ -23,6 +23,17 @@ def test_a_large_picture_is_read_whole(prefix: str, size: int) -> None:
     assert content.image == picture
 
 
+@pytest.mark.parametrize("prefix", ["data:image/png;base64,", "DATA:Image/PNG;BASE64,"])
+def test_a_data_uri_is_a_picture_wherever_a_text_may_be(prefix: str) -> None:
+    """Schemes and media types are without case. As an object's `text` it stays a text."""
+    uri = prefix + base64.b64encode(b"\x89PNG").decode()
+
+    assert content_of(uri, "query").image == b"\x89PNG"
+    assert content_of({"image": uri}, "query").image == b"\x89PNG"
+    assert content_of({"text": uri}, "query").text == uri
+    assert content_of("data: image/png", "query").text == "data: image/png"
+
+
 @pytest.mark.parametrize(
     "text",
     [
