@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from gateway_svc.http_server import HttpServer
 from gateway_svc.methods import SERVICE_NAMES
@@ -13,10 +14,11 @@ from gateway_svc.upstream import Upstream
 from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.guard import Guard
-from tandem.chassis.health import Health
+from tandem.chassis.health import WARM_RETRY_SECONDS, Health
 from tandem.chassis.log import get_logger
 from tandem.chassis.metrics import note_build
 from tandem.chassis.tls import Identity
+from tandem.errors import ServiceUnavailable
 
 log = get_logger()
 
@@ -42,8 +44,8 @@ class AttachedGateway:
         """Begins to serve, and to follow the orchestrator's health."""
         address = self._settings.address
         self._serving = asyncio.create_task(self._server.serve())
-        check = self._upstream.check
-        self._watching = asyncio.create_task(self._health.watch(check, check))
+        watch = self._health.watch(self._until_serving, self._upstream.check)
+        self._watching = asyncio.create_task(watch)
         log.info("listening", service=SERVICE, address=address, port=self._server.port)
         warn_of_exposure(address, SERVICE_NAMES, self._identity, self._guard)
 
@@ -57,3 +59,10 @@ class AttachedGateway:
         self._watching.cancel()
         self._server.should_exit = True
         await self._serving
+
+    async def _until_serving(self) -> None:
+        """Waits without a log line: the orchestrator's own health says why it is not warm yet."""
+        while True:
+            with suppress(ServiceUnavailable):
+                return await self._upstream.check()
+            await asyncio.sleep(WARM_RETRY_SECONDS)

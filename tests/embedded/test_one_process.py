@@ -56,6 +56,7 @@ def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
             rest, errors = process.communicate()
     assert process.returncode == 0, errors
     assert rest.splitlines()[-1] == "stopped"
+    assert "not warm yet" not in errors
     assert [each["item_id"] for each in over_http["items"]] == [
         each.item_id for each in served.items
     ]
