@@ -122,7 +122,7 @@ async def test_a_url_is_refused_with_a_remedy(path: str, told: str) -> None:
 
 
 @pytest.mark.parametrize("path", [SEARCH, "/v1/rerank", "/tandem.v1.SearchService/SearchItems"])
-async def test_a_body_has_no_parameters_beside_it(path: str) -> None:
+async def test_parameters_of_a_request_with_a_body_are_refused(path: str) -> None:
     """What would be in the URL is in the body: `?index_id=i` was not read, and not refused."""
     async with gateway() as served:
         response = await served.client.post(f"{path}?index_id=i", json={"query": "a"})
