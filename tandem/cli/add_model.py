@@ -89,6 +89,8 @@ def add(
         work.show("read the model", 0)
         retriever = _read(model, revision, image_encoder)
         reranker = None if cross_encoder is None else _read(cross_encoder, None, None)
+        if tokens is not None and retriever.region_joint is not None:
+            raise ValueError(f"--tokens: {model} reads regions, whose vectors are its tokens")
         if tokens is not None and (reranker or retriever).cross_encoder is None:
             raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
         work.show(f"export in {chosen.value}, and compare with the model itself", 0)

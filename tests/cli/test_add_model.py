@@ -102,6 +102,8 @@ def test_a_model_of_regions_is_one_encoder(folder: Folder, tmp_path: Path) -> No
     assert "50 regions of 12 features" in output
     assert list(read_manifest(tmp_path).models) == ["joint_encoder"]
     assert (refused, "reads regions, and reranks by itself" in message) == (1, True)
+    refused, message = add(folder("oscar"), tmp_path, "--tokens", "pooled")
+    assert (refused, "reads regions, whose vectors are its tokens" in message) == (1, True)
     assert run("verify", "--model-repository", str(tmp_path))[0] == 0
 
 

@@ -6,9 +6,13 @@ from typing import Any, Final
 
 from tandem.model_io.json_object import FileInvalid, check_file, shown
 from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.files import CONFIG
 
 MODULES: Final = "modules.json"
+NORMALIZE: Final = "Normalize"
 _PACKAGE: Final = "sentence_transformers."
+# What a step reads and writes; newer files may name another.
+_STREAM: Final = "sentence_embedding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,16 @@ def read_library_modules(folder: PublishedFolder) -> list[ModuleEntry]:
                 "never run"
             )
     return entries
+
+
+def check_step(folder: PublishedFolder) -> None:
+    """Refuses a step, in a folder of its own, that reads or writes other than the embedding."""
+    fields = folder.optional_fields(CONFIG)
+    for name in ("module_input_name", "module_output_name"):
+        if fields.get(name) not in (None, _STREAM):
+            raise folder.refused(
+                f"{name} is {shown(fields[name])}, and only steps of {_STREAM} are served"
+            )
 
 
 def _entry(folder: PublishedFolder, row: Any) -> ModuleEntry:  # noqa: ANN401  of a file

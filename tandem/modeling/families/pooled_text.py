@@ -13,6 +13,14 @@ Pooling = Literal["mean", "cls"]
 _LEAST_COUNT: Final = 1e-9
 
 
+class UnitLength(nn.Module):
+    """Scales vectors [B, D] to unit length, between two layers."""
+
+    def forward(self, vectors_BD: Tensor) -> Tensor:
+        """Returns unit vectors [B, D]."""
+        return F.normalize(vectors_BD, dim=-1)
+
+
 class PooledTextTower(nn.Module):
     """Embeds texts: token ids and mask, int64 [B, T] each, to unit vectors float32 [B, d]."""
 

@@ -14,7 +14,7 @@ from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
 from tandem.modeling.families.combined import combined_model
-from tandem.modeling.families.modules_file import MODULES, read_library_modules
+from tandem.modeling.families.modules_file import MODULES, NORMALIZE, read_library_modules
 from tandem.modeling.families.open_clip import OPEN_CLIP_WEIGHTS, read_open_clip
 from tandem.modeling.families.open_clip_config import OPEN_CLIP_CONFIG
 from tandem.modeling.families.published_folder import PublishedFolder
@@ -40,6 +40,8 @@ _NOT_SERVED: Final[Mapping[str, str]] = {
     "pictures and cannot be exported; take one of fixed resolution, as "
     "google/siglip2-base-patch16-224",
 }
+# Of sentence-transformers before 5.4; newer ones write Transformer for it.
+_WHOLE_MODEL: Final = "CLIPModel"
 _SMALL_FILES: Final = ("*.json", "vocab.txt", "merges.txt", "README.md")
 # A model, or its first module and the layers after it.
 _SAFETENSORS: Final = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
@@ -61,9 +63,16 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
         return read(published)
     _check_transformers(published)
     if published.has(MODULES):
-        first = read_library_modules(published)[0]
-        if first.kind != "CLIPModel":
+        first, *steps = read_library_modules(published)
+        # A text tower's states are pooled; a whole model gives embeddings by itself.
+        has_more = [each for each in steps if each.kind != NORMALIZE]
+        if first.kind != _WHOLE_MODEL and (has_more or first.kind != "Transformer"):
             return _with_image_tower(published, image_folder)
+        if has_more:
+            raise published.refused(
+                f"{MODULES} has {shown(has_more[0].kind)} after a {_WHOLE_MODEL}; only {NORMALIZE} "
+                "is served there"
+            )
         published = published.inner(first.path)
     if image_folder is not None:
         raise published.refused("it has an image tower of its own; name no other with it")

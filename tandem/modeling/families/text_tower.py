@@ -14,8 +14,13 @@ from torch import nn
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import TextRules
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.modules_file import ModuleEntry, read_library_modules
-from tandem.modeling.families.pooled_text import PooledTextTower, Pooling
+from tandem.modeling.families.modules_file import (
+    NORMALIZE,
+    ModuleEntry,
+    check_step,
+    read_library_modules,
+)
+from tandem.modeling.families.pooled_text import PooledTextTower, Pooling, UnitLength
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.text_rules import read_text_rules
 
@@ -25,6 +30,8 @@ _POOLINGS: Final[Mapping[str, Pooling]] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
 }
+# Newer files have one field, by these names.
+_POOLING_NAMES: Final[Mapping[str, str]] = {short: name for name, short in _POOLINGS.items()}
 _ACTIVATIONS: Final[Mapping[str, Callable[[], nn.Module]]] = {
     "Identity": nn.Identity,
     "Tanh": nn.Tanh,
@@ -100,6 +107,11 @@ def _text_rules(
     config: Any,  # noqa: ANN401  of transformers
 ) -> tuple[Tokenizer, TextRules]:
     settings = inner.optional_fields(_TRANSFORMER_SETTINGS)
+    if processing := settings.get("processing_kwargs"):
+        raise folder.refused(
+            f"{_TRANSFORMER_SETTINGS} has processing_kwargs {shown(processing)}, which are not "
+            f"supported; let {_TRANSFORMER_SETTINGS} and the tokenizer say how long texts may be"
+        )
     positions = config.max_position_embeddings - _ENCODERS[config.model_type][2]
     longest = settings.get("max_seq_length")
     if longest is not None and (not isinstance(longest, int) or longest < 3):
@@ -138,14 +150,17 @@ def _steps(
     dim = int(getattr(config, "hidden_size", None) or config.dim)
     layers: list[nn.Module] = []
     for step in steps[1:]:
-        if step.kind == "Normalize":  # every embedding is
-            continue
-        if step.kind != "Dense":
+        if step.kind not in ("Dense", NORMALIZE):
             raise folder.refused(
                 f"it has a module {shown(step.kind)}; Pooling, Dense and Normalize are served"
             )
-        added, dim = _dense(folder.inner(step.path), dim)
-        layers += added
+        inner = folder.inner(step.path)
+        check_step(inner)
+        if step.kind == NORMALIZE:  # before a layer it changes more than the length
+            layers.append(UnitLength())
+        else:
+            added, dim = _dense(inner, dim)
+            layers += added
     return pooling, nn.Sequential(*layers), dim
 
 
@@ -153,8 +168,9 @@ def _pooling(folder: PublishedFolder) -> Pooling:
     fields = folder.config()
     named = fields.get("pooling_mode")
     modes = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value]
-    if isinstance(named, str):
-        modes = [name for name in _POOLINGS if _POOLINGS[name] == named] or [named]
+    if named is not None:
+        several = named if isinstance(named, list) else [named]
+        modes = [_POOLING_NAMES.get(str(each), str(each)) for each in several]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise folder.refused(f"it pools by {shown(modes)}; {', '.join(_POOLINGS)} are served")
     if fields.get("include_prompt") is False:
@@ -169,10 +185,14 @@ def _dense(folder: PublishedFolder, width: int) -> tuple[list[nn.Module], int]:
         raise folder.refused(
             f"its layer takes {shown(into)} numbers and gives {shown(out)}, after {width}"
         )
-    name = str(fields.get("activation_function", "Tanh")).rpartition(".")[2]
-    if name not in _ACTIVATIONS:
+    if fields.get("use_residual"):
+        raise folder.refused("its layer adds what it takes (use_residual), which is not supported")
+    activation = str(fields.get("activation_function", "torch.nn.Tanh"))
+    package, _, name = activation.rpartition(".")
+    if name not in _ACTIVATIONS or not package.startswith("torch."):
         raise folder.refused(
-            f"activation_function is {shown(name)}; {', '.join(_ACTIVATIONS)} are served"
+            f"activation_function is {shown(activation)}; {', '.join(_ACTIVATIONS)} of torch.nn "
+            "are served"
         )
     linear = nn.Linear(width, out, bias=fields.get("bias", True) is True)
     weights = {n.removeprefix("linear."): each for n, each in folder.read_weights().items()}

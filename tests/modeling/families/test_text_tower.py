@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,34 @@ def test_it_embeds_as_its_modules_say(tmp_path: Path, published: Published) -> N
     )
 
 
+def test_a_length_is_unit_before_a_layer_that_adds(tower: Path, published: Published) -> None:
+    """Normalize in the middle changes what a layer with a bias gives."""
+    kind = "sentence_transformers.models"
+    (tower / "2_Normalize").mkdir()
+    (tower / "2_Dense").rename(tower / "3_Dense")
+    change_json(tower / "3_Dense/config.json", bias=True)
+    weights = torch.load(tower / "3_Dense/pytorch_model.bin", weights_only=True)
+    weights["linear.bias"] = torch.linspace(-1, 1, DIM)
+    torch.save(weights, tower / "3_Dense/pytorch_model.bin")
+    paths = ("", "1_Pooling", "2_Normalize", "3_Dense")
+    kinds = ("Transformer", "Pooling", "Normalize", "Dense")
+    steps = [
+        {"path": path, "type": f"{kind}.{name}"} for path, name in zip(paths, kinds, strict=True)
+    ]
+    write_modules(tower, steps)
+
+    parts = read_published_model(tower, published("clip")).bi_encoder
+
+    assert parts is not None
+    encoder: Any = parts.embed_text.encoder
+    with torch.inference_mode():
+        states = encoder(input_ids=IDS[:1], attention_mask=MASK[:1]).last_hidden_state
+        unit = torch.nn.functional.normalize(states.mean(dim=1), dim=-1)
+        wanted = unit @ weights["linear.weight"].T + weights["linear.bias"]
+        got = parts.embed_text(IDS[:1], MASK[:1])
+    torch.testing.assert_close(got, torch.nn.functional.normalize(wanted, dim=-1))
+
+
 def test_it_cannot_be_served_alone(tower: Path) -> None:
     with pytest.raises(PublishedCheckpointInvalid, match="--image-encoder"):
         read_published_model(tower)
@@ -78,6 +107,27 @@ def test_a_clip_in_a_folder_of_modules_is_a_clip(tmp_path: Path, published: Publ
     model = read_published_model(tmp_path)
     assert (model.family, model.licence) == ("clip", "mit")
     assert {"modules.json", "0_CLIPModel/config.json"} <= set(model.files_sha256)
+
+
+def test_a_clip_is_one_step_of_newer_files(tmp_path: Path, published: Published) -> None:
+    """sentence-transformers 5.4 and later write Transformer where there was CLIPModel."""
+    shutil.copytree(published("clip"), tmp_path, dirs_exist_ok=True)
+    kinds = ("base.modules.transformer.Transformer", "base.modules.normalize.Normalize")
+    steps = [
+        {"path": path, "type": f"sentence_transformers.{kind}"}
+        for path, kind in zip(("", "1_Normalize"), kinds, strict=True)
+    ]
+    write_modules(tmp_path, steps)
+    assert read_published_model(tmp_path).family == "clip"
+
+
+def test_what_follows_a_clip_is_not_passed_over(tmp_path: Path, published: Published) -> None:
+    shutil.copytree(published("clip"), tmp_path, dirs_exist_ok=True)
+    kinds = ("CLIPModel", "Dense")
+    steps = [{"path": "", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    write_modules(tmp_path, steps)
+    with pytest.raises(PublishedCheckpointInvalid, match=r"has .Dense. after a CLIPModel"):
+        read_published_model(tmp_path)
 
 
 def test_settings_of_the_library_are_read(tower: Path, published: Published) -> None:
@@ -111,7 +161,24 @@ def _module(kind: str) -> Callable[[Path], None]:
         (lambda f: change_json(f / "1_Pooling/config.json", include_prompt=False), "its prompt"),
         (lambda f: change_json(f / "2_Dense/config.json", in_features=31), "after 32"),
         (lambda f: change_json(f / "2_Dense/config.json", out_features=31), "are others"),
+        (lambda f: change_json(f / "1_Pooling/config.json", pooling_mode=["cls", "max"]), "pools"),
         (lambda f: change_json(f / "2_Dense/config.json", activation_function="x.Odd"), "Odd"),
+        # Of another package the library takes Tanh instead.
+        (
+            lambda f: change_json(f / "2_Dense/config.json", activation_function="my.GELU"),
+            "my.GELU",
+        ),
+        (lambda f: change_json(f / "2_Dense/config.json", use_residual=True), "use_residual"),
+        (
+            lambda f: change_json(f / "2_Dense/config.json", module_input_name="token_embeddings"),
+            "module_input_name",
+        ),
+        (
+            lambda f: change_json(
+                f / "sentence_bert_config.json", processing_kwargs={"text": {"max_length": 9}}
+            ),
+            "processing_kwargs",
+        ),
         (lambda f: change_json(f / "config.json", model_type="t5"), "there are bert, distilbert"),
         (lambda f: write_modules(f, [ROUTER]), "Router"),
     ],
