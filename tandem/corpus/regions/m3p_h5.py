@@ -20,7 +20,7 @@ from tandem.corpus.errors import (
     RegionsMissing,
     RegionsUnreadable,
 )
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, checked_regions
 
 try:
     import h5py
@@ -53,12 +53,23 @@ class M3pH5:
         if len(set(lengths.values())) != 1:
             raise CorpusMalformed(f"{path} has datasets of several lengths: {lengths}")
         self._features, self._boxes = self._file[names[-1]], self._file["bbox"]
-        if self._features.ndim != 3 or self._boxes.ndim != 3:
+        if self._features.ndim != 3 or self._boxes.shape[2:] != (4,):
             raise CorpusMalformed(f"{path} has no [N, 100, 4] bbox and [N, 100, F] features")
+        try:
+            self._read_tables()
+        except CorpusMalformed:
+            raise
+        except (OSError, ValueError, TypeError) as error:
+            raise CorpusMalformed(f"{path} cannot be read ({error}); copy it again") from error
+
+    def _read_tables(self) -> None:
+        """Reads all but the features; raises CorpusMalformed for what does not fit."""
         self._counts = np.asarray(self._file["num_boxes"]).reshape(-1)
+        if not are_numbers(self._counts) or not np.isfinite(self._counts).all():
+            raise CorpusMalformed(f"{self._path} has num_boxes that are no numbers")
         self._rows = {_id(each): row for row, each in enumerate(np.ravel(self._file["image_id"]))}
         if len(self._rows) != len(self._counts):
-            raise CorpusMalformed(f"{path} has an image twice; remove one of the two rows")
+            raise CorpusMalformed(f"{self._path} has an image twice; remove one of the two rows")
         self._sizes_N2 = self._sizes(np.asarray(self._file["wh"], np.float64))
 
     def image_ids(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ UNITER reads the first regions only: as many as have a confidence over a thresho
 """
 
 import io
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,10 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.corpus.errors import RegionsUnreadable
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, checked_regions
 
 MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 """Decompressed. A hundred regions of 2,048 features and 1,601 labels take 1.5 MB."""
+
+BROKEN_ARRAYS: Final = (
+    OSError,
+    ValueError,
+    EOFError,
+    TypeError,
+    SyntaxError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""Errors of numpy and zipfile for damaged files: of a header that is no Python, of a shape of more
+numbers than memory or than 64 bits hold, and of an encrypted archive, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +67,7 @@ def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
             return {name: arrays[name] for name in arrays.files}
     except RegionsUnreadable:
         raise
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except BROKEN_ARRAYS as error:
         raise RegionsUnreadable(
             f"{place} is not a whole archive of arrays ({error}); copy it again"
         ) from error
@@ -79,24 +89,39 @@ def archived_regions(
         features, boxes = arrays["features"], arrays["norm_bb"]
         if boxes.ndim != 2 or boxes.shape[1] != 6:
             raise RegionsUnreadable(f"{place} has norm_bb {list(boxes.shape)} instead of [n, 6]")
-        if count is None:
-            count = len(features)
-            if "conf" in arrays:
-                count = (choice or RegionChoice()).count(arrays["conf"])
-        if count > len(features) or len(features) != len(boxes):
-            raise RegionsUnreadable(
-                f"{place} has {len(boxes):,} boxes and {len(features):,} features of {count:,}"
-            )
-        return checked_regions(
-            place, features[:count], boxes[:count, :4], feature_width=feature_width
-        )
+        if count is None and "conf" in arrays:
+            if not are_numbers(arrays["conf"]):
+                raise RegionsUnreadable(f"{place} has a conf of {arrays['conf'].dtype}")
+            count = (choice or RegionChoice()).count(arrays["conf"])
+        features, boxes = _first(place, features, boxes[:, :4], count)
+        return checked_regions(place, features, boxes, feature_width=feature_width)
     if {"x", "bbox", "image_w", "image_h"} <= arrays.keys():
-        try:
-            size = float(arrays["image_w"]), float(arrays["image_h"])
-        except TypeError as error:
-            raise RegionsUnreadable(f"{place} has an image_w that is not a number") from error
-        return checked_regions(place, arrays["x"], arrays["bbox"], size, feature_width)
+        size = _number(place, arrays, "image_w"), _number(place, arrays, "image_h")
+        # Rows after these fill an array up.
+        count = int(_number(place, arrays, "num_bbox")) if "num_bbox" in arrays else None
+        features, boxes = _first(place, arrays["x"], arrays["bbox"], count)
+        return checked_regions(place, features, boxes, size, feature_width)
     raise RegionsUnreadable(
         f"{place} has {', '.join(sorted(arrays)) or 'nothing'}; norm_bb and features are wanted, "
         "or x, bbox, image_w and image_h"
     )
+
+
+def _number(place: str, arrays: Mapping[str, NDArray[Any]], name: str) -> float:
+    array = arrays[name]
+    if array.size != 1 or not are_numbers(array) or not np.isfinite(array).all():
+        raise RegionsUnreadable(f"{place} has an {name} that is not a number")
+    return float(array.item())
+
+
+def _first(
+    place: str, features: NDArray[Any], boxes: NDArray[Any], count: int | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns the first `count` regions, or all; refuses arrays of fewer, or of two lengths."""
+    lengths = [len(each) if each.ndim else 0 for each in (features, boxes)]
+    count = lengths[0] if count is None else count
+    if not 0 <= count <= lengths[0] or len(set(lengths)) > 1:
+        raise RegionsUnreadable(
+            f"{place} has {lengths[1]:,} boxes and {lengths[0]:,} features of {count:,}"
+        )
+    return features[:count] if features.ndim else features, boxes[:count]

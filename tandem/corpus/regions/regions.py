@@ -72,7 +72,7 @@ def checked_regions(
         )
     if not len(features):
         raise RegionsUnreadable(f"{place} has no region; run the detector on the image again")
-    features_nF = np.ascontiguousarray(features, dtype=np.float32)
+    features_nF = np.ascontiguousarray(_single_precision(place, "features", features))
     if not np.isfinite(features_nF).all():
         raise RegionsUnreadable(f"{place} has features that are NaN or infinite; detect it again")
     width, height = map(float, size)
@@ -98,6 +98,18 @@ def read_regions(
 _FAULTS: Final = {"RegionsMissing": "regions missing"}
 
 
+def are_numbers(array: NDArray[Any]) -> bool:
+    """Returns whether an array holds integers or real numbers: others convert without a word."""
+    return array.dtype.kind in "fiu"
+
+
+def _single_precision(place: str, what: str, array: NDArray[Any]) -> NDArray[np.float32]:
+    if not are_numbers(array):
+        raise RegionsUnreadable(f"{place} has {what} of type {array.dtype}, which are no numbers")
+    with np.errstate(over="ignore"):  # what becomes infinite is named by the caller
+        return array.astype(np.float32)
+
+
 def _normalised(
     place: str, boxes: NDArray[Any], count: int, width: float, height: float
 ) -> NDArray[np.float32]:
@@ -105,7 +117,9 @@ def _normalised(
         raise RegionsUnreadable(
             f"{place} has boxes {list(boxes.shape)} instead of [{count}, 4], one for each region"
         )
-    boxes_n4 = boxes.astype(np.float32) / np.array([width, height, width, height], np.float32)
+    boxes_n4 = _single_precision(place, "boxes", boxes) / np.array(
+        [width, height, width, height], np.float32
+    )
     if not np.isfinite(boxes_n4).all():
         raise RegionsUnreadable(f"{place} has boxes that are NaN or infinite; detect it again")
     if boxes_n4.min() < -_TOLERANCE or boxes_n4.max() > 1 + _TOLERANCE:

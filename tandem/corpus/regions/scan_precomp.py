@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tandem.corpus.errors import CorpusMalformed, RegionsMissing
 from tandem.corpus.readers.plain_file import open_plain_file
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, checked_regions
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5
@@ -41,8 +42,14 @@ class ScanPrecomp:
             raise CorpusMalformed(f"{sizes} is {list(self._sizes.shape)}, not [N, 2]")
         ids_path = images.parent / f"{stem}_ids.txt"
         with open_plain_file(ids_path) as file:
-            ids = file.read().decode("utf-8", "replace").split()
+            ids = file.read().decode("utf-8-sig", "replace").split()
         self._rows = _rows_of(ids, len(self._features), ids_path)
+        is_repeated = len(self._features) == _CAPTIONS_EACH * len(ids)
+        if is_repeated and not np.array_equal(*self._features[:2]):
+            raise CorpusMalformed(
+                f"{images} has five rows for each of {len(ids):,} ids, and the first five are not "
+                "of one image; write one id a row"
+            )
 
     def image_ids(self) -> Iterator[str]:
         """Yields the ids in the rows' order."""
@@ -66,11 +73,13 @@ def _opened(path: Path, length: int | None = None) -> NDArray[Any]:
     open_plain_file(path).close()
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except BROKEN_ARRAYS as error:
         raise CorpusMalformed(f"{path} is not a whole array ({error}); copy it again") from error
+    if not isinstance(array, np.ndarray) or not array.ndim or not are_numbers(array):
+        raise CorpusMalformed(f"{path} is no array of rows of numbers; it is not SCAN's")
     if length is not None and len(array) != length:
         raise CorpusMalformed(f"{path} has {len(array):,} rows instead of {length:,}")
-    return array  # type: ignore[no-any-return]
+    return array
 
 
 def _rows_of(ids: list[str], row_count: int, path: Path) -> dict[str, int]:
@@ -80,6 +89,11 @@ def _rows_of(ids: list[str], row_count: int, path: Path) -> dict[str, int]:
         by_row = ids
     elif len(ids) == _CAPTIONS_EACH * row_count:
         by_row = ids[::_CAPTIONS_EACH]
+        if ids != [each for each in by_row for _ in range(_CAPTIONS_EACH)]:
+            raise CorpusMalformed(
+                f"{path} has five ids for each of {row_count:,} images, and not five equal ones "
+                "after each other; write one id a row"
+            )
     elif row_count == _CAPTIONS_EACH * len(ids):
         by_row = [each for each in ids for _ in range(_CAPTIONS_EACH)]
     else:

@@ -61,7 +61,8 @@ class UniterLmdb:
                 listed = transaction.get(_KEYS)
         except lmdb.Error as error:
             raise CorpusMalformed(f"{folder} is not an LMDB ({error}); copy it again") from error
-        self._ids = [name.removesuffix(_SUFFIX) for name in _names(folder, listed)]
+        names = _names(folder, listed)
+        self._ids = list(dict.fromkeys(name.removesuffix(_SUFFIX) for name in names))
 
     def image_ids(self) -> Iterator[str]:
         """Yields the ids in the order of the database's own list."""
@@ -70,11 +71,14 @@ class UniterLmdb:
     def read(self, image_id: str) -> Regions:
         """Returns an image's regions; errors as `RegionReader.read`."""
         name = image_id + _SUFFIX
-        with self._environment.begin() as transaction:
-            value = transaction.get(name.encode()) if name != _SUFFIX else None
-        if value is None:
-            raise RegionsMissing(place=self._folder, image_id=image_id)
         place = f"{self._folder}: image {image_id!r}"
+        try:
+            with self._environment.begin() as transaction:
+                value = transaction.get(name.encode("utf-8", "replace"))
+        except lmdb.Error as error:
+            raise RegionsUnreadable(f"{place} cannot be read ({error}); copy it again") from error
+        if value is None or name == _SUFFIX:
+            raise RegionsMissing(place=self._folder, image_id=image_id)
         is_compressed = value[:2] == _ZIP_START
         arrays = archived_arrays(place, value) if is_compressed else unpacked_arrays(place, value)
         count = self._counts.get(name)

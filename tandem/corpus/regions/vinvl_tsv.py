@@ -59,7 +59,8 @@ class VinvlTsv:
 
 def _starts_by_id(starts_path: Path, ids_path: Path, size_bytes: int) -> dict[str, int]:
     lines = starts_path.read_text(encoding="ascii", errors="replace").split()
-    if not all(line.isdigit() and int(line) < size_bytes for line in lines):
+    most = len(str(size_bytes))
+    if not all(line.isdigit() and len(line) <= most and int(line) < size_bytes for line in lines):
         raise CorpusMalformed(f"{starts_path} has places outside its file; copy both of them again")
     try:
         with open_plain_file(ids_path) as file:
@@ -81,7 +82,12 @@ def _scanned_starts(path: Path) -> dict[str, int]:
             (line.partition(b"\t")[0].decode("utf-8", "replace"), len(line)) for line in file
         ]
     starts = accumulate((size for _, size in ids_and_sizes), initial=0)
-    found = {image_id: start for (image_id, _), start in zip(ids_and_sizes, starts, strict=False)}
-    if len(found) < len(ids_and_sizes):
+    rows = [
+        (image_id, start)
+        for (image_id, _), start in zip(ids_and_sizes, starts, strict=False)
+        if image_id.strip()  # a blank line at the end
+    ]
+    found = dict(rows)
+    if len(found) < len(rows):
         raise CorpusMalformed(f"{path} has an image twice; remove one of the two rows")
     return found

@@ -103,3 +103,25 @@ def test_files_that_are_not_there_or_no_hdf5(tmp_path: Path) -> None:
         M3pH5(tmp_path / "cut.h5")
     with pytest.raises(CorpusFileMissing, match=r"no file .*gone.h5"):
         M3pH5(tmp_path / "gone.h5")
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"num_boxes": np.array([2, np.nan])}, "num_boxes that are no numbers"),
+        ({"num_boxes": np.array([b"2", b"1"])}, "num_boxes that are no numbers"),
+        ({"wh": np.array([[b"200", b"x"]] * 2)}, "cannot be read"),
+        ({"bbox": np.ones((2, 3, 2))}, r"no \[N, 100, 4\] bbox"),
+    ],
+)
+def test_values_that_are_no_numbers_are_named(
+    tmp_path: Path, other: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(CorpusMalformed, match=told):
+        M3pH5(write(tmp_path / "it.h5", **other))
+
+
+def test_texts_as_features_are_named(tmp_path: Path) -> None:
+    reader = M3pH5(write(tmp_path / "it.h5", features=np.full((2, 3, 2), b"1")), feature_width=2)
+    with pytest.raises(RegionsUnreadable, match="no numbers"):
+        reader.read("11")

@@ -1,6 +1,7 @@
 """One image's arrays in both layouts, a folder of them, and archives that are damaged."""
 
 import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,60 @@ def test_missing_files_are_named(tmp_path: Path, folder: Path) -> None:
         NpzFolder(empty)
     with pytest.raises(RegionsMissing, match="'8'"):
         NpzFolder(folder).read("8")
+
+
+DETECTED = {
+    "x": np.ones((3, 2), np.float32),
+    "bbox": np.tile(np.array([0, 0, 5, 5], np.float32), (3, 1)),
+    "image_w": np.array([10]),
+    "image_h": np.array(10.0),
+}
+
+
+def test_rows_that_fill_an_array_up_are_no_regions() -> None:
+    assert len(archived_regions("a", {**DETECTED, "num_bbox": np.array([2])}, feature_width=2)) == 2
+    assert len(archived_regions("a", DETECTED, feature_width=2)) == 3
+    with pytest.raises(RegionsUnreadable, match="3 features of 4"):
+        archived_regions("a", {**DETECTED, "num_bbox": np.array(4)}, feature_width=2)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({**DETECTED, "image_w": np.array("ten")}, "image_w that is not a number"),
+        ({**DETECTED, "num_bbox": np.array(np.nan)}, "num_bbox that is not a number"),
+        ({**DETECTED, "x": np.ones((3, 2), complex)}, "features of type complex128"),
+        ({**DETECTED, "x": np.full((3, 2), "1")}, "features of type <U1"),
+        ({**DETECTED, "x": np.array(1.0)}, "3 boxes and 0 features"),
+        ({**DETECTED, "bbox": np.full((3, 4), b"1")}, r"boxes of type \|S1"),
+        ({**DETECTED, "x": np.full((3, 2), 1e300)}, "NaN or infinite"),
+        ({**UNITER, "conf": np.array(["a", "b", "c"])}, "conf of <U1"),
+    ],
+)
+def test_values_that_are_no_numbers_are_named(arrays: dict[str, np.ndarray], told: str) -> None:
+    """numpy converts texts, dates and complex numbers without an error."""
+    with pytest.raises(RegionsUnreadable, match=told):
+        archived_regions("a", arrays, feature_width=2)
+
+
+@pytest.mark.parametrize("shape", [f"({10**15}, 4)", f"({10**23},)", "(True, 4)", "(3, 4"])
+def test_a_header_that_lies_is_named(shape: str) -> None:
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00\x76\x00" + header.encode())
+    with pytest.raises(RegionsUnreadable, match="not a whole archive"):
+        archived_arrays("a", file.getvalue())
+
+
+def test_an_encrypted_archive_is_named() -> None:
+    file = io.BytesIO()
+    np.savez(file, **DETECTED)  # type: ignore[arg-type]
+    archive = bytearray(file.getvalue())
+    for mark, flag in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        start = archive.find(mark)
+        while start >= 0:
+            archive[start + flag] |= 1
+            start = archive.find(mark, start + 1)
+    with pytest.raises(RegionsUnreadable, match="encrypted"):
+        archived_arrays("a", bytes(archive))

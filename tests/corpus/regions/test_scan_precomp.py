@@ -85,3 +85,26 @@ def test_damage_is_named(tmp_path: Path) -> None:
     (tmp_path / "test_ids.txt").unlink()
     with pytest.raises(CorpusFileMissing, match=r"test_ids.txt"):
         ScanPrecomp(path)
+
+
+def test_five_that_are_not_of_one_image_are_refused(tmp_path: Path) -> None:
+    """Repeated as a whole instead of one by one, images would get each other's regions."""
+    images = np.arange(18, dtype=np.float32).reshape(3, 3, 2)
+    with pytest.raises(CorpusMalformed, match="not five equal ones"):
+        ScanPrecomp(write(tmp_path, ["a", "b", "c"] * 5, images))
+    with pytest.raises(CorpusMalformed, match="first five are not of one image"):
+        ScanPrecomp(write(tmp_path, ["a", "b", "c"], np.tile(images, (5, 1, 1))))
+
+
+def test_a_file_without_rows_of_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusMalformed, match="no array of rows of numbers"):
+        ScanPrecomp(write(tmp_path, ["a", "b"], np.full((2, 3, 2), "1")))
+    path = write(tmp_path, ["a", "b"])
+    np.save(tmp_path / "test_boxes.npy", np.ones((2, 3, 4)))
+    np.save(tmp_path / "test_img_sizes.npy", np.float32(3))
+    with pytest.raises(CorpusMalformed, match=r"img_sizes.npy is no array of rows"):
+        ScanPrecomp(path)
+    with path.open("wb") as file:
+        np.savez(file, features=FEATURES)
+    with pytest.raises(CorpusMalformed, match=r"test_ims.npy is no array of rows"):
+        ScanPrecomp(path)

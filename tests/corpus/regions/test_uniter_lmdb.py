@@ -114,3 +114,15 @@ def test_a_side_file_of_other_things_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(CorpusMalformed, match=r"min1\.json is not an object of counts"):
         UniterLmdb(tmp_path / NAME)
+
+
+def test_names_that_no_key_can_be_are_missing(tmp_path: Path) -> None:
+    """Half of a surrogate pair, and more bytes than a key has; a name listed twice is one."""
+    names = ["\ud800.npz", f"{'a' * 600}.npz", "b.npz", "b.npz"]
+    folder = write(tmp_path / NAME, {b"__keys__": json.dumps(names).encode()})
+    reader = UniterLmdb(folder)
+    [half, long, plain] = reader.image_ids()
+    assert plain == "b"
+    for image_id in (half, long):
+        with pytest.raises((RegionsMissing, RegionsUnreadable)):
+            reader.read(image_id)

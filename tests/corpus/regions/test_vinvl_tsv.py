@@ -84,3 +84,14 @@ def test_sides_that_are_not_differences_are_refused(folder: Path) -> None:
     assert len(reader.read("3")) == 2
     with pytest.raises(RegionsMissing, match="'4'"):
         reader.read("4")
+
+
+def test_blank_lines_at_the_end_are_no_images(tmp_path: Path) -> None:
+    (tmp_path / "features.tsv").write_bytes(row("42") + b"\n\n")
+    assert list(VinvlTsv(tmp_path / "features.tsv", feature_width=3).image_ids()) == ["42"]
+
+
+def test_a_place_of_thousands_of_digits_is_named(folder: Path) -> None:
+    (folder / "features.lineidx").write_text("0\n" + "9" * 5000 + "\n")
+    with pytest.raises(CorpusMalformed, match="places outside its file"):
+        VinvlTsv(folder / "features.tsv", feature_width=3)
