@@ -29,7 +29,8 @@ VISION_CLASSES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Configuration and model of transformers, by the `model_type` of a configuration."""
 
-_PIXEL_FACTOR: Final = 1 / 255
+PIXEL_FACTOR: Final = 1 / 255
+"""Pixels are scaled to levels of 0 to 1 before mean and deviation."""
 # Their classes make a pooled output, with weights that a checkpoint may lack.
 _WITHOUT_POOLER: Final = frozenset({"deit", "vit"})
 
@@ -40,7 +41,7 @@ class VisionTower(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         told = config.vision or {}
-        self.scale = PixelScale(_PIXEL_FACTOR, told["mean"], told["std"])
+        self.scale = PixelScale(PIXEL_FACTOR, told["mean"], told["std"])
         self.network = vision_network(told["network"])
         self.eval().requires_grad_(False)
 

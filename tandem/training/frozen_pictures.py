@@ -3,6 +3,7 @@
 Shapes: N pictures, V views, R image tokens, D token width.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,10 @@ class FrozenPictures:
             "precision": run.recipe.precision,
             "weights_sha256": _weights_sha256(backbone),
         }
+        if config.vision is not None:  # its activation and norms are in no weight
+            made_by["vision_sha256"] = sha256(
+                json.dumps(config.vision, sort_keys=True).encode()
+            ).hexdigest()
         folder = self._folder / f"{config.image_source}-{_named(made_by)}"
         shape = (config.image_token_count, config.token_width)
         digests = [

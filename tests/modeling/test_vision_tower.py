@@ -66,6 +66,33 @@ def test_tokens_are_the_published_states(tmp_path: Path, family: str) -> None:
     torch.testing.assert_close(tokens.float(), expected, atol=5e-3, rtol=5e-3)
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("fields", "factor", "is_normalised"),
+    [
+        ({"rescale_factor": 1 / 127.5}, 1 / 127.5, True),
+        ({"do_rescale": False}, 1.0, True),
+        ({"do_normalize": False}, 1 / 255, False),
+    ],
+)
+def test_levels_are_the_processors(
+    tmp_path: Path, fields: dict[str, object], factor: float, is_normalised: bool
+) -> None:
+    """Rescaling by another factor, or by none, and no normalisation."""
+    side = published_vision(tmp_path, "vit")
+    path = tmp_path / "preprocessor_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    pixels = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
+    mean, std = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.25, 0.3])
+    scaled = pixels * factor
+    scaled = (scaled - mean) / std if is_normalised else scaled
+
+    tokens = started(tmp_path).image_backbone(pixels)
+
+    expected = side(pixel_values=scaled.permute(0, 3, 1, 2)).last_hidden_state
+    torch.testing.assert_close(tokens.float(), expected, atol=5e-3, rtol=5e-3)
+
+
 @pytest.mark.parametrize("family", ["vit", "convnext"])
 def test_a_checkpoint_holds_the_network(tmp_path: Path, family: str) -> None:
     """The published folder is no longer needed, and the export equals the model."""

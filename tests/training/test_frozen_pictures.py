@@ -82,6 +82,24 @@ def test_a_picture_is_encoded_once_for_all_runs(tmp_path: Path, run: Run) -> Non
     assert len([each for each in tmp_path.iterdir() if each.name.startswith("effi")]) == 2
 
 
+def test_the_same_weights_in_another_configuration_are_another_network(
+    tmp_path: Path, run: Run
+) -> None:
+    """An activation is in no weight."""
+    check, network = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64)), MeanColours()
+    for act in ("gelu", "quick_gelu"):
+        vision = {"network": {"hidden_act": act}, "mean": [0.5] * 3, "std": [0.5] * 3}
+        config = replace(
+            CONFIG,
+            image_source="vision_tower",
+            vision=vision,
+            vision_token_count=4,
+            vision_token_width=1280,
+        )
+        FrozenPictures(RECORDS, check, config, tmp_path, 1).tokens(network, run, "tokens")
+    assert network.seen == 10
+
+
 def test_two_equal_pictures_share_their_tokens(tmp_path: Path, run: Run) -> None:
     """As one file in two folders does."""
     check = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64))

@@ -16,7 +16,12 @@ from tandem.model_io.json_object import shown
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.reader import published_model_folder
 from tandem.modeling.stored_weights import not_finite
-from tandem.modeling.vision_tower import VisionTower, class_options, vision_network
+from tandem.modeling.vision_tower import (
+    PIXEL_FACTOR,
+    VisionTower,
+    class_options,
+    vision_network,
+)
 
 _PROCESSORS: Final = ("preprocessor_config.json", "processor_config.json")
 _PARTS: Final = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
@@ -48,11 +53,8 @@ class PublishedVision:
         network = _network_fields(folder)
         processor = _processor_fields(folder)
         size = _image_size(folder, network, processor)
-        vision = {
-            "network": network,
-            "mean": _three(folder, processor, "image_mean"),
-            "std": _three(folder, processor, "image_std"),
-        }
+        mean, std = _mean_and_std(folder, processor)
+        vision = {"network": network, "mean": mean, "std": std}
         shape = _token_shape(folder, network, size)
         return cls(folder, vision, size, *shape)
 
@@ -131,6 +133,27 @@ def _image_size(
                 raise folder.refused(f"its pictures have {side} pixels on a side, not 16 times any")
             return side
     return _DEFAULT_SIZE
+
+
+def _mean_and_std(
+    folder: PublishedFolder, processor: Mapping[str, Any]
+) -> tuple[list[float], list[float]]:
+    """Returns mean and deviation of levels of 0 to 1, whatever levels the processor makes."""
+    mean, std = (_three(folder, processor, name) for name in ("image_mean", "image_std"))
+    if processor.get("do_normalize") is False:
+        mean, std = [0.0] * 3, [1.0] * 3
+    factor = processor.get("rescale_factor", PIXEL_FACTOR)
+    if processor.get("do_rescale") is False:
+        factor = 1.0
+    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
+    if not is_number or not factor > 0 or min(std) <= 0:
+        raise folder.refused(
+            f"rescale_factor is {shown(factor)} and image_std {shown(std)}; all must be above 0"
+        )
+    if factor == PIXEL_FACTOR:
+        return mean, std
+    levels = factor / PIXEL_FACTOR
+    return [each / levels for each in mean], [each / levels for each in std]
 
 
 def _three(folder: PublishedFolder, processor: Mapping[str, Any], name: str) -> list[float]:
