@@ -121,8 +121,10 @@ def _text_rules(
         vocabulary_size=config.vocab_size,
         position_count=min(positions, longest or positions),
     )
+    prompt, is_lower_case = _prompt(folder), bool(settings.get("do_lower_case"))
+    # The library lowers the prompt with the text.
     return tokenizer, replace(
-        text, is_lower_case=bool(settings.get("do_lower_case")), prompt=_prompt(folder)
+        text, is_lower_case=is_lower_case, prompt=prompt.lower() if is_lower_case else prompt
     )
 
 

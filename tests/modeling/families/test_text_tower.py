@@ -133,7 +133,7 @@ def test_what_follows_a_clip_is_not_passed_over(tmp_path: Path, published: Publi
 def test_settings_of_the_library_are_read(tower: Path, published: Published) -> None:
     change_json(tower / "sentence_bert_config.json", max_seq_length=20, do_lower_case=True)
     (tower / "config_sentence_transformers.json").write_text(
-        json.dumps({"prompts": {"query": "two "}, "default_prompt_name": "query"})
+        json.dumps({"prompts": {"query": "Two "}, "default_prompt_name": "query"})
     )
     before = read_published_model(tower, published("clip")).bi_encoder
     assert before is not None
