@@ -36,7 +36,7 @@ from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 from tests.support.model_io.pictures import encoded, noise
-from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.tiny_triton import Serving, serving, with_lone_instances
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_siglip
 
@@ -72,9 +72,9 @@ def repository(
     models: tuple[PublishedModel, PublishedModel], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     torch.set_num_threads(1)
-    repository = tmp_path_factory.mktemp("served") / "model_repository"
-    export_published(models[0], repository, Precision.FP32, reranker=models[1])
-    return repository
+    folder = tmp_path_factory.mktemp("served")
+    export_published(models[0], folder / "exported", Precision.FP32, reranker=models[1])
+    return with_lone_instances(folder / "exported", folder / "model_repository")
 
 
 @pytest.fixture(scope="module")

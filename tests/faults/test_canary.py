@@ -6,7 +6,6 @@ Both services notice by canaries; `make test-faults` runs 20 rounds.
 import asyncio
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -22,11 +21,12 @@ from torch import Tensor, nn
 from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tests.support.faults.run_counts import is_full, run_count
 from tests.support.faults.summary import report
+from tests.support.model_io.tiny_triton import with_lone_instances
 
 pytestmark = [pytest.mark.xdist_group("triton-model-io"), pytest.mark.timeout(600)]
 
@@ -65,10 +65,12 @@ class Sickly(nn.Module):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
-    """Copies the small model to a folder that these tests may change."""
+    """Copies the small model to a folder that these tests may change.
+
+    They harm an instance of the joint encoder alone.
+    """
     folder = tmp_path_factory.mktemp("canary") / "model_repository"
-    shutil.copytree(tiny_repository, folder)
-    return folder
+    return with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,7 @@ def seconds_until(stack: LocalStack, *, serving: bool, limit_seconds: float) -> 
 
 
 def stubs(stack: LocalStack) -> list[int]:
-    """Returns the processes that run Triton's models: two instances of each of two."""
+    """Returns the processes that run the joint encoder: its two instances."""
     assert stack._triton is not None
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):

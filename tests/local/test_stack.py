@@ -125,6 +125,8 @@ def test_a_start_survives_one_crash_of_triton(crashing: Crashing) -> None:
     assert shown[-1] == "Triton ended by SIGSEGV; it is started again"
 
 
+# The test above sees a crash and the restart; this one sees what is said of a second one.
+@pytest.mark.slow
 @pytest.mark.xdist_group("triton-model-io")
 def test_a_start_in_which_triton_crashes_twice_says_so(crashing: Crashing) -> None:
     """At once, instead of a service that is not serving after 90 seconds; nothing is left."""

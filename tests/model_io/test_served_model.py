@@ -21,7 +21,7 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
-from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.tiny_triton import Serving, serving, with_lone_instances
 from tests.support.model_io.triton_metrics import Counts, counted, wait_for_queue
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 
@@ -142,7 +142,8 @@ async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_p
     text = np.array([2, 5, 6, 7, 3], np.int32)
     tokens, pixels = made_tokens(random, manifest, 8), made_pixels(random, manifest, 8)
 
-    with serving(tmp_path / "repository") as running:
+    lone = with_lone_instances(tmp_path / "repository", tmp_path / "lone")
+    with serving(lone) as running:
         client = TritonClient(running.address)
         model = ServedModel(client, manifest)
         texts = (await model.embed_texts([text], TIMEOUT_SECONDS)).values

@@ -22,7 +22,7 @@ from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.export.version_export import export_version
-from tests.support.model_io.tiny_triton import Serving
+from tests.support.model_io.tiny_triton import Serving, with_lone_instances
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -55,7 +55,7 @@ def _repository(
 ) -> Path:
     """A repository with a good version, one whose answers have another shape, and a damaged one."""
     folder = tmp_path_factory.mktemp("versions")
-    repository = shutil.copytree(tiny_repository, folder / "repository")
+    repository = with_lone_instances(tiny_repository, folder / "repository")
     checkpoint = load_checkpoint(tiny_checkpoint)
     encoder = checkpoint.model.joint_encoder
     with torch.no_grad():

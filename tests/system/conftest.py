@@ -10,10 +10,12 @@ from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.manifest import IMAGE_BACKBONE
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
 from tests.support.group_end import at_group_end
+from tests.support.model_io.tiny_triton import with_lone_instances
 
 SCENE_COUNT = 60
 _GROUP = "system"
@@ -41,9 +43,10 @@ def model_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, model_repository: Path) -> Iterator[LocalStack]:
-    """Every process, serving."""
-    data_folder = tmp_path_factory.mktemp("data")
-    with LocalStack(data_folder, model_repository, Ports.free(shard_count=2)) as running:
+    """Every process, serving. Searches load both instances of the joint encoder alone."""
+    data_folder, folder = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("served")
+    repository = with_lone_instances(model_repository, folder / "models", IMAGE_BACKBONE)
+    with LocalStack(data_folder, repository, Ports.free(shard_count=2)) as running:
         running.start()
         at_group_end(_GROUP, running.stop)
         yield running

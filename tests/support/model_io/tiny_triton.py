@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from tandem.local.free_ports import free_ports
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT
-from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.manifest import IMAGE_BACKBONE, Manifest, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
@@ -63,10 +63,14 @@ def serving(repository: Path) -> Iterator[Serving]:
         server.stop()
 
 
-def with_lone_instances(repository: Path, folder: Path) -> Path:
-    """Copies the repository to `folder` with one instance of each model; returns `folder`."""
+def with_lone_instances(repository: Path, folder: Path, name: str = "*") -> Path:
+    """Copies the repository to `folder` with one instance of each model, or of the named one;
+    returns `folder`.
+
+    Each instance imports torch, which takes seconds of CPU.
+    """
     shutil.copytree(repository, folder)
-    for path in folder.glob("*/config.pbtxt"):
+    for path in folder.glob(f"{name}/config.pbtxt"):
         text = path.read_text(encoding="utf-8")
         assert text.count(_TWO_INSTANCES) == 1, path
         path.write_text(text.replace(_TWO_INSTANCES, "count: 1,"), encoding="utf-8")
@@ -113,9 +117,15 @@ def tiny_manifest(tiny_repository: Path) -> Manifest:
 
 
 @pytest.fixture(scope="session")
-def tiny_serving(tiny_repository: Path) -> Iterator[Serving]:
-    """A server of the small model for the whole session. Not to be harmed."""
-    with serving(tiny_repository) as running:
+def tiny_serving(
+    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path
+) -> Iterator[Serving]:
+    """A server of the small model for the whole session. Not to be harmed.
+
+    Tests load both instances of the joint encoder alone.
+    """
+    folder = tmp_path_factory.mktemp("tiny-serving") / "model_repository"
+    with serving(with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)) as running:
         yield running
 
 
