@@ -2,17 +2,16 @@
 
 import contextlib
 import http.client
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.child_processes.keeper import ProcessKeeper
+from tandem.child_processes.private_log import private_log
 from tandem.local.ports import HOST, Ports
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_count
 
@@ -188,7 +187,7 @@ class LocalStack:
     def start_service(self, name: str) -> None:
         """Starts one service's process."""
         arguments, environment = self.command(name)
-        with _private_log(self._log_path(name)) as log:
+        with private_log(self._log_path(name)) as log:
             self._log_starts[name] = log.tell()  # Earlier output is from earlier runs.
             self._processes[name] = subprocess.Popen(
                 python_command(arguments),
@@ -447,12 +446,6 @@ class LocalStack:
                 log.seek(self._log_starts.get(name, 0))
                 lines = log.read().decode(errors="replace").splitlines()
         return "\n".join([f"the end of {path}:", *lines[-8:]])
-
-
-def _private_log(path: Path) -> BinaryIO:
-    """Opens a private log for appending."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _address(port: int) -> str:

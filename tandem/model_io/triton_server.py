@@ -15,12 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.child_processes.keeper import ProcessKeeper, work_place
+from tandem.child_processes.private_log import private_log
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.model_repository import idle_configs
@@ -210,7 +210,7 @@ class TritonServer:
     def _launch(
         self, wheel: Path, backends: Path, repository: Path, work_folder: Path
     ) -> subprocess.Popen[bytes]:
-        with _private_log(self._log_path) as log:
+        with private_log(self._log_path) as log:
             self._log_start = log.tell()  # earlier lines are of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends, repository),
@@ -288,12 +288,6 @@ class TritonServer:
 def _by(status: int) -> str:
     """Returns the words for how a process ended, such as "by SIGSEGV"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-
-
-def _private_log(path: Path) -> BinaryIO:
-    """Opens a log for appending, private because it may contain parts of contents."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> bool:
