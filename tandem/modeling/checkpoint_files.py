@@ -4,10 +4,11 @@ Separate from checkpoint.py, because loading weights imports torch, which takes 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tokenizers import Tokenizer
 
@@ -22,6 +23,8 @@ WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
     "tokenizer.json",
     "training.json",
 )
+# Of open_clip and sentence-transformers.
+_OTHER_FORMATS: Final = ("open_clip_config.json", "modules.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class CheckpointFiles:
 
         Raises ValueError naming the folder if a file is missing or damaged.
         """
+        if _is_published(folder):
+            raise ValueError(
+                f"{folder} is a published model, and not a checkpoint of tandem train: export it "
+                f"with tandem models add {folder} --model-repository FOLDER, and use that folder"
+            )
         missing = [name for name in (WEIGHTS, CONFIG, TOKENIZER) if not (folder / name).is_file()]
         if missing:
             raise ValueError(f"{folder} is not a checkpoint: it lacks {', '.join(missing)}")
@@ -67,3 +75,13 @@ class CheckpointFiles:
             ) from error
         with (folder / WEIGHTS).open("rb") as file:
             return cls(config, tokenizer, file_digest(file, "sha256").hexdigest(), zoo)
+
+
+def _is_published(folder: Path) -> bool:
+    """Returns whether config.json, or a file of another format, is that of a hub's model."""
+    if any((folder / name).is_file() for name in _OTHER_FORMATS):
+        return True
+    with suppress(ValueError):
+        fields = read_object(folder / CONFIG)
+        return "model_type" in fields and "vocabulary_size" not in fields
+    return False

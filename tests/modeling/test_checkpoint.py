@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 
@@ -148,6 +149,18 @@ def test_a_checkpoint_is_never_unpickled(tmp_path: Path, form: str) -> None:
         # By another name: torch gives one that ends in .safetensors to safetensors.
         torch.load(weights.rename(tmp_path / "model.pt"), weights_only=False)
     assert trace.exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "open_clip_config.json", "modules.json"])
+def test_a_model_of_the_hub_is_refused_with_the_command_that_exports_it(
+    tmp_path: Path, name: str
+) -> None:
+    """An engine, `tandem up --checkpoint` and `tandem evaluate --checkpoint` may be given one."""
+    (tmp_path / name).write_text(json.dumps({"model_type": "siglip"}))
+    (tmp_path / "pytorch_model.bin").touch()
+
+    with pytest.raises(ValueError, match=f"published model, .* tandem models add {tmp_path} "):
+        CheckpointFiles.read(tmp_path)
 
 
 def test_a_shape_of_another_version_is_refused_by_folder(tmp_path: Path) -> None:
