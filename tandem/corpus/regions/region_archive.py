@@ -3,6 +3,7 @@
     norm_bb [n, 6]   features [n, F]   conf [n, 1]                      UNITER; normalised boxes
     bbox [n, 4] px   x [n, F]   num_bbox   image_w   image_h            bottom-up-attention
 
+The latter's program also stores `info`, a pickled dict, which is never opened.
 UNITER reads the first regions only: as many as have a confidence over a threshold, within bounds.
 """
 
@@ -10,7 +11,7 @@ import io
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, c
 MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 """Decompressed. A hundred regions of 2,048 features and 1,601 labels take 1.5 MB."""
 
+_READ: Final = frozenset(
+    {"norm_bb", "features", "conf", "x", "bbox", "num_bbox", "image_w", "image_h"}
+)
 BROKEN_ARRAYS: Final = (
     OSError,
     ValueError,
@@ -55,7 +59,10 @@ class RegionChoice:
 
 
 def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
-    """Returns the arrays of an .npz; raises RegionsUnreadable for a damaged or too large one."""
+    """Returns the arrays of an .npz that regions are made of, and no others.
+
+    Raises RegionsUnreadable for a damaged or too large archive, and one without any.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as members:
             size_bytes = sum(member.file_size for member in members.infolist())
@@ -64,7 +71,10 @@ def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
                 f"{place} would fill {size_bytes:,} bytes, the limit is {MAX_ARCHIVE_BYTES:,}"
             )
         with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found = {name: arrays[name] for name in arrays.files if name in _READ}
+            if not found:
+                raise _other_arrays(place, arrays.files)
+            return found
     except RegionsUnreadable:
         raise
     except BROKEN_ARRAYS as error:
@@ -101,8 +111,12 @@ def archived_regions(
         count = int(_number(place, arrays, "num_bbox")) if "num_bbox" in arrays else None
         features, boxes = _first(place, arrays["x"], arrays["bbox"], count)
         return checked_regions(place, features, boxes, size, feature_width)
-    raise RegionsUnreadable(
-        f"{place} has {', '.join(sorted(arrays)) or 'nothing'}; norm_bb and features are wanted, "
+    raise _other_arrays(place, arrays)
+
+
+def _other_arrays(place: str, names: Iterable[str]) -> RegionsUnreadable:
+    return RegionsUnreadable(
+        f"{place} has {', '.join(sorted(names)) or 'nothing'}; norm_bb and features are wanted, "
         "or x, bbox, image_w and image_h"
     )
 

@@ -179,3 +179,13 @@ def test_an_encrypted_archive_is_named() -> None:
             start = archive.find(mark, start + 1)
     with pytest.raises(RegionsUnreadable, match="encrypted"):
         archived_arrays("a", bytes(archive))
+
+
+def test_the_pickled_info_of_bottom_up_attention_is_not_opened() -> None:
+    """Its program writes a dict next to the arrays into every archive."""
+    info = np.array({"image_id": "7", "objects_id": [3]}, dtype=object)
+    file = io.BytesIO()
+    np.savez_compressed(file, **DETECTED, num_bbox=3, info=info)  # type: ignore[arg-type]
+    arrays = archived_arrays("a", file.getvalue())
+    assert "info" not in arrays
+    assert len(archived_regions("a", arrays, feature_width=2)) == 3
