@@ -78,7 +78,7 @@ def build(
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
     from tandem.cli.neighbour_corpora import NeighbourBuild
     from tandem.cli.served_neighbours import ServedNeighbourBuild
-    from tandem.neighbours.neighbour_file import save_neighbours
+    from tandem.neighbours.neighbour_file import check_replaceable, save_neighbours
 
     if address and (checkpoint or retriever or precision or rerank_k or regions):
         raise typer.BadParameter(
@@ -87,6 +87,7 @@ def build(
         )
     if file.is_dir():
         raise ValueError(f"{file} is a folder; name a file in it, such as {file / 'neighbours'}")
+    check_replaceable(file)
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     part = CorpusPart(corpus, split, seed)
     trained: Sequence[str] = ()

@@ -114,6 +114,19 @@ def load_neighbours(path: Path) -> CorpusNeighbours:
     return neighbours
 
 
+def check_replaceable(path: Path) -> None:
+    """Raises ValueError for a file of another kind: a corpus, given in the place of --corpus."""
+    if not path.is_file():
+        return
+    try:
+        read_manifest(path)
+    except FileInvalid as error:
+        raise ValueError(
+            f"{path} is there and is no file of neighbours: name another file to write, or remove "
+            "this one; --corpus takes a corpus"
+        ) from error
+
+
 def read_manifest(path: Path) -> NeighbourManifest:
     """Reads the manifest alone; raises FileInvalid naming the file."""
     check_file(path)

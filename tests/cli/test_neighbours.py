@@ -107,6 +107,22 @@ def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_of_another_kind_is_not_replaced(checkpoint: Path, tmp_path: Path) -> None:
+    """A corpus, which is easily given in the place of --corpus; lists are replaced."""
+    dataset, lists = tmp_path / "dataset.json", tmp_path / "lists"
+    dataset.write_text("{}")
+    common = ("--checkpoint", str(checkpoint), *ENGLISH, "--k", "2")
+
+    for _ in range(2):
+        status, printed = run(str(lists), *common)
+        assert status == 0, printed
+    status, printed = run(str(dataset), *common)
+
+    assert status == 1
+    assert f"{dataset} is there and is no file of neighbours" in printed
+    assert dataset.read_text() == "{}"
+
+
 def test_pictures_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     """By their bytes, of the retriever too; --allow-trained builds the lists and counts them."""
     pets, trained = tmp_path / "pets", tmp_path / "trained"
