@@ -43,8 +43,13 @@ def save_leaprr(path: Path, model: LeaprrModel) -> None:
 def load_leaprr(path: Path) -> LeaprrModel:
     """Reads a file of save_leaprr.
 
-    Raises FileInvalid naming the file if it is damaged, or holds something else.
+    Raises FileInvalid naming the file if it is damaged, or holds something else, and naming a seed
+    where its folder has a training of several.
     """
+    if not path.exists() and (seeds := sorted(path.parent.glob(f"seed_*/{path.name}"))):
+        raise FileInvalid(
+            f"{path.parent} has the networks of several seeds; name one of them: {seeds[0].parent}"
+        )
     stored = stored_weights(path)
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}

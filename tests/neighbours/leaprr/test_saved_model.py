@@ -73,3 +73,13 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "cut.safetensors").write_bytes(path.read_bytes()[:-8])
     with pytest.raises(FileInvalid, match=r"cut\.safetensors is damaged or cut short"):
         load_leaprr(tmp_path / "cut.safetensors")
+
+
+def test_a_folder_of_several_seeds_names_one(tmp_path: Path) -> None:
+    """As tandem train neighbours --seeds leaves it."""
+    for name in ("seed_2", "seed_1"):
+        (tmp_path / name).mkdir()
+        save_leaprr(tmp_path / name / "leaprr.safetensors", _model("paper"))
+
+    with pytest.raises(FileInvalid, match=f"several seeds; name one of them: {tmp_path}/seed_1"):
+        load_leaprr(tmp_path / "leaprr.safetensors")
