@@ -1,6 +1,7 @@
 """Reads UNITER's database of regions, which is VILLA's too.
 
     feat_th0.2_max100_min10[_compressed]/data.mdb   "<image id>.npz" to msgpack or npz; "__keys__"
+    feat_numbb36[_compressed]/data.mdb              the same, of 36 regions an image
     nbb_th0.2_max100_min10.json                     "<image id>.npz" to the regions that count
 
 A value is the dict of arrays that region_archive.py describes, packed as msgpack-numpy packs it
@@ -43,6 +44,9 @@ _KEYS: Final = b"__keys__"
 _SUFFIX: Final = ".npz"
 _ZIP_START: Final = b"PK"
 _CHOICE = re.compile(r"feat_th(?P<least>[\d.]+)_max(?P<most>\d+)_min(?P<fewest>\d+)")
+
+# Written without a threshold: all regions of an image count, whatever their confidences.
+_FIXED_COUNT = re.compile(r"feat_numbb(?P<count>\d{1,6})(?!\d)")
 
 
 class UniterLmdb:
@@ -126,6 +130,8 @@ def _names(folder: Path, listed: bytes | None) -> list[str]:
 
 
 def _choice_of(name: str) -> RegionChoice:
+    if fixed := _FIXED_COUNT.match(name):
+        return RegionChoice(0.0, int(fixed["count"]), int(fixed["count"]))
     match = _CHOICE.match(name)
     if match is None:
         return RegionChoice()

@@ -126,3 +126,12 @@ def test_names_that_no_key_can_be_are_missing(tmp_path: Path) -> None:
     for image_id in (half, long):
         with pytest.raises((RegionsMissing, RegionsUnreadable)):
             reader.read(image_id)
+
+
+@pytest.mark.parametrize("name", ["feat_numbb2", "feat_numbb2_compressed", "feat_numbb36"])
+def test_a_number_of_regions_in_the_name_stands_for_the_confidences(
+    tmp_path: Path, name: str
+) -> None:
+    """The second region's confidence is under the threshold, which such a database has not."""
+    values = {b"a.npz": as_npz(ARRAYS), b"__keys__": b'["a.npz"]'}
+    assert len(UniterLmdb(write(tmp_path / name, values), feature_width=2).read("a")) == 2
