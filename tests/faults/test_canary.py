@@ -64,13 +64,18 @@ class Sickly(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
-    """Copies the small model to a folder that these tests may change.
+def repository(
+    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path, tiny_manifest: Manifest
+) -> Path:
+    """Copies the small model to a folder, with a joint encoder that can be poisoned.
 
-    They harm an instance of the joint encoder alone.
+    Tests harm an instance of the joint encoder alone.
     """
     folder = tmp_path_factory.mktemp("canary") / "model_repository"
-    return with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)
+    with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)
+    model = torch.jit.script(Sickly(tiny_manifest.embedding_dim))
+    model.save(str(model_file(folder, JOINT_ENCODER)))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -155,13 +160,9 @@ def test_a_dead_stub_makes_the_services_unready_until_a_restart(
 
 
 async def test_a_model_that_answers_nonsense_makes_the_services_unready(
-    stack: LocalStack, repository: Path, tiny_manifest: Manifest
+    stack: LocalStack, tiny_manifest: Manifest
 ) -> None:
     """The status is OK, but rows are missing or NaN: out within 5 s, and back within 10 s."""
-    model = torch.jit.script(Sickly(tiny_manifest.embedding_dim))
-    model.save(str(model_file(repository, JOINT_ENCODER)))
-    stack.stop_triton()
-    stack.start_triton()
     seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
     start_time = time.monotonic()
     detections, recoveries = [], []
