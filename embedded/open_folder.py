@@ -15,7 +15,7 @@ from typing import NoReturn, Self
 import structlog
 
 from embedded.local_server import LocalServer
-from embedded.loop_thread import LoopThread
+from embedded.loop_thread import EngineClosed, LoopThread
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
 from tandem.chassis.allocator import keep_activations
@@ -108,7 +108,7 @@ class OpenFolder:
         self._runner.begin_loading()
 
     def wait_until_ready(self) -> None:
-        """Returns once the model is loaded; raises ValueError if the engine is closed."""
+        """Returns once the model is loaded; raises EngineClosed after `close`."""
         self._check_open()
         self._runner.wait_until_loaded()
 
@@ -126,7 +126,7 @@ class OpenFolder:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ValueError("this Engine is closed: open its folder again")
+            raise EngineClosed
         if os.getpid() != self._process_id:
             raise ValueError(
                 f"this Engine is of process {self._process_id}, from which this one was forked: "
