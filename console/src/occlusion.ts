@@ -6,7 +6,7 @@
 export const GRID_SIDE = 7;
 
 // Cells on a side of what is hidden: one cell alone often leaves enough to recognise a thing by.
-const HIDDEN_SIDE = 2;
+const HIDDEN_SIDE = 3;
 const MAX_PIXELS_ON_A_SIDE = 448;
 
 /** Scores one text against several pictures: a logit each. */
