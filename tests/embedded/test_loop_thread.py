@@ -17,7 +17,7 @@ async def forever(begun: threading.Event) -> None:
     await asyncio.sleep(3600)
 
 
-def test_a_call_that_runs_is_told_of_the_close() -> None:
+def test_closing_fails_a_running_call_with_a_message() -> None:
     """CancelledError was all that its thread got, without a word."""
     thread, begun = LoopThread("test"), threading.Event()
     with ThreadPoolExecutor() as callers:
@@ -29,7 +29,7 @@ def test_a_call_that_runs_is_told_of_the_close() -> None:
             call.result(60)
 
 
-def test_a_call_after_the_close_is_refused() -> None:
+def test_a_call_after_close_is_refused() -> None:
     """As one that a caller began before it."""
     thread = LoopThread("test")
     thread.close()
@@ -38,7 +38,7 @@ def test_a_call_after_the_close_is_refused() -> None:
         thread.run(forever(threading.Event()))
 
 
-def test_calls_that_meet_the_close_all_end() -> None:
+def test_concurrent_calls_end_with_close() -> None:
     """A call that came between the last look and the end of the loop would wait for ever."""
 
     def call_until_closed(thread: LoopThread) -> str:
@@ -57,7 +57,7 @@ def test_calls_that_meet_the_close_all_end() -> None:
         assert told == {"this Engine is closed: open its folder again"}
 
 
-async def test_a_task_that_waits_is_told_of_the_close_and_not_cancelled() -> None:
+async def test_closing_does_not_cancel_a_waiting_task() -> None:
     """`asyncio.CancelledError` would end the caller's own task, which nobody cancelled."""
     thread, begun = LoopThread("test"), threading.Event()
     call = asyncio.create_task(thread.awaited(forever(begun)))
@@ -68,7 +68,7 @@ async def test_a_task_that_waits_is_told_of_the_close_and_not_cancelled() -> Non
         await call
 
 
-async def test_a_caller_that_is_cancelled_itself_is_not_told_so() -> None:
+async def test_a_cancelled_caller_gets_cancelled_error() -> None:
     thread, begun = LoopThread("test"), threading.Event()
     call = asyncio.create_task(thread.awaited(forever(begun)))
     assert await asyncio.to_thread(begun.wait, 60)
