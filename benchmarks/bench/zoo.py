@@ -10,8 +10,8 @@ weights and the batches. A run is a line of RUNS.jsonl, and one that is there is
 stopped benchmark continues. The figures are of the last round, on scenes of "test" with one caption
 each, so that nothing is chosen by them.
 
---corpus takes another corpus, whose pictures a frozen EfficientNet-Lite0 reads; a file of runs is
-of one corpus and one size.
+--corpus takes another corpus, whose pictures a frozen EfficientNet-Lite0 reads; --val-families adds
+scenes of "val" to those of training. A file of runs is of one corpus and one size.
 """
 
 import argparse
@@ -118,14 +118,15 @@ def families_of(split: Any, count: int) -> list[tuple[Scene, ...]]:  # noqa: ANN
     return list(islice(scene_families(split, DATA_SEED), count))
 
 
-def bench_of(recipe: Recipe, test_family_count: int) -> Bench:
-    """Computes the image tokens, and makes the model that gives inputs and published weights."""
+def bench_of(recipe: Recipe, test_family_count: int, val_family_count: int = 0) -> Bench:
+    """Computes the image tokens, and makes the model that gives inputs and published weights.
+
+    Families of "val" are added to those of training; words are those of training.
+    """
     recipe = in_its_shape(recipe, default_checkpoint())
     model, tokenizer = starting_zoo_model(recipe, EnglishSource(), default_checkpoint())
-    train, test = (
-        families_of("train", recipe.pool_family_count),
-        families_of("test", test_family_count),
-    )
+    train = families_of("train", recipe.pool_family_count) + families_of("val", val_family_count)
+    test = families_of("test", test_family_count)
     images = HeldImages(tokens_of(train, model.image_backbone))
     pool = PairPool(EnglishPairs(train), images, tokenizer, model.config.max_text_tokens)
     return Bench(model, pool, test_set(test, model.image_backbone, tokenizer, model.config))
@@ -310,6 +311,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--families", type=int, default=400, help="of training, four scenes each")
     parser.add_argument("--test-families", type=int, default=50)
+    parser.add_argument("--val-families", type=int, default=0, help="of val, trained on too")
     parser.add_argument("--width", type=int, default=WIDTH, help="of embeddings")
     parser.add_argument("--corpus", default="scenes", help="as tandem train takes it")
     parser.add_argument("--test-split", default="val", help="with --corpus")
@@ -339,7 +341,7 @@ def main() -> None:
         recipe = recipe_of(hinges, arguments.rounds, arguments.families, arguments.pretrained)
         recipe = replace(recipe, embedding_width=arguments.width)
         if arguments.corpus == "scenes":
-            bench = bench or bench_of(recipe, arguments.test_families)
+            bench = bench or bench_of(recipe, arguments.test_families, arguments.val_families)
         else:
             recipe = of_pictures(recipe, arguments.image_size)
             bench = bench or bench_of_pictures(recipe, *_parts(arguments))

@@ -43,10 +43,18 @@ def test_seeds_follow_from_the_spread(spread: float, points: float, count: int) 
 def test_runs_that_are_there_are_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two seeds of two rounds, then a third; the plot is drawn."""
+    """Two seeds of two rounds, scenes of val among them, then a third; the plot is drawn."""
     path = tmp_path / "runs.jsonl"
     arguments = ["zoo", str(path), "--hinges", "all", "--rounds", "2"]
-    arguments += ["--families", str(BATCH), "--test-families", "3", "--seeds"]
+    arguments += [
+        "--families",
+        str(BATCH),
+        "--val-families",
+        "2",
+        "--test-families",
+        "3",
+        "--seeds",
+    ]
     monkeypatch.setattr("sys.argv", [*arguments, "2"])
     main()
     first = done_in(path)
