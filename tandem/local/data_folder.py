@@ -82,17 +82,32 @@ class DataFolder:
         return [path for _, path in sorted(numbered)]
 
     def shard_count(self) -> int | None:
-        """Returns the shard count that the stores record; None without a store."""
+        """Returns the shard count that the stores record; None without a store.
+
+        Raises StartRefused if a shard has no store while another one has items: a new store would
+        begin empty, and searches would miss its items without a word.
+        """
+        shard_count = None
         for folder in self.shard_folders():
             if not (folder / DATA_NAME).is_file():
                 continue
             # A damaged store is reported by its shard.
             with suppress(StoreRefused, TandemError, OSError):
-                files = StoreFiles(folder, None, readonly=True, map_bytes=_SMALL_MAP_BYTES)
-                count = files.identity.shard_count
-                files.close()
-                return count
-        return None
+                shard_count, item_count = _read_counts(folder)
+                if item_count:
+                    self._check_whole(shard_count, folder, item_count)
+                    break
+        return shard_count
+
+    def _check_whole(self, shard_count: int, holding: Path, item_count: int) -> None:
+        for number in range(shard_count):
+            if not (self.path / f"shard-{number}" / DATA_NAME).is_file():
+                raise StartRefused(
+                    f"{self.path} has {shard_count} shards, and the store of shard-{number} is "
+                    f"missing, while {holding.name} has {item_count:,} items: put its folder back, "
+                    "restore it from a backup by tandem shard restore, or give "
+                    f"{self._remedy}"
+                )
 
     def __enter__(self) -> Self:
         self.take()
@@ -142,6 +157,16 @@ class DataFolder:
                     self.release()
                     raise StartRefused(str(error)) from None
             time.sleep(0.1)
+
+
+def _read_counts(folder: Path) -> tuple[int, int]:
+    """Returns how many shards a store's index has, and how many items the store holds."""
+    files = StoreFiles(folder, None, readonly=True, map_bytes=_SMALL_MAP_BYTES)
+    try:
+        with files.env.read() as txn:
+            return files.identity.shard_count, txn.stat(files.items)["entries"]
+    finally:
+        files.close()
 
 
 def _told(path: Path, error: OSError, remedy: str) -> str:

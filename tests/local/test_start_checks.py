@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.cli.up import exported
 from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tandem.local.data_folder import DataFolder
 from tandem.local.ports import Ports
 from tandem.local.start_checks import check_machine, check_ports, shard_count
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 HOLD = """
 import sys
@@ -136,6 +139,28 @@ def test_the_folder_decides_the_number_of_shards(tmp_path: Path) -> None:
     with pytest.raises(StartRefused, match="has 3 shards, not 2: give --shards 3, or another"):
         shard_count(2, stored, tmp_path)
     assert DataFolder(tmp_path / "none").shard_count() is None
+
+
+def test_a_missing_shard_is_named_where_another_one_has_items(tmp_path: Path) -> None:
+    """A new store in its place would hide the loss. Without any item nothing can be lost."""
+    for number in range(3):
+        path = tmp_path / f"shard-{number}"
+        path.mkdir()
+        store = ItemStore.open(path, number, 3, map_bytes=1 << 20)
+        if number == 1:
+            store.apply([Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")])])
+        store.close()
+    assert DataFolder(tmp_path).shard_count() == 3
+    (tmp_path / "shard-2").rename(tmp_path / "away")
+
+    for lost in ("shard-2", "shard-0"):
+        (tmp_path / lost / "data.mdb").unlink(missing_ok=True)
+        with pytest.raises(StartRefused, match=f"store of {lost} is missing, while shard-1 has 2"):
+            DataFolder(tmp_path).shard_count()
+        shutil.copytree(tmp_path / "away", tmp_path / "shard-2", dirs_exist_ok=True)
+
+    (tmp_path / "shard-1" / "data.mdb").unlink()
+    assert DataFolder(tmp_path).shard_count() == 3
 
 
 def test_each_port_in_use_is_named_with_its_purpose() -> None:
