@@ -363,6 +363,8 @@ async def test_a_model_that_no_service_has_is_not_described(filled: Stack) -> No
 async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:
     """The order before stays, and so says the answer of any form."""
     request = search(neighbours_enabled=True)
+    for shard in filled.shards:
+        shard.description = described()
     async with door(filled) as stub:
         plain = await answer(stub)
         found = await answer(stub, request)
@@ -387,6 +389,8 @@ async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:
 
 
 async def test_required_neighbours_that_are_not_there_fail_the_search(filled: Stack) -> None:
+    for shard in filled.shards:
+        shard.description = described()
     async with door(filled) as stub:
         error = await refusal(
             stub.SearchItems(search(neighbours_enabled=True, neighbours_required=True))

@@ -21,6 +21,7 @@ def threaded_door(logits: Mapping[str, float] | None = None) -> Iterator[str]:
         async with stack() as behind, door_address(behind) as address:
             behind.encoder.description = MODEL
             for shard in behind.shards:
+                shard.description = MODEL
                 shard.logits = dict(logits or {})
             addresses.append(address)
             ready.set()
