@@ -21,7 +21,7 @@ from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 # Of 24 that an orchestrator admits here.
-SEARCH_COUNT = 20
+SEARCH_COUNT = 12
 DEPTH = 60
 SHARD_COUNT = 2
 PATIENCE_SECONDS = 60.0
