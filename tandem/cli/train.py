@@ -205,7 +205,7 @@ def train(
     else:
         reading.skipped.goes_on = on_error is OnError.SKIP
         records: Sequence[Iterable[Record]]
-        if chosen.held_out_family_count:
+        if chosen.holds_out:
             records = [open_corpus(chosen.corpus, "train", seed, count, reading.skipped), ()]
         else:
             splits = ("train", "val")

@@ -123,6 +123,9 @@ class Recipe:
     held_out_family_count: int = 0
     """Families of the training split that are held out, to pick the checkpoint and the fusion by;
     0 takes the split `val` for that."""
+    held_out_picture_count: int = 0
+    """Pictures of the training split that are held out instead, each of another family, whose other
+    pictures are learned from: for searches of new pictures of what the model knows."""
     matcher_width: int = 0
     """Width of what the matcher of two towers compares; 0 trains none."""
     matcher_has_towers: bool = False
@@ -199,6 +202,11 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} has image_source {self.image_source} and vision "
                 f"{self.vision!r}; name a network with --image-source FOLDER_OR_NAME"
+            )
+        if self.held_out_family_count and self.held_out_picture_count:
+            raise ValueError(
+                f"recipe {self.name} holds out both families and pictures: set "
+                "held_out_family_count or held_out_picture_count to 0"
             )
         if self.has_two_towers and (self.trains_ce or self.mlm_steps_per_round):
             raise ValueError(
@@ -279,6 +287,11 @@ class Recipe:
     def trains_ce(self) -> bool:
         """Whether the model learns to match."""
         return self.ce_steps_per_round > 0
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether dev is a part of the training split."""
+        return bool(self.held_out_family_count or self.held_out_picture_count)
 
     def mines_before(self, round_number: int) -> bool:
         """Returns whether negatives are mined, or mined again, before this round."""

@@ -122,7 +122,7 @@ class RecordSource:
 
         candidates = self._train()
         records = readable(candidates, "train pictures read")
-        if recipe.held_out_family_count:
+        if recipe.holds_out:
             records, held_out = divided(records, recipe)
         else:
             held_out = readable(list(self._dev_records), "dev pictures read")
@@ -216,22 +216,32 @@ def _reported(
 
 
 def divided(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[Record]]:
-    """Returns the records to train on, and those of `held_out_family_count` other families.
+    """Returns the records to train on, and those that the recipe holds out.
 
-    Families that share a caption stay together. Raises ValueError where fewer than twice as many
-    families are there.
+    These are `held_out_family_count` families, or one picture each of `held_out_picture_count`
+    families that have others. Families that share a caption stay together. Raises ValueError where
+    fewer than twice as many such families are there.
     """
     families = RecordPairs(records).families
-    count = recipe.held_out_family_count
-    if len(families) < 2 * count:
-        raise ValueError(
-            f"{count} families are to be held out of {len(families)}; give more pictures, or hold "
-            "out fewer: --set held_out_family_count=N"
-        )
     rng = random.Random(f"held out/{recipe.seed}")
-    held = {number for family in rng.sample(families, count) for number in family}
+    if count := recipe.held_out_picture_count:
+        families = [family for family in families if len(family) > 1]
+        _check_enough(families, count, "families of several pictures", "held_out_picture_count")
+        held = {rng.choice(family) for family in rng.sample(families, count)}
+    else:
+        count = recipe.held_out_family_count
+        _check_enough(families, count, "families", "held_out_family_count")
+        held = {number for family in rng.sample(families, count) for number in family}
     kept = [record for number, record in enumerate(records) if number not in held]
     return kept, [records[number] for number in sorted(held)]
+
+
+def _check_enough(families: Sequence[Sequence[int]], count: int, what: str, field: str) -> None:
+    if len(families) < 2 * count:
+        raise ValueError(
+            f"{count} {what} are to be held out of {len(families)}; give more pictures, or hold "
+            f"out fewer: --set {field}=N"
+        )
 
 
 def _dev_pairs(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[str]]:
@@ -239,7 +249,8 @@ def _dev_pairs(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record],
     if not records:
         raise ValueError("there are no dev records; without them no checkpoint can be picked")
     pairs, rng = RecordPairs(records), random.Random(f"dev/{recipe.seed}")
-    count = recipe.held_out_family_count or recipe.dev_family_count
+    held_out_count = recipe.held_out_family_count or recipe.held_out_picture_count
+    count = held_out_count or recipe.dev_family_count
     numbers = [members[0] for members in pairs.families[:count]]
     return [records[number] for number in numbers], [
         pairs.caption(number, rng) for number in numbers

@@ -36,7 +36,7 @@ class SceneSource:
                 "image_source is regions, a detector's, and scenes have none; train on --corpus "
                 "with --regions, or take another image source"
             )
-        if recipe.has_two_towers or recipe.held_out_family_count:
+        if recipe.has_two_towers or recipe.holds_out:
             raise ValueError(f"recipe {recipe.name} is for your own pictures; train on --corpus")
         return recipe
 

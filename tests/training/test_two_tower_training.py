@@ -229,6 +229,29 @@ def test_pictures_are_held_out_by_family() -> None:
         divided(TRAIN, replace(recipe, held_out_family_count=99))
 
 
+def test_a_picture_is_held_out_of_a_family_that_is_learned() -> None:
+    """Each of another family with other pictures; families of one picture are all learned."""
+    records = [
+        *(replace(each, family=f"pair {number // 2}") for number, each in enumerate(TRAIN[:12])),
+        *(replace(each, family=f"single {number}") for number, each in enumerate(TRAIN[12:16])),
+    ]
+    for number, each in enumerate(records):  # no shared caption joins two of these families
+        caption = replace(each.captions[0], text=f"caption {number}")
+        records[number] = replace(each, captions=(caption,))
+    recipe = tower_recipe(held_out_family_count=0, held_out_picture_count=3)
+
+    kept, held = divided(records, recipe)
+
+    families = {each.family for each in held}
+    assert sorted(each.record_id for each in kept + held) == sorted(r.record_id for r in records)
+    assert len(held) == len(families) == 3
+    assert families <= {each.family for each in kept}
+    with pytest.raises(ValueError, match=r"4 families of several pictures are .* of 6.*picture_co"):
+        divided(records, replace(recipe, held_out_picture_count=4))
+    with pytest.raises(ValueError, match="holds out both families and pictures: set held_out_"):
+        tower_recipe(held_out_family_count=5, held_out_picture_count=3)
+
+
 def test_the_matching_loss_leaves_out_pictures_of_one_group() -> None:
     """Worked by hand: three pictures, of which two are of one group."""
     logits = torch.tensor([[2.0, 9.0, 0.0], [9.0, 1.0, 0.0], [1.0, 0.0, 3.0]])
