@@ -58,7 +58,7 @@ def test_concurrent_calls_end_with_close() -> None:
 
 
 async def test_closing_does_not_cancel_a_waiting_task() -> None:
-    """`asyncio.CancelledError` would end the caller's own task, which nobody cancelled."""
+    """An `asyncio.CancelledError` would end the caller's task, although nothing cancelled it."""
     thread, begun = LoopThread("test"), threading.Event()
     call = asyncio.create_task(thread.awaited(forever(begun)))
     assert await asyncio.to_thread(begun.wait, 60)

@@ -83,7 +83,7 @@ def test_options_of_several_processes_are_refused(tmp_path: Path) -> None:
 def test_a_taken_port_is_named(tmp_path: Path, tiny_checkpoint: Path) -> None:
     """Before the model is loaded, as `tandem up` names it."""
     with socket.socket() as other:
-        # Whoever has it already, it is taken.
+        # Another process may listen there already; the port is taken either way.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             other.bind(("127.0.0.1", 7450))

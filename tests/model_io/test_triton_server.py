@@ -307,7 +307,7 @@ def test_a_server_that_always_crashes_says_how(repository: Path) -> None:
 
 
 def test_a_server_that_is_killed_at_its_start_is_not_started_again(repository: Path) -> None:
-    """Whoever kills it means it, and the kernel kills for memory, which would be short again."""
+    """A person or the kernel, for lack of memory, sent SIGKILL: starting again would not help."""
     server = server_of(repository, free_ports(1)[0])
     crash = Crash(server, signal.SIGKILL, signal.SIGKILL)
 

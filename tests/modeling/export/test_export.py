@@ -107,7 +107,7 @@ def test_an_export_in_fewer_bits_equals_the_lowered_model(
 ) -> None:
     """It reads and writes the same types, and its embeddings are not taken for another's.
 
-    Triton is told to put half precision on a GPU; every other precision runs on a CPU.
+    The configuration for Triton places fp16 on a GPU and every other precision on a CPU.
     """
     fp32 = export_manifest(CheckpointFiles.read(checkpoint), Precision.FP32, {})
     model = lowered(load_checkpoint(checkpoint).model, precision)

@@ -331,7 +331,7 @@ async def test_an_inapplicable_neighbour_order_is_not_a_degradation(filled: Stac
 
 
 async def test_searches_at_once_share_the_first_description(filled: Stack) -> None:
-    """Right after a start nobody knows the model, and the second waits for the same answer."""
+    """After a start no model is known yet: both searches wait for the answer to one question."""
 
     async def take_a_while(request: object) -> None:
         await asyncio.sleep(0.05)
