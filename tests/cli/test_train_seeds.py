@@ -32,7 +32,9 @@ from tandem.training.run_manifest import ListedRun, RunManifest
 
 folder, run = Path(sys.argv[1]), ListedRun("tiny", 1)
 manifest = RunManifest.opened(folder, {}, [run])
-_finished(["train", "tiny", "--folder", str(folder)], manifest, run)
+# It must not end by itself meanwhile.
+endless = ["train", "tiny", "--set", "round_count=1000000", "--folder", str(folder)]
+_finished(endless, manifest, run)
 """
 
 
