@@ -128,10 +128,27 @@ def test_names_that_no_key_can_be_are_missing(tmp_path: Path) -> None:
             reader.read(image_id)
 
 
-@pytest.mark.parametrize("name", ["feat_numbb2", "feat_numbb2_compressed", "feat_numbb36"])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("feat_numbb12", 12),
+        ("feat_numbb12_compressed", 12),
+        ("feat_numbb11", 11),
+        ("feat_numbb36", 12),
+        ("feat_th0.2_max100_min10", 10),
+    ],
+)
 def test_a_number_of_regions_in_the_name_stands_for_the_confidences(
-    tmp_path: Path, name: str
+    tmp_path: Path, name: str, count: int
 ) -> None:
-    """The second region's confidence is under the threshold, which such a database has not."""
-    values = {b"a.npz": as_npz(ARRAYS), b"__keys__": b'["a.npz"]'}
-    assert len(UniterLmdb(write(tmp_path / name, values), feature_width=2).read("a")) == 2
+    """All twelve confidences are under the threshold of the last name, which takes its fewest."""
+    arrays = {
+        "features": np.ones((12, 2), np.float16),
+        "norm_bb": np.full((12, 6), 0.5, np.float16),
+        "conf": np.full((12, 1), 0.1, np.float16),
+    }
+    values = {b"a.npz": as_npz(arrays), b"__keys__": b'["a.npz"]'}
+
+    regions = UniterLmdb(write(tmp_path / name, values), feature_width=2).read("a")
+
+    assert len(regions) == count
