@@ -1,4 +1,4 @@
-"""Asks every shard for the state of an index, and joins what they say."""
+"""Asks every shard for the state of an index, and joins the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import DirectionRecall, ShardIndex, joined_recalls
 from tandem.errors import IndexNotFound, InternalFault, TandemError
 
-# A shard that hangs leaves time to answer with what the others say.
+# The rest is for the answer from the other shards if one hangs.
 _TIME_SHARE = 0.8
 
-# Unlike a search, the answer names what a shard failed of: nothing is hidden by the others.
+# Unlike a search's, this answer names each shard's error, so that no error is hidden by an answer.
 _KEPT_ERRORS: tuple[type[TandemError], ...] = (*MISSING_ERRORS, InternalFault, IndexNotFound)
 
 

@@ -45,7 +45,7 @@ class TokenScorer(CandidateScorer, Protocol):
         deadline: Deadline,
         model_version: int = 0,
     ) -> tuple[Sequence[Match], ShardScores]:
-        """Returns the candidates' scores, and by what."""
+        """Returns the candidates' scores, and what scored them at which cost."""
         ...
 
 
@@ -55,7 +55,7 @@ GivenDocument: TypeAlias = Content | str
 
 @dataclass(frozen=True, slots=True)
 class ScoredDocument:
-    """Holds what is known of one document."""
+    """Holds one document's scores, or its error."""
 
     match: Match | None = None
     """None if the cross-encoder did not score it."""
@@ -66,7 +66,7 @@ class ScoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentScores:
-    """Holds each document's score, and by what."""
+    """Holds each document's score, and the models and cost of the scores."""
 
     documents: Sequence[ScoredDocument]
     fingerprint: str
@@ -152,19 +152,19 @@ class DocumentScorer:
         }
         with PairQuota() as quota:
             quota.take(len(scorable) + len(stored))
-            matches, by_tokens = await self._score_given(
+            matches, of_given = await self._score_given(
                 encoded_query.tokens, scorable, made, deadline
             )
-            found, by_ids = await self._score_stored(
+            stored_matches, of_stored = await self._score_stored(
                 query,
                 encoded_query.tokens,
                 stored,
                 ScoreQuery(index_id, made.fingerprint, made.model_version),
                 deadline,
             )
-            whole = [*by_tokens, *by_ids]
-            cost = sum((each.cost for each in whole), made.cost)
-            quota.note_read(sum(each.cost.pair_count for each in whole))
+            calls = [*of_given, *of_stored]
+            cost = sum((each.cost for each in calls), made.cost)
+            quota.note_read(sum(each.cost.pair_count for each in calls))
         similarities = {
             n: float(encoded_query.embedding @ each.embedding)
             for n, each in encodings.items()
@@ -172,11 +172,11 @@ class DocumentScorer:
         }
         return DocumentScores(
             [
-                _document(n, each, encodings, similarities, matches | found)
+                _document(n, each, encodings, similarities, matches | stored_matches)
                 for n, each in enumerate(documents)
             ],
             made.fingerprint,
-            next((each.reranker for each in whole if each.reranker), ""),
+            next((each.reranker for each in calls if each.reranker), ""),
             cost,
         )
 
@@ -187,18 +187,21 @@ class DocumentScorer:
         made: EncodedContents,
         deadline: Deadline,
     ) -> tuple[dict[int, Match], list[ShardScores]]:
-        """Scores contents at any rerank_svc whose circuit breaker is closed."""
+        """Scores contents at any rerank_svc whose circuit breaker is closed, in several calls.
+
+        Returns the matches by document number, and what each call cost.
+        """
         matches: dict[int, Match] = {}
-        whole = []
+        calls = []
         scorer = next((each for each in self._scorers if not each.is_refusing), self._scorers[0])
         for numbers in _parts(list(encodings)):
             tokens = [encodings[number].tokens for number in numbers]
-            found, by = await scorer.score_tokens(
+            found, call = await scorer.score_tokens(
                 made.fingerprint, query, tokens, deadline, made.model_version
             )
             matches |= dict(zip(numbers, found, strict=True))
-            whole.append(by)
-        return matches, whole
+            calls.append(call)
+        return matches, calls
 
     async def _score_stored(
         self,
@@ -208,16 +211,20 @@ class DocumentScorer:
         query: ScoreQuery,
         deadline: Deadline,
     ) -> tuple[dict[int, Match], list[ShardScores]]:
-        """Scores stored items where they are."""
+        """Scores each stored item at the rerank_svc of its shard, in one call a shard.
+
+        Returns the matches by document number, without items that do not exist, and each call's
+        answer.
+        """
         owned_by = self._shard_map.group(query.index_id, dict.fromkeys(stored.values()))
-        whole = await fan_out(
+        calls = await fan_out(
             *(
                 self._scorers[number].score(query, Candidates(tokens, owned, content), deadline)
                 for number, owned in owned_by.items()
             )
         )
-        by_id = {item_id: match for each in whole for item_id, match in each.matches.items()}
-        return {n: by_id[item_id] for n, item_id in stored.items() if item_id in by_id}, whole
+        by_id = {item_id: match for each in calls for item_id, match in each.matches.items()}
+        return {n: by_id[item_id] for n, item_id in stored.items() if item_id in by_id}, calls
 
 
 def _document(
@@ -236,7 +243,7 @@ def _document(
 
 
 def _are_pair(query: Tokens, document: Tokens) -> bool:
-    """Returns whether a cross-encoder can read them; a bi-encoder alone makes empty tokens."""
+    """Returns whether a cross-encoder can read both; a bi-encoder alone makes empty tokens."""
     is_empty = query.is_empty or document.is_empty
     return query.modality is not document.modality and not is_empty
 

@@ -1,4 +1,4 @@
-"""Reorders the first items by what is near them (LeaPRR): the optional third stage.
+"""Reorders the first items by their neighbours (LeaPRR): the optional third stage.
 
 - neighbour_stage.py: the stage, from the top
 - served_model.py: which neighbour model there is

@@ -1,8 +1,7 @@
-"""Joins what the shards found near into one graph, and the query with it.
+"""Joins the neighbours that the shards found, and the query, into one graph.
 
-The query counts as an item of the index, as it is one of the corpus in training: it is its own
-nearest, and one of the nearest of items that it is near to. An index that holds it already is not
-given it twice.
+In training the query is one of the corpus, so here it counts as an item of the index: it is its own
+nearest item, and may be among the nearest of others. If the index already has it, it is not added.
 
 Shapes: V nodes, the query first; L pillars; C neighbours; P all that the shards found; d.
 """
@@ -18,7 +17,7 @@ from tandem.contract.content import Modality
 from tandem.contract.model_description import NeighbourModelDescription
 
 _QUERY_NUMBER = 0
-# Above it, an item's embedding is the query's, encoded in another batch.
+# From here on, an item is the query itself, encoded in another batch.
 _SAME_SIMILARITY = 1.0 - 1e-5
 _SHARD_BITS = 32
 
@@ -28,12 +27,12 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """Holds what all shards found, of one modality."""
+    """Holds the neighbours of one modality that all shards found."""
 
     pillars: Embeddings
     """[P, d], nearest to the query first."""
     numbers: Numbers
-    """[V, P], of each node, in no order."""
+    """[V, P], each node's neighbours, in no order."""
     similarities: NDArray[np.float32]
     """[V, P]."""
 
@@ -85,7 +84,7 @@ def _found(
 
 
 def _with_query(found: _Found, nodes_VD: Embeddings) -> _Found:
-    """Returns what was found of the query's modality, with the query first among its pillars."""
+    """Returns the neighbours of the query's modality, with the query as the first pillar."""
     nearest = found.similarities[0].max(initial=-1.0)
     if nearest >= _SAME_SIMILARITY:
         return found
@@ -98,7 +97,7 @@ def _with_query(found: _Found, nodes_VD: Embeddings) -> _Found:
 
 
 def _nearest(found: _Found, count: int) -> Numbers:
-    """Returns int64 [V, C]: the numbers of each node's nearest, best first."""
+    """Returns int64 [V, C]: the numbers of each node's nearest items, best first."""
     places_VC = np.argsort(-found.similarities, axis=1, kind="stable")[:, :count]
     numbers_VC: Numbers = np.take_along_axis(found.numbers, places_VC, axis=1)
     return numbers_VC

@@ -1,4 +1,4 @@
-"""The third stage: has the first items scored by what is near the query and near them."""
+"""The third stage: has a neighbour model score the first items by their neighbours."""
 
 import asyncio
 import itertools
@@ -51,7 +51,7 @@ _STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStop] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedHits:
-    """Holds a query's hits as the stages before ordered them."""
+    """Holds a query's hits in the order of the earlier stages."""
 
     index_id: str
     fingerprint: str
@@ -63,7 +63,7 @@ class OrderedHits:
 
 
 class NeighbourStage:
-    """Asks the shards what is near, and a rerank_svc for scores."""
+    """Asks the shards for neighbours, and a rerank_svc for scores."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class NeighbourStage:
         self._turns = itertools.count()
 
     async def score(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
-        """Scores the first hits, as many as the model reads; the outcome says if it could not."""
+        """Scores the first hits, as many as the model reads; the outcome names a failure."""
         if len(ordered.embeddings) != 1 or not ordered.hits:
             return NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
         try:
@@ -102,7 +102,7 @@ class NeighbourStage:
         try:
             scored = await self._score(graph, deadline)
         except TandemError as error:
-            # It may be of another model than the one that was described.
+            # The service may have another model by now than the one that it described.
             self._models.forget()
             stop = _STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE)
             return NeighbourOutcome(stop, missing=missing)
@@ -114,7 +114,7 @@ class NeighbourStage:
     def _neighbour_query(
         self, ordered: OrderedHits, nodes_VD: np.ndarray, model: NeighbourModelDescription
     ) -> ShardNeighbourQuery:
-        # One more, since the query itself may be the first and left out.
+        # One more, since the first may be the query itself, which the model may leave out.
         pillar_k = model.pillar_count + 1
         return ShardNeighbourQuery(
             ordered.index_id,
@@ -157,7 +157,7 @@ class NeighbourStage:
 async def _found(
     finder: NeighbourFinder, query: ShardNeighbourQuery, deadline: Deadline
 ) -> ShardNeighbours | TandemError:
-    """Returns the shard's neighbours, none of an index that it does not know, or its error."""
+    """Returns the shard's neighbours or its error; no neighbours if it does not know the index."""
     try:
         return await finder.find_neighbours(query, deadline)
     except IndexNotFound:
@@ -173,7 +173,7 @@ async def _found(
 
 
 def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStop:
-    """Returns the stop where no shard answered: what they agree on, or else UNAVAILABLE."""
+    """Returns the stop if no shard answered: the one that all errors give, else UNAVAILABLE."""
     stops = {_STOP_OF_ERROR.get(type(e), NeighbourStop.UNAVAILABLE) for e in missing.values()}
     return stops.pop() if len(stops) == 1 else NeighbourStop.UNAVAILABLE
 

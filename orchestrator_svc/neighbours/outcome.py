@@ -41,7 +41,7 @@ for _each in NeighbourStop:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourOutcome:
-    """Holds the neighbour model's scores, or why there are none."""
+    """Holds the neighbour model's scores, or the reason why there are none."""
 
     stop: NeighbourStop
     scores: Mapping[str, float] = field(default_factory=dict)

@@ -222,7 +222,7 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
 
 
 def _relevance(entry: _Entry, fusion: Fusion) -> float:
-    """Returns the score on the scale of similarities, as which a neighbour score is a cosine."""
+    """Returns the score on the scale of similarities; a neighbour score is a cosine already."""
     if entry.neighbour_score is None:
         return fusion.relevance(entry.hit)
     return entry.neighbour_score

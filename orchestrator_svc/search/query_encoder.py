@@ -63,7 +63,7 @@ class EncodedQuery:
     """The tokens to score candidates of each modality against: one entry, or one an embedding.
     A modality without tokens is absent."""
     contents: Mapping[Modality, Content] = field(default_factory=dict)
-    """What these tokens are of, where the query has it: stored items and encodings do not."""
+    """The contents that these tokens were made of; parts that are stored or encoded have none."""
     text_uses: Sequence[TextUse] = ()
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
@@ -71,7 +71,7 @@ class EncodedQuery:
     model_version: int = 0
     """The version that encoded its contents; 0 if it has none."""
     lacks_cross_encoder: bool = False
-    """What could be scored came with empty tokens, as it does from a bi-encoder alone."""
+    """Whether a part that could be scored has empty tokens, as a bi-encoder alone makes them."""
     unread_stop: RerankStop = RerankStop.NOT_APPLICABLE
     """Why a modality without tokens is not reranked: a stored item may have failed to be read."""
 
@@ -136,10 +136,10 @@ class QueryEncoder:
     async def _read_unread(
         self, query: SearchQuery, parts: list["_ReadPart"], deadline: Deadline
     ) -> tuple[RerankStop, InferenceCost]:
-        """Completes the stored items of `parts` that a rerank is to read and that have no tokens.
+        """Adds content and tokens to those stored items in `parts` that a rerank needs without any.
 
-        Returns why one could not be, and the cost. Without its tokens, the query's embedding still
-        finds; so only ItemNotFound is raised, and every error if the rerank is required.
+        Returns why it failed for one, and the cost. Retrieval needs no tokens, so an error other
+        than ItemNotFound is raised only if the rerank is required.
         """
         is_required = query.rerank_required or query.ranking.min_probability is not None
         stop, cost = RerankStop.NOT_APPLICABLE, InferenceCost()
@@ -347,5 +347,5 @@ def _contents(parts: Sequence[_ReadPart]) -> dict[Modality, Content]:
 
 
 def _heaviest_first(parts: Sequence[_ReadPart]) -> list[_ReadPart]:
-    """Returns the parts of positive weight: another is not what a candidate should match."""
+    """Returns the parts of positive weight: a candidate should not match the others."""
     return sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight)

@@ -309,9 +309,9 @@ class Searcher:
     async def _order_by_neighbours(
         self, search: _Search, outcome: RerankOutcome
     ) -> NeighbourOutcome:
-        """Scores the first hits of the order so far; raises if the query requires it in full.
+        """Scores the first hits, in the order so far, of the modality that the query does not have.
 
-        They are those of the other modality than the query's.
+        Raises if the query requires all their neighbours and some are missing.
         """
         query, encoded, stage = search.query, search.encoded, self.services.neighbours
         neighbours = NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)

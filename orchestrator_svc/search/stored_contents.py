@@ -1,7 +1,7 @@
 """Reads a stored item that is a query and has no tokens for a cross-encoder.
 
-So are the pictures of a model that computes image tokens when it needs them, and all items of a
-bi-encoder alone, of which a remote cross-encoder reads the contents.
+An index lacks tokens of pictures if its model computes them on demand, and has none at all if its
+model is a bi-encoder alone; a remote cross-encoder then reads the contents.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class StoredContents:
         self._readers = readers
         self._shard_map = shard_map
         self._fingerprint_without_tokens = ""
-        """Of the model that was last seen to be a bi-encoder alone, so that none is asked twice."""
+        """The last model that turned out to be a bi-encoder alone, so as not to ask it again."""
 
     async def read(
         self, index_id: str, item_id: str, fingerprint: str, deadline: Deadline

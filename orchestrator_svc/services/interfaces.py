@@ -26,7 +26,7 @@ from tandem.contract.search_path import KeywordState, SearchPath
 from tandem.errors import TandemError
 
 Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
-"""Of one query, float32 [d] of unit length each: an item is as near as it is to the nearest."""
+"""One query's, float32 [d] of unit length each. The one nearest to an item gives its similarity."""
 
 
 class EncodePurpose(enum.Enum):
@@ -64,7 +64,7 @@ class ShardQuery:
     query_modality: Modality
     retrieve_k: int
     filter: CheckedFilter | None = None
-    """What the items' attributes must be; None finds all."""
+    """A condition on the items' attributes; None finds all."""
     minimum_sequence: int = 0
     """The shard answers once it has applied every change up to this one."""
     embeddings_included: bool = False
@@ -121,7 +121,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ShardScores:
-    """Holds what one shard's cross-encoder made of candidates, and its cost."""
+    """Holds one shard's scores of candidates by the cross-encoder, and their cost."""
 
     matches: Mapping[str, Match]
     """By item id, without the items that no longer exist."""
@@ -136,7 +136,7 @@ class ShardScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardNeighbourQuery:
-    """Describes whose neighbours are wanted of a shard."""
+    """Describes a request for the neighbours that one shard has of a query and its candidates."""
 
     index_id: str
     fingerprint: str
@@ -150,12 +150,12 @@ class ShardNeighbourQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModalityNeighbours:
-    """Holds what one shard found near, of one modality."""
+    """Holds the neighbours of one modality that one shard found."""
 
     pillars: NDArray[np.float32]
     """[L, d], nearest to the query, best first."""
     numbers: NDArray[np.int64]
-    """[V, C], each node's nearest; a number stands for one item of the shard."""
+    """[V, C], each node's nearest items; a number stands for one item of the shard."""
     similarities: NDArray[np.float32]
     """[V, C]."""
 
@@ -165,7 +165,7 @@ ShardNeighbours: TypeAlias = Mapping[Modality, ModalityNeighbours]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Holds a query and its items with what is near them, as a neighbour model reads it."""
+    """Holds a query, its items and their neighbours, as a neighbour model reads them."""
 
     fingerprint: str
     """Of the model that made the embeddings."""
@@ -177,7 +177,7 @@ class Graph:
     query_pillars: NDArray[np.float32]
     """[L, d]."""
     near: Mapping[Modality, NDArray[np.int64]]
-    """[V, C], each node's nearest of that modality; a number stands for one item."""
+    """[V, C], each node's nearest items of that modality; a number stands for one item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class GraphScores:
 
 @dataclass(frozen=True, slots=True)
 class ShardDescription:
-    """Holds what a shard says of one index."""
+    """Holds one shard's description of an index."""
 
     fingerprint: str
     embedding_dimension: int

@@ -82,7 +82,7 @@ class RerankClient:
     async def score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> tuple[list[Mapping[str, Match] | TandemError], ShardScores]:
-        """Returns each request's scores or error, and what holds for all: cost, and by what."""
+        """Returns each request's scores or error, and the models and cost of the whole call."""
         outcomes, whole = await self._score_each(query, requests, deadline)
         lacking = [
             request
@@ -94,9 +94,10 @@ class RerankClient:
         return outcomes, whole
 
     def _may_send(self, lacking: Sequence[Candidates]) -> bool:
-        """Returns whether contents help, and have not been sent; from then on they are.
+        """Returns whether to repeat the call with the queries' contents; then all calls send them.
 
-        A model in Triton does not need them, and a picture is large.
+        They are not sent before a cross-encoder lacks them: a model in Triton never does, and a
+        picture is large.
         """
         if self._sends_contents or all(each.content is None for each in lacking):
             return False
@@ -187,9 +188,10 @@ class RerankClient:
         deadline: Deadline,
         model_version: int = 0,
     ) -> tuple[Sequence[Match], ShardScores]:
-        """Returns the scores of candidates that are not stored, and by what.
+        """Returns the scores of candidates that are not stored, and what scored them at which cost.
 
-        Raises ModelOutputInvalid for unusable scores, QueryContentMissing by a remote one.
+        Raises ModelOutputInvalid for unusable scores, and QueryContentMissing if the cross-encoder
+        is a remote one.
         """
 
         def check(response: rerank_service_pb2.ScoreTokensResponse) -> None:

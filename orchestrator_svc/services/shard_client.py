@@ -193,9 +193,9 @@ class ShardClient:
     async def find_neighbours(
         self, query: ShardNeighbourQuery, deadline: Deadline
     ) -> ShardNeighbours:
-        """Returns what is near the query and its candidates, among the shard's items.
+        """Returns the neighbours of the query and its candidates among the shard's items.
 
-        Raises InternalFault for an answer that is not about each of them.
+        Raises InternalFault if the answer does not cover each of them.
         """
         response: index_service_pb2.FindNeighboursResponse = await self._neighbour_dependency.ask(
             self._index.FindNeighbours,

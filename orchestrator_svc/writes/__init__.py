@@ -3,6 +3,6 @@
 ingest             Ingester: encodes a batch, stores it on its shards
 ingest_stream      keeps the batches of one stream in order
 removal            Remover: deletes items or an index on all shards
-consistency_token  tells a later search what a write did
+consistency_token  names the writes that a later search must see
 write_id           derives each shard's request id
 """
