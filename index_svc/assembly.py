@@ -33,7 +33,7 @@ class IndexRoom:
 
 
 def index_room(settings: IndexSettings) -> IndexRoom:
-    """Opens the store; raises StoreRefused, and SettingsError for a GPU that is not there."""
+    """Opens the store; raises StoreRefused, and SettingsError for a GPU that is missing."""
     # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)

@@ -13,7 +13,7 @@ from tandem.wire import embedding_to_proto, embeddings_from_proto
 
 
 def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> NeighbourQuery:
-    """Returns whose neighbours are wanted.
+    """Returns the query for neighbours.
 
     Raises IndexIdInvalid, RequestMalformed, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid.
     """

@@ -142,7 +142,7 @@ class IndexServicer(_Base):
     async def FindNeighbours(
         self, request: pb.FindNeighboursRequest, context: grpc.aio.ServicerContext
     ) -> pb.FindNeighboursResponse:
-        """Finds what is near a query and near its candidates."""
+        """Finds the neighbours of a query and of its candidates."""
         self._check_shard_map(request.shard_map_version)
         with STAGE_DURATION.labels("neighbours").time():
             return await self._in_thread(

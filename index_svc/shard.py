@@ -244,7 +244,7 @@ class Shard:
         return Answer(found, applied_sequence, index.item_count(query.modality), keyword_found)
 
     def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
-        """Returns what is near a query and near its candidates, among the items as they are now.
+        """Returns the neighbours of a query and of its candidates, among the items as they are now.
 
         Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid.
         """

@@ -26,7 +26,7 @@ class KeywordBuild:
     def __init__(
         self, store: ItemStore, indexes: Mapping[str, KeywordIndex], attributes: Collection[str]
     ) -> None:
-        """Starts at once. begin_build() of each index was called before any change after the load.
+        """Starts at once; each index's begin_build() must have been called before its first change.
 
         `attributes` are those whose texts count as the item's.
         """

@@ -1,8 +1,9 @@
-"""Finds what is near a query and near its candidates, in a pool around them.
+"""Finds the neighbours of a query and of its candidates, within a pool of items around them.
 
 The pool has the items nearest to the query, of which the first are its pillars. In an index that
-FAISS searches it also has those nearest to each candidate. A candidate's neighbours are the pool's
-nearest to it: its own nearest, as far as the pool reaches (decision 69).
+FAISS searches it also has those nearest to each candidate. A candidate's neighbours are the items
+of the pool that are nearest to it: its true neighbours, except those outside the pool (decision
+69).
 
 Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbours, d dimensions.
 """
@@ -23,7 +24,7 @@ _EFFORT = 1 / 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeighbourQuery:
-    """Describes whose neighbours are wanted."""
+    """Describes a query and its candidates, whose neighbours are to be found."""
 
     index_id: str
     fingerprint: str
@@ -31,7 +32,7 @@ class NeighbourQuery:
     embeddings: F32
     """[V, d], the query, then its candidates."""
     pool_k: int
-    """How many around the query, in an index without FAISS."""
+    """The size of the pool around the query, in an index without FAISS."""
     pillar_k: int
     neighbour_k: int
 
@@ -56,7 +57,7 @@ class Neighbourhood:
 
 def neighbourhood(part: ModalityIndex, query: NeighbourQuery) -> Neighbourhood:
     """Returns the neighbours of one modality's items as they are now."""
-    # With FAISS each candidate brings its own, and the query needs its pillars alone.
+    # With FAISS each candidate adds its own nearest items, and the query only needs its pillars.
     around_query_count = max(query.pillar_k, query.neighbour_k)
     pool_count = query.pool_k if part.faiss_index is None else around_query_count
     hits = part.search(query.query_D, pool_count).hits
@@ -76,7 +77,7 @@ def neighbourhood(part: ModalityIndex, query: NeighbourQuery) -> Neighbourhood:
 
 
 def _nearest(similarities_VP: F32, count: int) -> I64:
-    """Returns int64 [V, C]: the places of each row's highest, best first."""
+    """Returns int64 [V, C]: the places of each row's highest values, best first."""
     pool_count = similarities_VP.shape[1]
     if count >= pool_count:
         return np.argsort(-similarities_VP, axis=1, kind="stable")
@@ -92,6 +93,6 @@ def _none(dimension: int) -> F32:
 
 
 def neighbour_lists(found: Neighbourhood) -> Sequence[tuple[list[int], list[float]]]:
-    """Returns rows and similarities of each embedding, with products of unit length up to 1."""
+    """Returns each embedding's rows and similarities, clipped to -1 to 1 against rounding."""
     similarities_VC = np.clip(found.similarities, -1.0, 1.0)
     return list(zip(found.rows.tolist(), similarities_VC.tolist(), strict=True))

@@ -133,16 +133,16 @@ class SearchableIndex:
 
     @property
     def keyword_state(self) -> KeywordState:
-        """Returns whether a search by words would be one."""
+        """Returns whether this index can be searched by words."""
         if self.keywords is None:
             return KeywordState.DISABLED
         is_built = self.keywords.index.is_built
         return KeywordState.SEARCHED if is_built else KeywordState.BEING_BUILT
 
     def search_words(self, query: Query) -> KeywordFound:
-        """Returns the items that the query's words find, and how near its embeddings they are.
+        """Returns the items that the query's words find, with their similarities to its embeddings.
 
-        A change between search() and this is seen by this alone.
+        It sees changes since search(), which search() did not.
         """
         state = self.keyword_state
         if self.keywords is None or state is not KeywordState.SEARCHED:

@@ -42,7 +42,7 @@ _FAILURE_PAUSE_SECONDS = 30.0
 
 @dataclass(slots=True)
 class _Work:
-    """Holds what is asked of, or being done to, one modality of one index."""
+    """Holds the work that is requested for, or in progress on, one modality of one index."""
 
     is_rebuild_asked: bool = False
     refused: tuple[IndexTuning, str, int] | None = None

@@ -24,7 +24,7 @@ log = get_logger()
 
 _MIN_SEARCH_COUNT = 30
 _SEARCH_COUNT_PER_STEP = 4
-# In durations of the search before it: repeating takes at most a twentieth of a core.
+# Times the duration of the last repeated search: repeating takes at most a twentieth of a core.
 _PAUSE_FACTOR = 19
 
 

@@ -18,7 +18,7 @@ from index_svc.upkeep.snapshot import SnapshotInvalid, SnapshotManifest, read_sn
 from tandem.child_processes.child_environment import python_command, python_environment
 
 _SPARE_BYTES = 2 << 30
-# Of which a busy machine takes most: the process imports FAISS first.
+# A busy machine may take most of it to import FAISS.
 _SPARE_SECONDS = 120.0
 _BYTES_PER_SECOND = 50e6
 
