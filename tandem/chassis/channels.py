@@ -157,8 +157,8 @@ async def _answer(call: Awaitable[Response]) -> Response:
     if asyncio.iscoroutine(call):
         answer: Response = await call
         return answer
-    # The task of its own in which grpc.aio reads the call; another one around it would cost more
-    # than all that `call` does besides.
+    # grpc.aio reads the call in a task of its own; another task around it would cost more than
+    # everything else that `call` does.
     own = getattr(call, "_invocation_task", None)
     reading = asyncio.ensure_future(call) if own is None else own
     try:

@@ -15,7 +15,7 @@ PEER = "in-process:0"
 
 
 class DirectCall:
-    """Stands in for `grpc.aio.ServicerContext` where no connection is."""
+    """Stands in for `grpc.aio.ServicerContext` where there is no connection."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class DirectCall:
         metadata: Metadata,
         names: Sequence[str] = (),
     ) -> None:
-        """`names` are those of the caller's certificate, as which this process counts."""
+        """Treats this process as a caller whose certificate has these `names`."""
         self.path = path
         self._metadata = metadata
         self._messages = messages

@@ -44,7 +44,7 @@ class DirectChannel:
         response_deserializer: Convert = bytes,
         **_: object,
     ) -> Callable[..., Awaitable[Any]]:
-        """Returns what calls a method of one request and one answer."""
+        """Returns a callable for a method of one request and one answer."""
         return partial(self._ask, path, request_serializer, response_deserializer)
 
     def unary_stream(
@@ -54,7 +54,7 @@ class DirectChannel:
         response_deserializer: Convert = bytes,
         **_: object,
     ) -> Callable[..., DirectStream]:
-        """Returns what calls a method of one request and a stream of answers."""
+        """Returns a callable for a method of one request and a stream of answers."""
 
         def opened(request: object, **options: Any) -> DirectStream:  # noqa: ANN401 (as a stub's)
             sent = iter([request_serializer(request)])
@@ -69,7 +69,7 @@ class DirectChannel:
         response_deserializer: Convert = bytes,
         **_: object,
     ) -> Callable[..., DirectStream]:
-        """Returns what calls a method of requests, in an iterable, and a stream of answers."""
+        """Returns a callable for a method of requests, in an iterable, and a stream of answers."""
 
         def opened(requests: Iterable[object], **options: Any) -> DirectStream:  # noqa: ANN401
             sent = map(request_serializer, requests)
@@ -167,7 +167,7 @@ class DirectStream:
         if answer is not None:
             self._room.release()
             return self._deserialize(answer)
-        self._answers.put_nowait(None)  # The end stays the end for who asks again.
+        self._answers.put_nowait(None)  # A later call finds the end again.
         if self._task.cancelled():
             raise _ended()
         self._task.result()
@@ -183,7 +183,7 @@ class DirectStream:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            task.exception()  # A reader that stopped asks for no error.
+            task.exception()  # A reader that stopped never reads it; asyncio would warn.
         self._answers.put_nowait(None)
 
 

@@ -17,6 +17,6 @@ def set_long_lived_aside() -> None:
     """
     gc.collect()
     gc.freeze()
-    # The collector waits with a full collection until a quarter as many objects as the last one
-    # kept have come: of none kept, or the first would come late and find much.
+    # The collector starts a full collection when the objects since the last one are a quarter of
+    # those that the last one kept. So run one that keeps none, or the next would come late.
     gc.collect()

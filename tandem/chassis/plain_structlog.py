@@ -1,8 +1,8 @@
 """Imports structlog without rich, in a service's own process: before everything else of ours.
 
 structlog colours tracebacks on consoles by rich if that can be imported, which takes 70 ms of a
-start's 550. Services log JSON (see `log`). A process of somebody else's, which imports an engine,
-keeps what it has.
+start's 550. Services log JSON (see `log`). A caller's own process that imports an engine keeps its
+rich.
 """
 
 import sys

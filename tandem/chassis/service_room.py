@@ -22,4 +22,4 @@ class ServiceRoom:
     ready: Probe
     close: Callable[[], Awaitable[None]]
     servicer: object = None
-    """What callers of the same process may call without messages, if there is such a thing."""
+    """The object that callers in the same process may call without messages, if there is one."""

@@ -35,7 +35,7 @@ class SideThread:
         self._pool = ThreadPoolExecutor(1, "side")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns; a caller that gives up takes work that waits with it."""
+        """Returns what `work` returns; if the caller gives up, work that still waits is dropped."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 

@@ -1,8 +1,8 @@
-"""Bounds what strangers' unfinished messages make a service hold.
+"""Bounds the memory that unfinished messages of unauthenticated callers take.
 
-Anybody may make a health or reflection call. gRPC collects its message up to the server's limit of
-64 MiB before it hands over a byte, has no smaller limit for a method, and does not say how much of
-a message has come. What does show is that the message takes long and that the process grows.
+Anyone may make a health or reflection call. gRPC collects its message, up to the server's limit of
+64 MiB, before it hands over a byte; it has no smaller limit by method, and does not say how much
+has arrived. All that can be seen is that the message takes long and that the process grows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import grpc
 from tandem.chassis.allocator import resident_bytes
 from tandem.errors import DeadlineExceeded
 
-# Between two looks at the process's memory, while any message is waited for.
+# Between two looks at the process's memory, while a message is awaited.
 _LOOK_SECONDS = 0.01
-# A probe's message comes with its headers: one that so many looks have found is slow. Looks, for in
-# a busy loop what has come takes some turns to be read.
+# A probe's message comes with its headers, so one that is still awaited at so many looks is slow.
+# Looks are counted, not seconds: a busy event loop takes some turns to read what has arrived.
 _SLOW_LOOK_COUNT = 5
 _MAX_GROWN_BYTES = 16 << 20
-# Looks that are remembered: about as long as a probe is waited for at most.
+# Looks that are remembered: about as long as a probe is awaited at most.
 _KEPT_LOOK_COUNT = 500
 
 
 class SlowMessages:
-    """Reads messages that come at once, and gives up the others where the process grows."""
+    """Reads messages that arrive at once, and gives up slow ones while the process grows."""
 
     def __init__(self, max_grown_bytes: int = _MAX_GROWN_BYTES) -> None:
         self._max_grown_bytes = max_grown_bytes

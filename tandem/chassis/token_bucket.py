@@ -22,7 +22,7 @@ class TokenBucket:
     def take(self, count: float) -> float:
         """Takes `count` or nothing; returns the seconds until they are available, 0 if taken.
 
-        More than the burst never is: the seconds then say when the bucket is full.
+        A `count` above the burst never is; the seconds are then those until the bucket is full.
         """
         self._fill()
         if count <= self._level:

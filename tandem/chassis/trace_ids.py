@@ -17,7 +17,7 @@ class ChosenTraceIds(RandomIdGenerator):
     """Gives a root span the chosen trace id, or a random one."""
 
     def generate_trace_id(self) -> int:
-        """Returns the id; called for spans without a parent alone."""
+        """Returns the id; OpenTelemetry calls this only for spans without a parent."""
         return _chosen.get() or super().generate_trace_id()
 
 

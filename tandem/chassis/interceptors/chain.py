@@ -18,8 +18,8 @@ from tandem.chassis.interceptors.handlers import (
 class InterceptorChain(grpc.aio.ServerInterceptor):
     """Wraps each method's handler once in every interceptor.
 
-    gRPC would go through its interceptors for each call, one coroutine in the other: of twelve
-    that took a tenth of the server's part of a short call.
+    gRPC runs its interceptors for each call, one coroutine within the other: twelve of them took a
+    tenth of the server's time for a short call.
     """
 
     def __init__(self, interceptors: Sequence[HandlerInterceptor]) -> None:

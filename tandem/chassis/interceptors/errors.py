@@ -61,7 +61,7 @@ class ErrorsInterceptor(HandlerInterceptor):
 
 
 def _told(error: Exception, method: str) -> TandemError:
-    """Returns the error for the caller, without the traceback of the exception.
+    """Returns the error that the caller gets, without the traceback of the exception.
 
     gRPC keeps an abort and its causes as long as the call. An error, its traceback and its frames
     form a reference cycle that holds the request until the garbage collector runs.

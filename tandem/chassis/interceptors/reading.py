@@ -48,7 +48,7 @@ def request_byte_count() -> int:
 
 
 class ReadingInterceptor(HandlerInterceptor):
-    """Parses what it is sure of that it is small enough, and hands it on."""
+    """Reads a call's requests, and parses those that are within their method's limits."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         super().__init__()
@@ -58,7 +58,8 @@ class ReadingInterceptor(HandlerInterceptor):
         # By connection, so that idle probes of others do not block a platform's probes.
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
-        # Two, or all that wait would be parsed, and held, before the first is converted.
+        # Two, because in one all waiting requests would be parsed, and held, before the first is
+        # converted.
         self._parsing, self._converting = SideThread(), SideThread()
         self._slow_probes = SlowMessages()
 
