@@ -2,7 +2,7 @@
 
 `tandem.client` is the way in for a program that calls a running Tandem, and `tandem.Engine` (or
 `tandem.AsyncEngine`) for one that has all of it in its own process. Nothing is imported here before
-its first use, so that a program which only calls Tandem pays for grpcio and protobuf alone.
+its first use, so that a program which only calls Tandem pays only for grpcio and protobuf.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def search(
     neighbours: Annotated[
         bool,
         typer.Option(
-            "--neighbours-enabled", help="reorder the first items by what is near them (LeaPRR)"
+            "--neighbours-enabled", help="reorder the first items by their neighbours (LeaPRR)"
         ),
     ] = False,
     require_neighbours: Annotated[

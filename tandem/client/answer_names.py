@@ -1,4 +1,4 @@
-"""Names what an answer says: enums whose members are strings and equal the contract's names.
+"""Defines the enums of answers; their members are strings that equal the contract's names.
 
     result.rerank.stop == RerankStopReason.TIME == "TIME"
 

@@ -139,7 +139,7 @@ class Client:
           reranked.
         - `adaptive_depth`: Stops reranking, before rerank_k, once the first item is
           unlikely to change.
-        - `neighbours_enabled`: Reorders the first items by what is near them, if a
+        - `neighbours_enabled`: Reorders the first items by their neighbours, if a
           neighbour model (LeaPRR) is served.
         - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the
           items of all shards.

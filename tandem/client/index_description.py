@@ -1,4 +1,4 @@
-"""What the client says of an index: builds the request, and reads its answer."""
+"""Describes an index: builds the request, and reads its answer."""
 
 from __future__ import annotations
 

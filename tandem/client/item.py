@@ -51,7 +51,7 @@ NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, Attr
 
 
 def item_id_of(item: NewItem) -> str:
-    """Returns the id as the caller gave it, or an empty one of what is not an item."""
+    """Returns the id as the caller gave it; empty for a value that is not an item."""
     try:
         return item_parts(item)[0]
     except RequestMalformed:
@@ -61,7 +61,7 @@ def item_id_of(item: NewItem) -> str:
 def item_parts(item: NewItem) -> tuple[str, NewContent | None, Attributes]:
     """Returns id, content and attributes as the caller gave them, unchecked.
 
-    Raises RequestMalformed for anything else than an Item or a tuple of two or three.
+    Raises RequestMalformed for anything other than an Item or a tuple of two or three.
     """
     remedy = "send an Item, (item_id, content) or (item_id, content, attributes)"
     if isinstance(item, Item):

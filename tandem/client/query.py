@@ -261,7 +261,7 @@ def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: Search
 
 
 def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
-    """Sets the hybrid search if asked for, by itself or by one of its options."""
+    """Sets the hybrid search if `hybrid` or one of its options requests it."""
     keywords, fusion = options.get("keywords"), options.get("hybrid_fusion")
     weight = options.get("keyword_weight")
     is_asked = any(each is not None for each in (keywords, fusion, weight))

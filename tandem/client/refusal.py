@@ -31,7 +31,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Pushback(enum.Enum):
-    """What a server says of a repetition besides a delay."""
+    """An answer to whether a call may be repeated, other than a delay."""
 
     NEVER = "never"
     """The same call can never succeed, or must not be repeated."""
@@ -49,7 +49,7 @@ def error_of(
     metadata = _text_metadata(error.trailing_metadata())
     named = _named_error(error, target, metadata)
     named.metadata.update(_call_ids(sent or {}))
-    # The constructor's default is no wish of the server.
+    # The delay is the constructor's default, not the server's.
     named.metadata.pop(RETRY_DELAY_KEY, None)
     if (delay := _pushback(metadata)) is not None:
         text = delay.value if isinstance(delay, Pushback) else f"{delay:.3f}"

@@ -131,7 +131,7 @@ class RerankSummary:
     """How deep the cross-encoder got, and why no deeper."""
 
     reranked_depth: int = 0
-    """Candidates, from the first in retrieval order, that were put to it."""
+    """Candidates, from the first in retrieval order, that it was given."""
     stop: RerankStopReason = RerankStopReason.UNSPECIFIED
     """Why it ended there."""
     missing_count: int = 0
@@ -187,7 +187,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:
-    """What became of one item: stored durably, unless there is an error."""
+    """The outcome of one item: it is stored durably, unless there is an error."""
 
     item_id: str
     error: TandemError | None

@@ -1,8 +1,8 @@
 """Repeats failed calls within their deadline, and no more of them than a budget allows.
 
-As gRPC's retry design (gRFC A6): exponential backoff with full jitter, a token bucket a client, and
-delays that the server names. It is done here because gRPC's own retries go by the status code, and
-of one code some of Tandem's errors can be repeated and others cannot.
+It follows gRPC's retry design (gRFC A6): exponential backoff with full jitter, a token bucket a
+client, and delays that the server names. gRPC's own retries go by the status code, but Tandem has
+errors with the same code of which some can be retried and others cannot.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RetryPolicy:
     initial_backoff_seconds: float = 0.1
     """The longest wait before the second attempt; the wait is random between 0 and this."""
     backoff_multiplier: float = 2.0
-    """By what the longest wait grows with each attempt."""
+    """The factor by which the longest wait grows with each attempt."""
     max_backoff_seconds: float = 2.0
-    """What the longest wait grows to. A delay that the server names may be longer."""
+    """The limit of the longest wait. A delay that the server names may be longer."""
     budget_tokens: float = 10.0
     """The budget's tokens. A failed attempt takes one; with half of them or fewer left, nothing is
     repeated."""

@@ -40,7 +40,7 @@ class SearchOptions(TypedDict, total=False):
     adaptive_depth: bool
     """Stops reranking, before rerank_k, once the first item is unlikely to change."""
     neighbours_enabled: bool
-    """Reorders the first items by what is near them, if a neighbour model (LeaPRR) is served."""
+    """Reorders the first items by their neighbours, if a neighbour model (LeaPRR) is served."""
     neighbours_required: bool
     """Raises NeighboursUnavailable unless that was done with the items of all shards."""
     hybrid: bool

@@ -1,4 +1,4 @@
 """Defines the types and rules of the public contract.
 
-The SDK may import this package, so it needs grpcio and protobuf alone.
+The SDK may import this package, so it needs only grpcio and protobuf.
 """

@@ -41,7 +41,7 @@ def hybrid_rank_to_proto(rank: HybridRank) -> pb.HybridRank:
 
 
 def hybrid_rank_from_proto(message: pb.HybridRank) -> HybridRank:
-    """Returns what the message says."""
+    """Returns the places of a message."""
     return HybridRank(
         message.similarity_rank if message.HasField("similarity_rank") else None,
         message.keyword_rank if message.HasField("keyword_rank") else None,

@@ -75,7 +75,7 @@ class ShardIndex:
     shard_number: int
     parts: Sequence[IndexPart]
     keyword_state: KeywordState
-    """Whether a search by words would be one."""
+    """Whether this shard can search by words."""
 
     @property
     def is_rebuilding(self) -> bool:

@@ -58,7 +58,7 @@ class AdaptiveDepthRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourModelDescription:
-    """A model (LeaPRR) that orders items by what is near them."""
+    """A model (LeaPRR) that orders items by their neighbours."""
 
     fingerprint: str
     base_fingerprint: str

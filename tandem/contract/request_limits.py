@@ -74,7 +74,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
         MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}
     ),
     "/tandem.v1.IndexService/SearchEmbeddings": RequestLimit(4 * MIB, 2 * _FILTER_FIELD_COUNT),
-    # Encoded, 64 items are a little more than they were.
+    # As IngestItems; encodings add some fields to each of the 64 items.
     "/tandem.v1.IndexService/UpsertItems": RequestLimit(
         MAX_MESSAGE_BYTES, _ITEMS_FIELD_COUNT + 10_000, {"items": MAX_UPSERT_ITEM_COUNT}
     ),

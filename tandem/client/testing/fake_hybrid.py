@@ -23,7 +23,7 @@ class FakeHybrid(NamedTuple):
     def ranks(
         self, near_ids: Sequence[str], items: Sequence[index_service_pb2.Item], count: int
     ) -> dict[str, pb.HybridRank]:
-        """Returns the first by both lists, best first, by reciprocal rank whatever was asked."""
+        """Returns the best of both lists, fused by reciprocal rank whatever fusion is requested."""
         scores = {item.item_id: len(self.words & keyword_words(item)) for item in items}
         worded = sorted(filter(scores.get, scores), key=lambda each: (-scores[each], each))
         ranks = {each: pb.HybridRank() for each in (*near_ids, *worded[:count])}
@@ -39,7 +39,7 @@ class FakeHybrid(NamedTuple):
 
 
 def hybrid_of(request: pb.SearchItemsRequest) -> FakeHybrid | None:
-    """Returns what is asked, None if nothing is; raises RankingInvalid and QueryInvalid."""
+    """Returns the requested hybrid search, or None; raises RankingInvalid and QueryInvalid."""
     if not request.HasField("hybrid"):
         return None
     asked = request.hybrid

@@ -64,13 +64,13 @@ class FakeIndex:
             return [self._stored(index_id, item, counts[item.item_id]) for item in items]
 
     def remove(self, index_id: str, item_ids: Sequence[str]) -> int:
-        """Removes what is there."""
+        """Removes the items that exist, and returns their number."""
         with self._lock:
             items = self._indexes.get(check_index_id(index_id), {})
             return sum(items.pop(item_id, None) is not None for item_id in item_ids)
 
     def remove_index(self, index_id: str) -> int:
-        """Removes an index; raises IndexNotFound."""
+        """Removes an index, and returns how many items it had; raises IndexNotFound."""
         with self._lock:
             count = len(self._items(index_id))
             del self._indexes[index_id]
@@ -175,7 +175,7 @@ def check_content(content: content_pb2.Content) -> None:
 
 
 def modality_of(content: content_pb2.Content) -> content_pb2.Modality:
-    """Returns which of the two a content is."""
+    """Returns the modality of a content."""
     return TEXT if content.WhichOneof("data") == "text" else IMAGE
 
 

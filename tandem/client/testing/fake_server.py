@@ -69,10 +69,10 @@ class FakeServer:
         self.address = f"127.0.0.1:{port}"
 
     def fail(self, error: TandemError, times: int = 1) -> None:
-        """Lets the next calls fail, whichever they are, so that a test sees how its caller copes.
+        """Makes the next calls fail, whatever their method, to test how a caller handles it.
 
-        A client repeats calls that failed as unavailable; see `RetryPolicy`. With times=0 none of
-        the next calls fail, also those that were to.
+        A client repeats calls that failed as unavailable; see `RetryPolicy`. With times=0 no call
+        fails any more.
         """
         if times == 0:
             self._calls.failures.clear()
