@@ -104,12 +104,12 @@ class AdmittedEndpoint:
             except CallerGone:
                 outcome.code = "CANCELLED"
             except Exception as error:
-                told = _told(error, self._endpoint.name)
-                outcome.fail(told)
+                refusal = _for_caller(error, self._endpoint.name)
+                outcome.fail(refusal)
                 if is_answered:
                     # Only a broken connection can still tell.
                     raise
-                response = self._endpoint.refuse(told, request)
+                response = self._endpoint.refuse(refusal, request)
                 await response(scope, receive, send)
 
     async def _admit(self, request: Request, outcome: Outcome, send: Send) -> None:
@@ -163,7 +163,7 @@ async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:
             task.uncancel()
 
 
-def _told(error: Exception, name: str) -> TandemError | HttpRefusal:
+def _for_caller(error: Exception, name: str) -> TandemError | HttpRefusal:
     """Returns the error for the caller, without its traceback, which would hold the request."""
     if isinstance(error, TandemError):
         return error.kept()

@@ -58,12 +58,12 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Yields the status and each change of it; SERVICE_UNKNOWN for an unknown name."""
         unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-        told: ServingStatus | None = None
+        reported: ServingStatus | None = None
         while not self._has_ended:
             changed = self._changed  # Before reading the status, so that a later change wakes us.
             status = self._statuses.get(request.service, unknown)
-            if status != told:
-                told = status
+            if status != reported:
+                reported = status
                 yield health_pb2.HealthCheckResponse(status=status)
             await changed.wait()
 

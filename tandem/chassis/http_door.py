@@ -177,7 +177,7 @@ class HttpDoor:
 
     def _scrape(self, query: str, headers: str) -> _Answer:
         assert self._metrics is not None
-        told: list[Any] = []
+        head: list[Any] = []
         environ = {
             "REQUEST_METHOD": "GET",
             "PATH_INFO": "/metrics",
@@ -189,12 +189,12 @@ class HttpDoor:
             name, _, value = line.partition(":")
             environ[f"HTTP_{name.strip().upper().replace('-', '_')}"] = value.strip()
         try:
-            body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
+            body = b"".join(self._metrics(environ, lambda *status: head.extend(status)))
         # The library raises various errors for headers that it cannot parse.
         except Exception:
             environ |= {"QUERY_STRING": "", "HTTP_ACCEPT": "", "HTTP_ACCEPT_ENCODING": ""}
-            body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
-        return told[0], told[1], body
+            body = b"".join(self._metrics(environ, lambda *status: head.extend(status)))
+        return head[0], head[1], body
 
 
 def _plain(status: str) -> _Answer:

@@ -15,7 +15,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 from tandem.chassis.request_id import current_request_id
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tracing import current_trace
-from tandem.chassis.withheld import is_ours, is_told, told_traceback, without_values
+from tandem.chassis.withheld import is_logged, is_ours, traceback_without_values, without_values
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -67,7 +67,7 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
         structlog.processors.add_log_level,
         add_service,
         _add_ids,
-        structlog.processors.ExceptionRenderer(told_traceback),
+        structlog.processors.ExceptionRenderer(traceback_without_values),
     ]
     output = sys.stderr if stream is None else stream
     handler = _WithholdingHandler(output)
@@ -126,7 +126,7 @@ def _add_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 class _WithholdingHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self.addFilter(is_told)
+        self.addFilter(is_logged)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Logs the line without the values in it."""

@@ -33,7 +33,7 @@ _LINE_LENGTH = 200
 _CALLERS_DOING = ("Invalid encoding on %s", "ExecuteBatchError raised in core by servicer method ")
 
 
-def is_told(record: logging.LogRecord) -> bool:
+def is_logged(record: logging.LogRecord) -> bool:
     """Returns whether to log a line at all."""
     return not (isinstance(record.msg, str) and record.msg.startswith(_CALLERS_DOING))
 
@@ -53,7 +53,7 @@ def without_values(record: logging.LogRecord) -> logging.LogRecord:
     return kept
 
 
-def told_traceback(exc_info: ExcInfo) -> str:
+def traceback_without_values(exc_info: ExcInfo) -> str:
     """Returns the frames and classes of an exception and its causes."""
     return "\n\n".join(
         "".join(

@@ -86,7 +86,7 @@ class CommandLine(TyperGroup):
 
 
 @contextmanager
-def told_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
+def report_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
     """Makes Ctrl-C print what is kept and how to continue, and exit with status 130.
 
     SIGTERM and SIGHUP print it too, and end with their own status.
@@ -144,7 +144,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
         errors.print(_not_text(error))
         return 1
     except ours as error:
-        errors.print(_told(error))
+        errors.print(_described(error))
         return 1
     return 0
 
@@ -160,7 +160,7 @@ def _not_text(error: UnicodeError) -> str:
     return f"not UTF-8: {error}; save it as UTF-8"
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     """Returns the error's message; for a file, its name and the fault."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         # Not all of it in lower case: it may name a variable.

@@ -225,7 +225,7 @@ def evaluate(
         "seed": seed,
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
-        "language": _told_language(language, left_out_count),
+        "language": _described_language(language, left_out_count),
         "distractors": ", ".join(distractors or ()) or "none",
         **({"answers": _ANY_MATCH} if any_match else {}),
         **({"last family": f"{cut}, in part"} if cut else {}),
@@ -278,7 +278,7 @@ def _in_language(records: Sequence[Record], language: str | None) -> list[Record
     ]
 
 
-def _told_language(language: str | None, left_out_count: int) -> str:
+def _described_language(language: str | None, left_out_count: int) -> str:
     if not left_out_count:
         return language or "all in turn"
     return f"{language}, less {left_out_count:,} records that have no caption in it"

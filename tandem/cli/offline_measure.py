@@ -58,7 +58,7 @@ class OfflineMeasure:
         self._asks_of = asks_of
         self._checkpoint, origin = _load(folder, precision)
         self._retriever: AnyCheckpoint | None = None
-        self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint), **origin}
+        self._about: dict[str, Any] = {"checkpoint": _described(folder, self._checkpoint), **origin}
         self._can_rerank = self._checkpoint.model.config.has_cross_encoder
         if not self._can_rerank:
             if retriever_folder or fusion_pool_size:
@@ -69,7 +69,7 @@ class OfflineMeasure:
             self._about["cross-encoder"] = "none"
         if retriever_folder:
             self._retriever, origin = _load(retriever_folder, precision)
-            self._about["retriever"] = _told(retriever_folder, self._retriever)
+            self._about["retriever"] = _described(retriever_folder, self._retriever)
             self._about |= {f"retriever {name}": value for name, value in origin.items()}
         check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
 
@@ -155,7 +155,7 @@ def _load(folder: Path, precision: Precision) -> tuple[AnyCheckpoint, dict[str, 
     return in_precision(loaded, precision), origin
 
 
-def _told(folder: Path, checkpoint: AnyCheckpoint) -> str:
+def _described(folder: Path, checkpoint: AnyCheckpoint) -> str:
     recipe = checkpoint.training.get("recipe", {})
     made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
     return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"

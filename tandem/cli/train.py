@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tandem.cli.command_line import told_if_interrupted
+from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_corpus, open_divided
 from tandem.cli.seeds import MAX_SEED
@@ -220,7 +220,7 @@ def train(
             skipped=reading.skipped,
         )
     with (
-        told_if_interrupted(lambda: _kept(target)),
+        report_if_interrupted(lambda: _kept(target)),
         torchrun_processes(place) as processes,
         TrainingBar() as bar,
     ):

@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from tandem.cli.command_line import told_if_interrupted
+from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import out
 from tandem.cli.progress import LongWork
 from tandem.cli.seeds import MAX_SEED
@@ -75,7 +75,7 @@ def train_neighbours(
         if resume and seeds > 1 and run_folder.is_over(plan):
             continue  # trained before the stop
         stage = f"train into {run_folder.path}"
-        with told_if_interrupted(run_folder.kept), LongWork() as work:
+        with report_if_interrupted(run_folder.kept), LongWork() as work:
             show, say = _shown_by(work, stage)
             done = run_folder.train(
                 plan,

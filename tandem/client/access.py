@@ -97,8 +97,8 @@ def _file_bytes(variable: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        told = f"{error.strerror}; correct {variable}, which names it"
-        raise OSError(error.errno, told, path) from error
+        message = f"{error.strerror}; correct {variable}, which names it"
+        raise OSError(error.errno, message, path) from error
 
 
 def _checked_token(token: str) -> str:

@@ -408,8 +408,8 @@ class AsyncClient:
         except grpc.aio.AioRpcError as error:
             if requests.error is not None:
                 raise requests.error from error
-            told = await status.behind(error)
-            raise error_of(told, self._address, dict(metadata)) from error
+            failure = await status.behind(error)
+            raise error_of(failure, self._address, dict(metadata)) from error
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
@@ -417,8 +417,8 @@ class AsyncClient:
             # just before gRPC says that all batches were written.
             if requests.error is not None:
                 raise requests.error from error
-            told = await status.behind_cancellation()
-            raise error_of(told, self._address, dict(metadata)) from error
+            failure = await status.behind_cancellation()
+            raise error_of(failure, self._address, dict(metadata)) from error
         finally:
             # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()

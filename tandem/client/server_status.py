@@ -67,8 +67,8 @@ def _at_once(answer: Coroutine[Any, Any, _Value]) -> _Value:
     """
     try:
         answer.send(None)
-    except StopIteration as told:
-        value: _Value = told.value
+    except StopIteration as stopped:
+        value: _Value = stopped.value
         return value
     answer.close()
     raise RuntimeError("reading the status of a finished call waited")

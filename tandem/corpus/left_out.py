@@ -57,7 +57,7 @@ class LeftOut:
     """The first few files for each reason."""
     uncaptioned_count: int = 0
     """Pictures that were read without a caption."""
-    _told: set[int] = field(default_factory=set, repr=False)
+    _seen: set[int] = field(default_factory=set, repr=False)
 
     @property
     def count(self) -> int:
@@ -77,12 +77,12 @@ class LeftOut:
         if self._is_new(fault, str(error)):
             self.add_record(fault, str(error))
 
-    def add_record(self, fault: str, told: str) -> None:
+    def add_record(self, fault: str, message: str) -> None:
         """Counts a record by its first fault."""
         self.counts[fault] += 1
         if len(self.first) < SHOWN_COUNT:
             # The message, because the error's traceback would keep the record's bytes alive.
-            self.first.append(told)
+            self.first.append(message)
 
     def pass_over(self, path: str | PurePath, why: FileFault | None = None) -> None:
         """Counts a file or folder that is not read, by `why` or by its extension."""
@@ -94,11 +94,11 @@ class LeftOut:
         if len(shown) < _SHOWN_FILE_COUNT:
             shown.append(str(path))
 
-    def _is_new(self, reason: str, told: str) -> bool:
+    def _is_new(self, reason: str, message: str) -> bool:
         """Returns whether this is new, because two splits may read the same file."""
-        key = hash((reason, told))
-        is_new = key not in self._told
-        self._told.add(key)
+        key = hash((reason, message))
+        is_new = key not in self._seen
+        self._seen.add(key)
         return is_new
 
     def lines(self) -> Iterator[str]:
@@ -108,7 +108,7 @@ class LeftOut:
         if self.uncaptioned_count:
             yield f"pictures without captions: {self.uncaptioned_count:,}"
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Returns the report in one line, for an error's message."""
         return "; ".join(line.strip() for line in self.lines())
 

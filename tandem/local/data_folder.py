@@ -54,7 +54,7 @@ class DataFolder:
                     folder.chmod(0o700)  # one of an earlier release was open to all
         except OSError as error:
             self.release()
-            raise StartRefused(_told(self.path, error, self._remedy)) from error
+            raise StartRefused(_fault_of(self.path, error, self._remedy)) from error
         for folder in self.shard_folders():
             self._check_writer(folder)
 
@@ -122,9 +122,9 @@ class DataFolder:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = os.pread(self._descriptor, _NOTE_BYTES, 0).decode("ascii", "replace")
+            note = os.pread(self._descriptor, _NOTE_BYTES, 0).decode("ascii", "replace")
             self.release()
-            number, _, holder = told.strip().partition(" ")
+            number, _, holder = note.strip().partition(" ")
             raise StartRefused(
                 # Releases before the engine noted their number alone.
                 f"another {holder or 'tandem up'} (process {number or 'unknown'}) serves "
@@ -169,7 +169,7 @@ def _read_counts(folder: Path) -> tuple[int, int]:
         files.close()
 
 
-def _told(path: Path, error: OSError, remedy: str) -> str:
+def _fault_of(path: Path, error: OSError, remedy: str) -> str:
     match error.errno:
         case errno.ENOTDIR | errno.EEXIST:
             folder = remedy.replace("another", "a", 1)

@@ -119,18 +119,18 @@ def carry_calibration(checkpoint_folder: Path, repository: Path, fingerprint: st
 def _calibration(fields: object) -> Calibration:
     if not isinstance(fields, dict):
         raise ValueError(f"a calibration is {shown(fields)}, not an object")
-    told = from_fields(_Told, fields)
+    stored = from_fields(_StoredCalibration, fields)
     calibration = Calibration(
-        told.fingerprint,
-        _part(ProbabilityCalibration, "probability", told.probability),
-        _part(AdaptiveDepthRule, "adaptive_depth", told.adaptive_depth),
+        stored.fingerprint,
+        _part(ProbabilityCalibration, "probability", stored.probability),
+        _part(AdaptiveDepthRule, "adaptive_depth", stored.adaptive_depth),
     )
     calibration.check()
     return calibration
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _StoredCalibration:
     """Describes a calibration as stored."""
 
     fingerprint: str

@@ -55,8 +55,8 @@ class FollowedVersion:
 
         Reading and checking a manifest takes half a millisecond, and a service looks every second.
         """
-        told = manifest_file(self._repository).stat()
-        file = (told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+        stat = manifest_file(self._repository).stat()
+        file = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         if file != self._read_file:
             self._read_fingerprint = read_manifest(self._repository).fingerprint
             self._read_file = file

@@ -106,17 +106,17 @@ def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
     dataclass's own errors.
     """
     types = get_type_hints(kind)
-    told = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     lacks = [
         name
-        for name, each in told.items()
+        for name, each in known.items()
         if name not in values and each.default is MISSING and each.default_factory is MISSING
     ]
     faults = [f"it lacks {', '.join(lacks)}"] if lacks else []
-    if unknown := sorted(values.keys() - told.keys()):
+    if unknown := sorted(values.keys() - known.keys()):
         faults.append(f"it has unknown fields: {shown(', '.join(unknown))}")
     taken: dict[str, Any] = {}
-    for name in told.keys() & values.keys():
+    for name in known.keys() & values.keys():
         try:
             taken[name] = _typed(values[name], types[name])
         except TypeError as error:

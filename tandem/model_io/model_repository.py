@@ -47,7 +47,7 @@ def stored_models(repository: Path) -> list[StoredModel]:
     Raises ValueError if there is none, or if a manifest is unreadable.
     """
     manifest = _manifest_if_any(repository)
-    told_of = {} if manifest is None else dict(manifest.models)
+    own_models = {} if manifest is None else dict(manifest.models)
     neighbours = neighbour_manifest_of(repository)
     networks = set() if neighbours is None else {NEIGHBOUR_MODEL}
     configs = {} if manifest is None else model_configs(manifest)
@@ -55,13 +55,13 @@ def stored_models(repository: Path) -> list[StoredModel]:
         configs[NEIGHBOUR_MODEL] = neighbour_config(neighbours)
     configs_there = set(repository.glob("*/config.pbtxt")) - idle_configs(repository)
     names = {path.parent.name for path in configs_there}
-    names |= told_of.keys() | networks
+    names |= own_models.keys() | networks
     if not names:
         raise ValueError(f"{repository} has no models; run tandem models add")
     return [
         StoredModel(
             name,
-            manifest if name in told_of else None,
+            manifest if name in own_models else None,
             _file_bytes(model_file(repository, name)),
             _is_own(repository, name, configs),
             neighbours if name in networks else None,

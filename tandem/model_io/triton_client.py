@@ -151,9 +151,9 @@ class TritonClient:
             seconds = time.perf_counter() - start_time
             arrays = _arrays(model, response, outputs, batch)
         except grpc.aio.AioRpcError as error:
-            told = error_of_rpc(error)
-            fault = triton_fault(told)
-            named = error_of_fault(fault, told, model)
+            failure = error_of_rpc(error)
+            fault = triton_fault(failure)
+            named = error_of_fault(fault, failure, model)
             self._note(fault, model)
             note_failure(model, named)
             raise named from error

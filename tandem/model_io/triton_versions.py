@@ -71,19 +71,21 @@ class TritonVersions:
     def is_loaded(self, version: int) -> bool:
         """Returns whether Triton has the version, or is still unloading it; errors as `unload`."""
         request = service_pb2.RepositoryIndexRequest()
-        told = self._call(lambda stub: stub.RepositoryIndex(request, timeout=_TIMEOUT_SECONDS))
+        index = self._call(lambda stub: stub.RepositoryIndex(request, timeout=_TIMEOUT_SECONDS))
         return any(
             (model.name, model.version) == (JOINT_ENCODER, str(version))
             and model.state in ("LOADING", "READY", "UNLOADING")
-            for model in told.models
+            for model in index.models
         )
 
     def idle_seconds(self, version: int) -> float:
         """Returns the seconds since a version's last request; raises TritonUnavailable."""
         request = service_pb2.ModelStatisticsRequest(name=JOINT_ENCODER, version=str(version))
-        told = self._call(lambda stub: stub.ModelStatistics(request, timeout=_TIMEOUT_SECONDS))
+        statistics = self._call(
+            lambda stub: stub.ModelStatistics(request, timeout=_TIMEOUT_SECONDS)
+        )
         # In milliseconds since the epoch; 0 means never.
-        last_time = float(told.model_stats[0].last_inference) / 1e3
+        last_time = float(statistics.model_stats[0].last_inference) / 1e3
         return max(0.0, time.time() - last_time)
 
     def _load(self) -> None:

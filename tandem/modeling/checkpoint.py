@@ -131,12 +131,12 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             f"{folder} is a model of the zoo ({shown(files.zoo.get('model'))}), which this does "
             "not read; tandem evaluate and tandem models add do"
         )
-    stored = told_checkpoint_weights(folder)
+    stored = declared_checkpoint_weights(folder)
     held_count = sum(math.prod(each.shape) for each in stored.values())
     faults = []
     if files.config.least_weight_count > held_count:  # checked before the model is allocated
-        told_count = files.config.least_weight_count
-        faults = [f"{CONFIG} needs at least {told_count:,}, {WEIGHTS} has {held_count:,}"]
+        least_count = files.config.least_weight_count
+        faults = [f"{CONFIG} needs at least {least_count:,}, {WEIGHTS} has {held_count:,}"]
     else:
         model = JointModel(files.config)
         faults = weight_faults(stored, weights_like(model.state_dict()))
@@ -146,7 +146,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(model.eval(), files, training_notes(folder), pictures)
 
 
-def told_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:
+def declared_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:
     """Returns the weights of a checkpoint's file, by its header; errors as load_checkpoint."""
     try:
         return stored_weights(folder / WEIGHTS)

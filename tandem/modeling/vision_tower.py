@@ -40,9 +40,9 @@ class VisionTower(nn.Module):
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        told = config.vision or {}
-        self.scale = PixelScale(PIXEL_FACTOR, told["mean"], told["std"])
-        self.network = vision_network(told["network"])
+        vision = config.vision or {}
+        self.scale = PixelScale(PIXEL_FACTOR, vision["mean"], vision["std"])
+        self.network = vision_network(vision["network"])
         self.eval().requires_grad_(False)
 
     def forward(self, pixels: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 
 from tandem.modeling.checkpoint import (
     check_weights_fit,
+    declared_checkpoint_weights,
     load_weights,
-    told_checkpoint_weights,
     training_notes,
     write_checkpoint,
 )
@@ -84,7 +84,7 @@ def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
     # Without memory for a weight that the file does not have.
     with torch.device("meta"):
         wanted = weights_like(ZooModel(config).state_dict())
-    check_weights_fit(folder, weight_faults(told_checkpoint_weights(folder), wanted))
+    check_weights_fit(folder, weight_faults(declared_checkpoint_weights(folder), wanted))
     model = ZooModel(config)
     load_weights(folder, model)
     pictures = TrainedPictures.read(folder)

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import typer
 
-from tandem.cli.command_line import told_if_interrupted
+from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.stop_signals import Stopped
 from tandem.cli.train import _kept
 
 
 def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
     """In one line, and nothing without an interrupt."""
-    with told_if_interrupted(lambda: "all of it"):
+    with report_if_interrupted(lambda: "all of it"):
         pass
-    with pytest.raises(typer.Exit) as ended, told_if_interrupted(lambda: "all of it"):
+    with pytest.raises(typer.Exit) as ended, report_if_interrupted(lambda: "all of it"):
         raise KeyboardInterrupt
 
     assert ended.value.exit_code == 130
@@ -23,7 +23,7 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
 
 def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixture[str]) -> None:
     """And leaves the status to who set it."""
-    with pytest.raises(Stopped) as ended, told_if_interrupted(lambda: "all of it"):
+    with pytest.raises(Stopped) as ended, report_if_interrupted(lambda: "all of it"):
         raise Stopped(143)
 
     assert ended.value.code == 143

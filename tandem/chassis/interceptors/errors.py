@@ -35,8 +35,8 @@ class ErrorsInterceptor(HandlerInterceptor):
             except grpc.aio.AbortError:
                 raise
             except Exception as error:
-                told = _told(error, method)
-            return await abort(context, told)
+                named = _for_caller(error, method)
+            return await abort(context, named)
 
         async def stream(
             request: Any,  # noqa: ANN401
@@ -50,8 +50,8 @@ class ErrorsInterceptor(HandlerInterceptor):
             except grpc.aio.AbortError:
                 raise
             except Exception as error:
-                told = _told(error, method)
-            await abort(context, told)
+                named = _for_caller(error, method)
+            await abort(context, named)
 
         return with_behavior(handler, stream if handler.response_streaming else answer)
 
@@ -60,20 +60,20 @@ class ErrorsInterceptor(HandlerInterceptor):
         return self.wrap(path, handler)
 
 
-def _told(error: Exception, method: str) -> TandemError:
+def _for_caller(error: Exception, method: str) -> TandemError:
     """Returns the error that the caller gets, without the traceback of the exception.
 
     gRPC keeps an abort and its causes as long as the call. An error, its traceback and its frames
     form a reference cycle that holds the request until the garbage collector runs.
     """
     if isinstance(error, TandemError):
-        told = error
+        named = error
     else:
         # The last resort of every handler. Strangers see the message, so it says nothing.
         log.error("internal fault", method=method, exc_info=error)
-        told = InternalFault(why=f"{method} failed")
+        named = InternalFault(why=f"{method} failed")
     forget(error)
-    return told
+    return named
 
 
 def forget(error: BaseException) -> None:

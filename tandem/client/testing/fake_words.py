@@ -37,8 +37,8 @@ def item_words(item: index_service_pb2.Item) -> frozenset[str]:
     words = content_words(item.content)
     if item.content.WhichOneof("data") == "text":
         return words
-    told = [_attribute_text(value) for value in item.attributes.values()]
-    return words.union(words_of(item.item_id), *map(words_of, told))
+    attribute_texts = [_attribute_text(value) for value in item.attributes.values()]
+    return words.union(words_of(item.item_id), *map(words_of, attribute_texts))
 
 
 def keyword_words(item: index_service_pb2.Item) -> frozenset[str]:

@@ -85,8 +85,8 @@ def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
 
     Raises CorpusMalformed for anything else.
     """
-    told = (fields.get(name) for name in CAPTION_FIELDS)
-    found: Any = next((value for value in told if value not in (None, [])), [])
+    values = (fields.get(name) for name in CAPTION_FIELDS)
+    found: Any = next((value for value in values if value not in (None, [])), [])
     texts = found if isinstance(found, list) else [found]
     if not all(isinstance(text, str) for text in texts):
         raise CorpusMalformed(f"{place} has a caption that is not text; correct it")

@@ -63,7 +63,7 @@ def read_picture_folder(
             chosen = split_named(split, known, folder, left_out)
         except SplitUnknown as error:
             raise SplitUnknown(
-                place=folder, split=split, known=known, left_out=_told(folder, known)
+                place=folder, split=split, known=known, left_out=_unread_files(folder, known)
             ) from error
         if has_own and chosen == WHOLE_SPLIT and WHOLE_SPLIT in splits:
             raise CorpusMalformed(
@@ -107,8 +107,8 @@ def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> N
     for path in filter(is_picture, files):
         for parent in path.parents[: len(path.parents) - len(folder.parents) - 1]:
             if is_well_known(parent.name):
-                told = f"{parent.parent} has {parent.name}/: give that folder, or pass --split all"
-                raise SplitUnknown(place=folder, split=split, known=(), left_out=told)
+                why = f"{parent.parent} has {parent.name}/: give that folder, or pass --split all"
+                raise SplitUnknown(place=folder, split=split, known=(), left_out=why)
 
 
 def _pictured(folders: Iterable[Path], root: Path) -> list[str]:
@@ -121,14 +121,14 @@ def _below(folder: Path, root: Path) -> Iterator[Path]:
         yield from files_below(folder, root, LeftOut())
 
 
-def _told(folder: Path, known: list[str]) -> str:
+def _unread_files(folder: Path, known: list[str]) -> str:
     """Returns a report of unread files, for the message that there is no picture."""
     others = LeftOut()
     for path in files_below(folder, folder, others):
         if not is_picture(path) and not _is_text(path):
             others.pass_over(path)
     read = "" if known else f"pictures are {', '.join(PICTURE_SUFFIXES)}"
-    return others.told() or read
+    return others.summary() or read
 
 
 def _records(

@@ -73,7 +73,7 @@ class RecordStream(Iterator[Record]):
     def _check_some(self) -> None:
         if not self._given_count:
             self._given_count = -1  # raised once
-            why = self.left_out.told() or "there is no record"
+            why = self.left_out.summary() or "there is no record"
             raise NothingRead(f"{self._place}: nothing was read; {why}")
 
     def _is_taken(self, record: Record) -> bool:
@@ -81,15 +81,15 @@ class RecordStream(Iterator[Record]):
         try:
             same, owner = self._ids.add(record)
         except UnicodeEncodeError as error:
-            told = f"{named}: an unpaired surrogate in the id {error.object!a}; correct it"
-            self.left_out.refuse(CorpusMalformed(told), ReaderFault.ID_UNREADABLE)
+            message = f"{named}: an unpaired surrogate in the id {error.object!a}; correct it"
+            self.left_out.refuse(CorpusMalformed(message), ReaderFault.ID_UNREADABLE)
             return False
         if same:
-            told = (
+            message = (
                 f"{named}: the record or a caption of it would be called {same!r}, as is record "
                 f"{owner!r} or one of its captions; give each a name of its own"
             )
-            self.left_out.refuse(CorpusMalformed(told), ReaderFault.SAME_ID)
+            self.left_out.refuse(CorpusMalformed(message), ReaderFault.SAME_ID)
         return not same
 
 

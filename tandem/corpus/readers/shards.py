@@ -91,7 +91,7 @@ def shards_by_split(
                 name = str(below.with_suffix(""))
                 splits[split_of(below)].append(ShardFile(file, name, path))
     if not splits:
-        there = left_out.told()
+        there = left_out.summary()
         raise CorpusFileMissing(
             f"no {suffix} file at {path}; give one, or the folder they lie in"
             + (f" ({there})" if there else "")
@@ -128,8 +128,8 @@ def report_missing_parts(shards: Iterable[ShardFile], left_out: LeftOut) -> None
             numbers[whole].add(int(part["number"]))
     for (folder, name, count), found in numbers.items():
         if len(found) < count:
-            told = f"{folder / name}: {len(found):,} of {count:,} parts are there"
-            left_out.pass_over(told, FileFault.PARTS_MISSING)
+            message = f"{folder / name}: {len(found):,} of {count:,} parts are there"
+            left_out.pass_over(message, FileFault.PARTS_MISSING)
 
 
 def split_of(below: Path) -> str:

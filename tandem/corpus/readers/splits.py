@@ -37,6 +37,6 @@ def split_named(
                 left_out.pass_over(f"{place}: {other}", FileFault.OTHER_SPLIT)
         return asked
     if len(meant) != 1:
-        told = "" if left_out is None else left_out.told()
-        raise SplitUnknown(place=place, split=asked, known=known, left_out=told)
+        summary = "" if left_out is None else left_out.summary()
+        raise SplitUnknown(place=place, split=asked, known=known, left_out=summary)
     return meant[0]

@@ -114,11 +114,11 @@ def _check_uncompressed(path: Path, split: str, left_out: LeftOut) -> None:
             splits[split_of(below.with_name(below.name[: -len(suffix)] + _SUFFIX))].append(file)
     with suppress(SplitUnknown):
         for file in splits[split_named(split, splits, path)]:
-            told = CorpusMalformed(
+            value = CorpusMalformed(
                 f"{file} is compressed; unpack it to {_SUFFIX} (gunzip, unxz …): pictures are read "
                 "from their place in it"
             )
-            left_out.refuse(told, FileFault.COMPRESSED)
+            left_out.refuse(value, FileFault.COMPRESSED)
 
 
 def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> Iterator[Record]:
@@ -164,9 +164,9 @@ def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[s
     place = str(archive)
     if json_file:
         place = f"{archive}: {json_file.name}"
-        told = _json(_text_bytes(file, archive, json_file), place)
-        if isinstance(told, dict):
-            fields = told
+        value = _json(_text_bytes(file, archive, json_file), place)
+        if isinstance(value, dict):
+            fields = value
         elif not text:
             raise CorpusMalformed(f"{place} is not a JSON object; pack the archive again")
     language = language_field(fields, place)

@@ -30,7 +30,7 @@ def export_if_stale(
     copied even without an export. Raises what export_model raises.
     """
     files = CheckpointFiles.read(checkpoint_folder)
-    precision = precision or _told_precision(repository) or native_precision()
+    precision = precision or _stored_precision(repository) or native_precision()
     manifest = _fresh_manifest(files, repository, precision)
     if manifest is not None:
         carry_calibration(checkpoint_folder, repository, manifest.fingerprint)
@@ -41,7 +41,7 @@ def export_if_stale(
     return export_model(checkpoint_folder, repository, precision)
 
 
-def _told_precision(repository: Path) -> Precision | None:
+def _stored_precision(repository: Path) -> Precision | None:
     # Of any format version: the export of an earlier release is repeated in its precision. Until
     # format 2 the manifest was in the joint encoder's folder.
     for path in (manifest_file(repository), repository / JOINT_ENCODER / MANIFEST_NAME):

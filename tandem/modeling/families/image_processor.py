@@ -38,15 +38,15 @@ def read_processor(folder: PublishedFolder, own: str) -> Any:  # noqa: ANN401  o
         raise folder.refused_by_library("its image processor cannot be read", error) from error
 
 
-def read_fit(folder: PublishedFolder, told: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of transformers
+def read_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of transformers
     """Returns the fit, what pictures are scaled to, and the side of the final square.
 
     They are scaled to a width and a height; for a crop both are the length of the shorter side.
     """
-    if type(told).__name__.startswith(_CONVNEXT):
-        return _convnext_fit(folder, told)
-    crop = _crop_side(folder, told)
-    size = told.size
+    if type(settings).__name__.startswith(_CONVNEXT):
+        return _convnext_fit(folder, settings)
+    crop = _crop_side(folder, settings)
+    size = settings.size
     if size.shortest_edge and not size.longest_edge:
         shorter = _side(folder, "size", size.shortest_edge)
         if crop is None:
@@ -66,7 +66,7 @@ def read_fit(folder: PublishedFolder, told: Any) -> tuple[Fit, Sides, int]:  # n
             )
         scaled = Fit.SQUASH, sides, crop or sides[0]
     _check_scaled(folder, *scaled)
-    _check_padding(folder, told, scaled[2])
+    _check_padding(folder, settings, scaled[2])
     return scaled
 
 
@@ -122,19 +122,19 @@ def _is_plain(kind: type[Any]) -> bool:
     )
 
 
-def _convnext_fit(folder: PublishedFolder, told: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401
-    sides = shown(dict(told.size))
-    also = " and do_center_crop" if told.do_center_crop else ""
-    if not told.size.shortest_edge or told.size.longest_edge or told.do_center_crop:
+def _convnext_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401
+    sides = shown(dict(settings.size))
+    also = " and do_center_crop" if settings.do_center_crop else ""
+    if not settings.size.shortest_edge or settings.size.longest_edge or settings.do_center_crop:
         raise folder.refused(
             f"its image processor is ConvNeXT's with size {sides}{also}; only a shorter side is "
             "served"
         )
-    size = _side(folder, "size", told.size.shortest_edge)
+    size = _side(folder, "size", settings.size.shortest_edge)
     if size >= _CONVNEXT_SQUASHED_SIZE:
         scaled = Fit.SQUASH, (size, size), size
     else:
-        share = told.crop_pct
+        share = settings.crop_pct
         is_number = isinstance(share, int | float) and not isinstance(share, bool)
         if not is_number or not 0 < share <= 1:
             raise folder.refused(f"crop_pct is {shown(share)}, not a share above 0 and up to 1")
@@ -144,10 +144,10 @@ def _convnext_fit(folder: PublishedFolder, told: Any) -> tuple[Fit, Sides, int]:
     return scaled
 
 
-def _crop_side(folder: PublishedFolder, told: Any) -> int | None:  # noqa: ANN401  of transformers
-    if not told.do_center_crop:
+def _crop_side(folder: PublishedFolder, settings: Any) -> int | None:  # noqa: ANN401  of transformers
+    if not settings.do_center_crop:
         return None
-    crop = told.crop_size
+    crop = settings.crop_size
     if crop is None or not crop.height or not crop.width:
         raise folder.refused(
             "its image processor crops (do_center_crop) without a height and a width in crop_size; "
@@ -173,10 +173,10 @@ def _check_scaled(folder: PublishedFolder, fit: Fit, sides: Sides, size: int) ->
         )
 
 
-def _check_padding(folder: PublishedFolder, told: Any, size: int) -> None:  # noqa: ANN401
+def _check_padding(folder: PublishedFolder, settings: Any, size: int) -> None:  # noqa: ANN401
     """Refuses padding, unless it is to what every picture of a batch has already."""
-    padded = told.pad_size
-    if told.do_pad and padded is not None and (padded.height, padded.width) != (size, size):
+    padded = settings.pad_size
+    if settings.do_pad and padded is not None and (padded.height, padded.width) != (size, size):
         raise folder.refused(
             f"its image processor pads pictures of {size} pixels to {shown(dict(padded))} "
             "(do_pad), which is not supported"

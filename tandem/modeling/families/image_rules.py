@@ -57,13 +57,13 @@ def read_image_rules(
     image tower takes. Refuses a processor of another kind, and rules that do not end in that size.
     With `is_squashed` pictures are squashed to it, though the processor would keep their shape.
     """
-    told = read_processor(folder, processor)
-    if not told.do_resize:
+    settings = read_processor(folder, processor)
+    if not settings.do_resize:
         raise folder.refused("its image processor does not resize pictures to one size")
     if is_squashed:
         fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
     else:
-        fit, sides, size = read_fit(folder, told)
+        fit, sides, size = read_fit(folder, settings)
     if image_size not in (size, [size, size], (size, size)):
         raise folder.refused(
             f"its image processor makes pictures of {size} pixels per side, and its image tower "
@@ -73,14 +73,14 @@ def read_image_rules(
     rules = ImageRules(
         size=size,
         fit=fit,
-        filter=_filter(folder, told.resample),
+        filter=_filter(folder, settings.resample),
         resize_to=sides[0] if is_scaled_larger and fit is Fit.CROP else None,
         squash_to=sides if is_scaled_larger and fit is Fit.SQUASH else None,
         # As transformers does, whatever do_convert_rgb says: without it, it reads no other picture.
         transparency=Transparency.WHITE,
         is_exact=True,
     )
-    return rules, _pixel_scale(folder, told)
+    return rules, _pixel_scale(folder, settings)
 
 
 def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of a file
@@ -91,10 +91,13 @@ def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of
     return found
 
 
-def _pixel_scale(folder: PublishedFolder, told: Any) -> PixelScale:  # noqa: ANN401
-    factor = told.rescale_factor if told.do_rescale else 1.0
-    mean = _three(folder, "image_mean", told.image_mean) if told.do_normalize else (0.0,) * 3
-    std = _three(folder, "image_std", told.image_std) if told.do_normalize else (1.0,) * 3
+def _pixel_scale(folder: PublishedFolder, settings: Any) -> PixelScale:  # noqa: ANN401
+    factor = settings.rescale_factor if settings.do_rescale else 1.0
+    mean: tuple[float, ...] = (0.0,) * 3
+    std: tuple[float, ...] = (1.0,) * 3
+    if settings.do_normalize:
+        mean = _three(folder, "image_mean", settings.image_mean)
+        std = _three(folder, "image_std", settings.image_std)
     is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
     if not is_number or not factor > 0 or min(std) <= 0:
         raise folder.refused(

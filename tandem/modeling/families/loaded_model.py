@@ -55,9 +55,9 @@ def load_model(
     `options` go to the model's class. Refuses a missing, an unknown and a misshapen weight, and one
     that is NaN or infinite.
     """
-    told = _present(folder.told_weights(names), renamed)
+    declared = _present(folder.declared_weights(names), renamed)
     model = _empty_model(folder, kind, config, attention, options)
-    if faults := weight_faults(told, weights_like(model.state_dict())):
+    if faults := weight_faults(declared, weights_like(model.state_dict())):
         raise _not_its_weights(folder, kind, faults)
     return _filled(model, _present(folder.read_weights(names), renamed))
 

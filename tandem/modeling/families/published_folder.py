@@ -16,9 +16,9 @@ from tandem.modeling.published.files import (
     CONFIG,
     WEIGHT_NAMES,
     PublishedCheckpointInvalid,
+    declared_weights,
     read_fields,
     read_weights,
-    told_weights,
     weight_files,
 )
 from tandem.modeling.stored_weights import StoredWeight
@@ -62,9 +62,9 @@ class PublishedFolder:
         """Returns the fields of a JSON file, none if it is missing."""
         return self.fields(name) if self.has(name) else {}
 
-    def told_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
+    def declared_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
         """Returns shape and type of the weights, by the headers of their files."""
-        return told_weights(self.path, names)
+        return declared_weights(self.path, names)
 
     def read_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
         """Returns the weights in float32."""

@@ -27,7 +27,7 @@ def region_reader(folder: PublishedFolder) -> Callable[[PublishedFolder], Publis
     # Others name a family there.
     if folder.config().get("model_type") not in (None, "bert"):
         return None
-    names = folder.told_weights().keys()
+    names = folder.declared_weights().keys()
     if any(name.endswith(_OF_OSCAR) for name in names):
         return read_oscar
     if any(name.endswith(_OF_UNITER) for name in names):

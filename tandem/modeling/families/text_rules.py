@@ -59,11 +59,11 @@ def read_text_rules(
         if not reads_padding:  # a SigLIP's is completed by its own reader
             check_class(folder, tokenizer)
     config = folder.optional_fields(TOKENIZER_CONFIG)
-    for what, told in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
-        side = config.get(f"{what}_side", (told or {}).get("direction", "right"))
+    for what, options in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
+        side = config.get(f"{what}_side", (options or {}).get("direction", "right"))
         if side != "right":
             raise folder.refused(f"its tokenizer's {what} is on the {side}; only right is served")
-    max_tokens = min(position_count, _told_length(tokenizer, config) or position_count)
+    max_tokens = min(position_count, _stated_length(tokenizer, config) or position_count)
     if max_tokens <= (around := tokenizer.num_special_tokens_to_add(is_pair=False)):
         raise folder.refused(
             f"its texts have at most {max_tokens} tokens, of which {around} are not words; see "
@@ -129,11 +129,11 @@ def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
     )
 
 
-def _told_length(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int | None:
-    told = config.get("model_max_length", (tokenizer.truncation or {}).get("max_length"))
-    if not isinstance(told, int | float) or not 1 < told <= _MAX_LENGTH:
+def _stated_length(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int | None:
+    length = config.get("model_max_length", (tokenizer.truncation or {}).get("max_length"))
+    if not isinstance(length, int | float) or not 1 < length <= _MAX_LENGTH:
         return None
-    return int(told)
+    return int(length)
 
 
 def _pad_id(

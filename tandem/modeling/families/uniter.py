@@ -102,8 +102,8 @@ def read_uniter(folder: PublishedFolder, outer: OuterHead | None = None) -> Publ
 
 def _check_cased(folder: PublishedFolder) -> None:
     """Refuses a vocabulary alone, which would be read as one of lower-case words."""
-    told = folder.optional_fields("tokenizer_config.json").get("do_lower_case")
-    if not folder.has(TOKENIZER) and told is not False:
+    is_lower_case = folder.optional_fields("tokenizer_config.json").get("do_lower_case")
+    if not folder.has(TOKENIZER) and is_lower_case is not False:
         raise folder.refused(
             "its vocabulary has upper-case letters, and nothing says so: add tokenizer_config.json "
             'with {"do_lower_case": false}, or the tokenizer.json of bert-base-cased'

@@ -66,7 +66,7 @@ class PublishedVision:
         quiet.disable_progress_bar()
         try:
             # Its own loading: older files have other names for the same weights.
-            loaded, told = type(network).from_pretrained(  # type: ignore[attr-defined]
+            loaded, report = type(network).from_pretrained(  # type: ignore[attr-defined]
                 self.folder.path,
                 config=network.config,
                 output_loading_info=True,
@@ -77,7 +77,7 @@ class PublishedVision:
             )
         except Exception as error:  # whatever a file makes it raise
             raise self.folder.refused(f"its weights cannot be read: {error}") from error
-        faults = sorted(map(str, [*told["missing_keys"], *told["mismatched_keys"]]))
+        faults = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if faults:
             raise self.folder.refused(
                 f"the weights are not those of {type(network).__name__}: missing or of another "
@@ -125,8 +125,8 @@ def _processor_fields(folder: PublishedFolder) -> dict[str, Any]:
 def _image_size(
     folder: PublishedFolder, network: Mapping[str, Any], processor: Mapping[str, Any]
 ) -> int:
-    for told in (processor.get("crop_size"), processor.get("size"), network.get("image_size")):
-        sides = told if isinstance(told, dict) else {"height": told}
+    for stated in (processor.get("crop_size"), processor.get("size"), network.get("image_size")):
+        sides = stated if isinstance(stated, dict) else {"height": stated}
         side = sides.get("height", sides.get("shortest_edge"))
         if isinstance(side, int) and not isinstance(side, bool):
             if side % 16:

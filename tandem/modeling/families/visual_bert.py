@@ -68,15 +68,15 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
     from transformers import VisualBertConfig
 
-    told = read_config(folder, VisualBertConfig, folder.config())
-    if told.bypass_transformer:
+    settings = read_config(folder, VisualBertConfig, folder.config())
+    if settings.bypass_transformer:
         raise folder.refused(
             "bypass_transformer is set: its regions go past most layers, which is not supported"
         )
-    config = bert_config(folder, told.to_dict())
+    config = bert_config(folder, settings.to_dict())
     weights = present_names(folder.read_weights(), "visual_bert.")
     taken = take_head(folder, weights, None, (_HEAD,), "pooler.dense")
-    model = VisualBertEncoder(config, told.visual_embedding_dim, taken.head)
+    model = VisualBertEncoder(config, settings.visual_embedding_dim, taken.head)
     sources = {
         **bert_embeddings(),
         "image_position.weight": ("embeddings.visual_position_embeddings.weight",),
@@ -90,7 +90,7 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
     if model.head is not None:
         _put_match_second(model.head)
     rules = RegionRules(
-        feature_width=told.visual_embedding_dim,
+        feature_width=settings.visual_embedding_dim,
         box_numbers=BoxNumbers.NONE,
         max_regions=MAX_REGIONS,
     )

@@ -19,11 +19,11 @@ from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.published.files import (
     CONFIG,
     PublishedCheckpointInvalid,
+    declared_weights,
     published_folder,
     read_fields,
     read_tokenizer,
     read_weights,
-    told_weights,
     weight_files,
 )
 from tandem.modeling.published.weights import named_as_ours, published_faults
@@ -64,7 +64,10 @@ class PublishedCheckpoint:
         tokenizer = read_tokenizer(folder, config.vocabulary_size)
         _check_padding(kind, fields, tokenizer)
         faults = published_faults(
-            told_weights(folder), config, fields.integer("max_position_embeddings"), fields.types()
+            declared_weights(folder),
+            config,
+            fields.integer("max_position_embeddings"),
+            fields.types(),
         )
         if faults:
             raise PublishedCheckpointInvalid(

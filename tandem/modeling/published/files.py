@@ -133,20 +133,20 @@ def _instead(folder: Path) -> str:
     return "; copy the weights of the same model into it"
 
 
-def told_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
+def declared_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
     """Returns shape and type of all weights by their published names.
 
     Reads only the headers of safetensors files, so that no memory is allocated for weights that do
     not fit. Raises what `read_weights` raises.
     """
-    told: dict[str, StoredWeight] = {}
+    declared: dict[str, StoredWeight] = {}
     for path in weight_files(folder, names):
         with _refused():
             is_whole = path.suffix == ".safetensors"
             part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
-            _refuse_repeats(path, told, part)
-            told |= part
-    return _without_wrapper(told)
+            _refuse_repeats(path, declared, part)
+            declared |= part
+    return _without_wrapper(declared)
 
 
 def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
@@ -243,8 +243,8 @@ def _refused() -> Iterator[None]:
         raise PublishedCheckpointInvalid(str(error)) from error
 
 
-def _refuse_repeats(path: Path, told: Container[str], part: Iterable[str]) -> None:
-    if repeated := sorted(name for name in part if name in told):
+def _refuse_repeats(path: Path, declared: Container[str], part: Iterable[str]) -> None:
+    if repeated := sorted(name for name in part if name in declared):
         raise PublishedCheckpointInvalid(
             f"{path} has weights that another file has too: {', '.join(repeated[:3])}"
         )

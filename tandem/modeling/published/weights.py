@@ -39,7 +39,7 @@ _QUERY_KEY_VALUE = tuple(f"attention.self.{part}" for part in ("query", "key", "
 
 
 def published_faults(
-    told: Mapping[str, StoredWeight],
+    declared: Mapping[str, StoredWeight],
     config: JointConfig,
     position_count: int,
     type_count: int | None,
@@ -48,7 +48,7 @@ def published_faults(
 
     `type_count` None accepts any number of token types.
     """
-    found, repeated = _encoder_weights(told)
+    found, repeated = _encoder_weights(declared)
     faults = [f"twice, under an old name and a new: {', '.join(repeated)}"] if repeated else []
     if type_count is None:
         types = found.get(_TYPE)
