@@ -1,4 +1,4 @@
-"""Stores what was measured of a model: match probabilities, and when a rerank may stop.
+"""Stores the measurements of a model: match probabilities, and when a rerank may stop.
 
 The file is `calibration.json`, next to a checkpoint and next to the manifest of its export. It has
 a calibration for each fingerprint, because each precision of a checkpoint is a different model.

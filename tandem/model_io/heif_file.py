@@ -40,9 +40,9 @@ def heif_kind(file: bytes) -> str | None:
 def check_heif_size(file: bytes, max_pixel_count: int) -> int:
     """Returns the pixels of the largest picture in the file.
 
-    Raises ImageTooLarge if it has more than allowed, or the file too many boxes. Raises
-    ImageUnreadable if no size is there. A decoder has limits of its own for what the bitstream
-    says: HeifReader's.
+    Raises ImageTooLarge if it has more than allowed, or the file too many boxes, and
+    ImageUnreadable if the header states no size. HeifReader limits the size that the bitstream
+    states.
     """
     largest = 0
     for kind, start, end in _boxes(file):
@@ -58,7 +58,7 @@ def check_heif_size(file: bytes, max_pixel_count: int) -> int:
 
 def _boxes(file: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yields kind, start and end of each box's data, of those in containers too."""
-    # Nested ends; a box never reaches past its container.
+    # Ends of the containers; a box never reaches past its own.
     left = [(0, len(file))]
     count = 0
     while left:

@@ -3,7 +3,7 @@
     python -m tandem.model_io.heif_process KIND MAX_PIXELS MAX_SECONDS MAX_RESULT_PIXELS
 
 It reads the file from standard input, and writes mode, width and height, then the pixels. Decoders
-of video frames have a long history of memory faults; here a fault ends this process alone.
+of video frames have a long history of memory faults; here a fault ends only this process.
 """
 
 import io
@@ -26,13 +26,16 @@ LARGE_STATUS: Final = 4
 """It has more pixels than its header said; standard error has their number."""
 
 _ORIENTATION_TAG = 0x112
-# Addresses, of which libraries take some hundreds of MB. 25 megapixels take 250 MB in all, 50 twice
-# that.
+# A limit on addresses, of which libraries take some hundreds of MB. 25 megapixels take 250 MB in
+# all, 50 twice that.
 _MAX_ADDRESS_BYTES = 1 << 30
 
 
 def main(kind: str, max_pixel_count: int, max_seconds: int, max_result_pixel_count: int) -> int:
-    """Returns the exit status; a picture over the result's pixels is reduced by whole blocks."""
+    """Decodes standard input to standard output, and returns the exit status.
+
+    A picture of more than `max_result_pixel_count` is reduced by whole blocks.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_ADDRESS_BYTES, _MAX_ADDRESS_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -52,7 +55,7 @@ def main(kind: str, max_pixel_count: int, max_seconds: int, max_result_pixel_cou
 
 
 class _LargerThanSaid(Exception):
-    """Has the number of pixels."""
+    """The bitstream has more pixels than the header said; the message is their number."""
 
 
 def _heic(file: bytes, max_pixel_count: int, max_result_pixel_count: int) -> Image.Image:

@@ -26,7 +26,7 @@ _PASSED_ON: Final = (MODULE_PATH, "PATH", "LD_LIBRARY_PATH")
 
 
 class HeifReader:
-    """Reads what the extra `heif` installs the decoders of."""
+    """Reads HEIC and AVIF pictures, with the decoders that the extra `heif` installs."""
 
     def __init__(self, max_pixel_count: int, max_seconds: int, max_large_pixel_count: int) -> None:
         """Reads pictures of `max_pixel_count`, and larger ones one at a time, reduced to it.

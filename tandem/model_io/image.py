@@ -85,9 +85,9 @@ def upright_picture(
 
     A JPEG over MAX_IMAGE_PIXELS is reduced while it is decoded, by exact rules too.
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
-    or MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
-    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; a JPEG's end marker
-    alone may be missing. With `heif`, HEIC and AVIF are read too.
+    or MAX_IMAGE_SIDE, by the header; and over MAX_DECODE_SECONDS of CPU time while decoding.
+    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; only a JPEG's end
+    marker may be missing. With `heif`, HEIC and AVIF are read too.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
@@ -135,7 +135,7 @@ def _heif_picture(image_bytes: bytes, kind: str, heif: HeifReader | None) -> Ima
 
 
 def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
-    """Returns the picture scaled, of a large one's blocks."""
+    """Returns the picture scaled; a large one is first reduced by whole blocks."""
     target = scaled_size(image.size, rules)
     box = _drafted(image, target)
     image.load()
@@ -145,7 +145,7 @@ def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.I
 
 
 def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
-    """Returns the picture scaled, of every pixel, in the order of hub processors."""
+    """Returns the picture scaled from every pixel, in the order of hub processors."""
     image.load()
     full = turned_upright(on_white(_in_8_bits(image, rules)), orientation)
     return scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
@@ -155,7 +155,7 @@ class _TimedFile(io.BytesIO):
     """Stops a decoder, which reads block by block, after too much CPU time."""
 
     def __init__(self, file: bytes, start_time: float | None = None) -> None:
-        """`start_time` is that of a decoding before it, whose time counts too."""
+        """Counts CPU time from `start_time` on, by default from now."""
         super().__init__(file)
         # The thread's CPU time, so that no picture fails because the machine is busy.
         self._start_time = time.thread_time() if start_time is None else start_time

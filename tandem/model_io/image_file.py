@@ -60,7 +60,7 @@ class ImageFileParts:
     held_coefficient_bytes: int = 0
     """Memory that a JPEG's decoder needs before it gives the first line."""
     is_unended: bool = False
-    """Whether a JPEG has no end marker: it lacks that alone, or is cut short."""
+    """Whether a JPEG has no end marker: it lacks only that, or is cut short."""
 
 
 @dataclass(slots=True)

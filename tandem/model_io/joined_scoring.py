@@ -30,20 +30,20 @@ Score = Callable[
     [Sequence["TokenIds"], Sequence["ImageTokenArray"], float],
     Coroutine[Any, Any, "Inferred[NDArray[np.float32]]"],
 ]
-"""Scores text i and image i, each, within the seconds."""
+"""Scores each text i with image i, within the seconds."""
 
 
 class JoinedScoring:
-    """Joins calls. Rerankers of one process share it, in one event loop."""
+    """Joins the calls of one query. Rerankers of one process share it, in one event loop."""
 
     def __init__(self, wait_seconds: float = _WAIT_SECONDS) -> None:
-        """Calls whose pairs are ready wait so long for those that are expected."""
+        """Lets calls whose pairs are ready wait `wait_seconds` for those that are expected."""
         self._wait_seconds = wait_seconds
         self._groups: dict[bytes, _Group] = {}
 
     @contextmanager
     def expected(self, digest: bytes) -> Iterator[JoinedCall]:
-        """Yields a call, for which the others of the same digest wait until the body ends.
+        """Yields a call; others of the same digest wait for its pairs, until the body ends.
 
         The digest names the query and the version of the model.
         """
@@ -135,7 +135,7 @@ class _Group:
     timer: asyncio.TimerHandle | None = None
 
     def add(self, member: _Member, wait_seconds: float) -> None:
-        """Adds pairs, and sends all that there are once they are complete or have waited."""
+        """Adds pairs, and sends the group's once all are there or the wait is over."""
         self.members.append(member)
         if self.timer is None:
             loop = asyncio.get_running_loop()

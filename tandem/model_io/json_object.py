@@ -76,7 +76,7 @@ def object_of(text: str, name: object) -> dict[str, Any]:
 
 
 def value_of(text: str, name: object) -> Any:  # noqa: ANN401  whatever the text holds
-    """Returns a JSON text's value; raises FileInvalid, which `name` begins, if it is no JSON."""
+    """Returns a JSON text's value; raises FileInvalid, which `name` begins, for invalid JSON."""
     try:
         return json.loads(
             text,

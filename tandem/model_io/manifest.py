@@ -49,7 +49,7 @@ class Manifest:
     pair_image: ImageRules | None
     """How a picture becomes the pixels of `score_pair`'s image tokens; None without these."""
     cls_id: int | None
-    """Stands for the text of an image alone, in a joint model; None in others."""
+    """Stands for the text in a joint model's input of only an image; None in other models."""
     text_version: int
     """How texts are normalised before they are split into tokens (visible_text.py)."""
     functions: ServedFunctions
@@ -58,7 +58,7 @@ class Manifest:
     regions: RegionRules | None = None
     """How a detector's regions become image tokens, for a joint model that reads no pixels."""
     tokens: TokenSource = TokenSource.STORED
-    """Where a stored picture's tokens come from."""
+    """Where the tokens of a stored picture come from."""
     default_fusion: Literal["none", "add", "norm_add"] = "none"
     """How the model's authors combine both scores."""
     tokenizers: Mapping[str, str]

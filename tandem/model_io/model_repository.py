@@ -152,7 +152,7 @@ def remove_model(repository: Path) -> list[Path]:
 
 
 def remove_neighbour_model(repository: Path) -> list[Path]:
-    """Deletes the networks that order by neighbours, with their configuration, if there are any.
+    """Deletes the neighbour model with its configuration, if there is one.
 
     Returns what was deleted. A configuration without the exporter's line stays.
     """

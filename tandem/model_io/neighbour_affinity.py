@@ -19,12 +19,12 @@ def neighbour_affinity(
     sharpness: float,
     threshold_nodes: int | None = None,
 ) -> Scores:
-    """Returns float64 [B, V, V]: each row's shares sum to 1, in a valid node's row.
+    """Returns float64 [B, V, V]: the shares in a valid node's row sum to 1.
 
-    Shared neighbours are counted, a node with itself having all; rows are normalised; a share of
-    `sharpness` / `threshold_nodes` or less becomes 0; and rows are normalised again. By default a
-    graph's number of valid nodes is its threshold's. Rows and columns of nodes that are not valid
-    are 0, and so is a row whose every share is at most a threshold of fewer nodes than its graph's.
+    Counts the neighbours that two nodes share (a node shares all with itself), normalises the rows,
+    sets shares of `sharpness` / `threshold_nodes` or less to 0, and normalises again. By default
+    `threshold_nodes` is the number of the graph's valid nodes; with a smaller one, a row may be
+    all 0. Rows and columns of invalid nodes are 0.
     """
     both_valid_BVV = valid_BV[:, :, None] & valid_BV[:, None, :]
     shared_BVV = _shared(near_images_BVC) + _shared(near_texts_BVC)
@@ -33,7 +33,7 @@ def neighbour_affinity(
     shares_BVV = _row_normalised(np.where(both_valid_BVV, shared_BVV, 0))
     nodes_B = valid_BV.sum(axis=1) if threshold_nodes is None else threshold_nodes
     threshold_B11 = np.reshape(sharpness / np.maximum(nodes_B, 1), (-1, 1, 1))
-    # A node's own share is at least 1 / V, so that a row keeps something up to a sharpness of 1.
+    # A node's share with itself is at least 1 / V, so up to a sharpness of 1 no row becomes 0.
     return _row_normalised(np.where(shares_BVV > threshold_B11, shares_BVV, 0))
 
 

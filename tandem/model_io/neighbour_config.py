@@ -3,7 +3,7 @@
 from tandem.model_io.config_pbtxt import ModelConfig, TensorSpec, WarmUp, render
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 
-# The graphs of so many searches at once; a graph takes a core some milliseconds.
+# Graphs of so many searches in one batch; a graph takes a core some milliseconds.
 _MAX_BATCH_SIZE = 8
 
 

@@ -21,7 +21,7 @@ Embeddings = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeighbourGraph:
-    """Holds a query, its items, and what is near them; numbers stand for one item in all lists."""
+    """Holds a query, its items, and their neighbours; a number is the same item in all lists."""
 
     is_text_query: bool
     nodes: Embeddings

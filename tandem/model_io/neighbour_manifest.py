@@ -77,7 +77,7 @@ class NeighbourModelManifest:
 
     def check(self) -> None:
         """Raises ValueError unless this release can serve the model."""
-        # One more than the pillars is requested, and no more than a shard may be asked for.
+        # One item more than the pillars is requested, so that must be within a shard's limit.
         within("pillar_count", self.pillar_count, 1, MAX_RETRIEVE_K - 1)
         within("neighbour_count", self.neighbour_count, 1, MAX_RETRIEVE_K)
         within("affinity_sharpness", self.affinity_sharpness, 0, 1_000)
@@ -97,7 +97,7 @@ class NeighbourModelManifest:
                 within("threshold_nodes", direction.threshold_nodes, 1, 1_000_000)
 
     def direction(self, *, is_text_query: bool) -> NeighbourDirection:
-        """Returns what the graphs of a text, or of an image, have."""
+        """Returns the description of the graphs of a text, or of an image."""
         return self.text_query if is_text_query else self.image_query
 
     def describe(self) -> NeighbourModelDescription:

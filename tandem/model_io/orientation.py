@@ -18,6 +18,6 @@ _TURNS: Final[Mapping[int, Image.Transpose]] = {
 
 
 def turned_upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Returns the picture upright; itself for 1 and for what is not an orientation."""
+    """Returns the picture upright; unchanged for 1 and for numbers that are not orientations."""
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(turn)

@@ -21,7 +21,7 @@ _READ_BYTES: Final = 512
 
 
 def unread_format(file: bytes) -> str:
-    """Returns why a file is not read that is no JPEG, PNG or WebP, with its format if known.
+    """Returns why a file that is not JPEG, PNG or WebP is not read, with its format if known.
 
     >>> unread_format(b"GIF89a, and more")
     'it is GIF, not a JPEG, PNG or WebP file; convert it'

@@ -70,7 +70,7 @@ def squared(image: Image.Image, rules: ImageRules) -> Image.Image:
 
 
 def on_white(image: Image.Image) -> Image.Image:
-    """Returns the picture without transparent parts: they are blended onto white, as a viewer's."""
+    """Returns the picture with transparent parts blended onto white, as a viewer shows it."""
     if image.mode != "RGBA":
         return image
     opaque = Image.new("RGB", image.size, "white")

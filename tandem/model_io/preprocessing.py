@@ -118,7 +118,7 @@ class RegionRules:
         return self.feature_width + self.box_numbers.width
 
     def check(self) -> None:
-        """Raises ValueError unless a region has numbers and there is one at least."""
+        """Raises ValueError unless a region has numbers and an image may have one."""
         within("feature_width", self.feature_width, 1, _MAX_SIZE)
         within("max_regions", self.max_regions, 1, _MAX_SIZE)
 

@@ -65,7 +65,7 @@ class Inferred(Generic[Values]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedImages:
-    """Holds float32 `embeddings` [n, d], and float16 `tokens` [n, R, D] if they came along."""
+    """Holds float32 `embeddings` [n, d], and float16 `tokens` [n, R, D] if the model gave both."""
 
     embeddings: NDArray[np.float32]
     tokens: ImageTokenArray | None
@@ -151,7 +151,7 @@ class ServedModel:
         timeout_seconds: float,
         priority: Priority = Priority.INGEST,
     ) -> Inferred[EncodedImages]:
-        """Returns embeddings of uint8 [n, H, W, 3], fitted by `image`, and tokens if they come.
+        """Returns embeddings of uint8 [n, H, W, 3], fitted by `image`, and tokens if it gives both.
 
         In a joint model the text side is [CLS] alone, without [SEP], as in training.
         """
@@ -388,7 +388,7 @@ class ServedModel:
 async def _all_or_none(
     runs: Iterable[Coroutine[Any, Any, Inferred[RoleArrays]]],
 ) -> list[Inferred[RoleArrays]]:
-    """Returns what all return, which run concurrently; where one fails, cancels the others."""
+    """Runs all concurrently and returns their results; where one fails, cancels the others."""
     tasks = [asyncio.ensure_future(each) for each in runs]
     try:
         return await asyncio.gather(*tasks)

@@ -33,7 +33,7 @@ class ServedTexts:
     def __init__(
         self, text: TextPreprocessor, pair_text: TextPreprocessor | None, *, is_same: bool
     ) -> None:
-        """`is_same` says that both give the same ids; None, that the model reads no pairs."""
+        """Set `is_same` if both give the same ids. Without `pair_text` the model reads no pairs."""
         self._text = text
         self._pair_text = pair_text
         self._is_same = is_same

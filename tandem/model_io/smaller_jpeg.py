@@ -17,7 +17,7 @@ def sendable_picture(image_bytes: bytes) -> bytes:
     """Returns the file itself, or for a JPEG over MAX_IMAGE_BYTES a smaller one.
 
     It has a half, a quarter or an eighth of the sides, at most 25 megapixels, the same orientation
-    and no other metadata. What is no such JPEG stays as it is, for the server to refuse.
+    and no other metadata. Any other file stays as it is, for the server to refuse.
     """
     if len(image_bytes) <= MAX_IMAGE_BYTES or not image_bytes.startswith(b"\xff\xd8\xff"):
         return image_bytes

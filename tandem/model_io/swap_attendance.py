@@ -13,7 +13,7 @@ class SwapAttendance:
     """Shows that this process swaps versions, while this object and the process live."""
 
     def __init__(self, repository: Path) -> None:
-        """Raises OSError if the repository is not writable, so that no swap is possible."""
+        """Begins the attendance; raises OSError if the repository is not writable."""
         self._descriptor = os.open(_path(repository), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         with suppress(BlockingIOError):  # of another process that also swaps

@@ -77,7 +77,7 @@ class TextPreprocessor:
 
     @classmethod
     def open(cls, folder: Path, rules: TextRules) -> "TextPreprocessor":
-        """Reads the tokenizer of the rules; raises ValueError if the file is none."""
+        """Reads the tokenizer of the rules; raises ValueError if its file is not a tokenizer."""
         return cls.by_rules(read_tokenizer_file(folder / rules.tokenizer), rules)
 
     def token_ids(self, text: str) -> TokenIds:
@@ -95,7 +95,7 @@ class TextPreprocessor:
 
         Raises TextEmpty for a text without visible characters or tokens. Raises TextTooLong, with
         ERROR over MAX_TEXT_BYTES or the token limit, with other policies over MAX_LONG_TEXT_BYTES.
-        Raises TextNotUnicode for half a surrogate pair.
+        Raises TextNotUnicode for a lone surrogate.
         """
         text = _sized(text, policy)
         ids, places = self._split(text)

@@ -226,7 +226,7 @@ class TritonClient:
 
         Triton drops it from its queue at the timeout that was sent along, or runs it needlessly.
         """
-        # The task of its own in which grpc.aio reads the call; another around it costs CPU.
+        # grpc.aio reads the call in a task of its own; another task around it costs CPU.
         own = getattr(call, "_invocation_task", None)
         task: asyncio.Task[Any] = asyncio.ensure_future(call) if own is None else own
         try:
@@ -276,7 +276,7 @@ class TritonClient:
             case TritonFault.PROCESS_DEAD:
                 self._dead_times[model] = time.monotonic()
             case TritonFault.LEAVING | TritonFault.UNREACHABLE:
-                # No server is there: the next one is another.
+                # There is no server, so the next call reaches another one.
                 self._dead_times.clear()
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ async def check_version(candidate: ServedModel, serving: ServedModel) -> None:
     VersionRefused if its embeddings differ from those in the indexes. Match logits may differ,
     because a version may have another cross-encoder.
     """
-    # Not by canaries, which skip a model that has just answered a call in any version.
+    # Without canaries, which skip a model that has just answered a call in any version.
     await _check_logits(candidate)
     off = max(
         float(np.abs(theirs - ours).max())

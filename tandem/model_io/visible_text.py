@@ -56,7 +56,7 @@ _HALF_WIDTH_MARKS: Final = "\uff9e\uff9f"
 
 
 class TextNotUnicode(ValueError):
-    """A text contains half of a surrogate pair, which is not a character."""
+    """A text contains a lone surrogate, which is not Unicode text."""
 
     def __init__(self, code_unit: str, place: int) -> None:
         super().__init__(
