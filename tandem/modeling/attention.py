@@ -19,7 +19,7 @@ def multi_head_attention(
     is_training: bool,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Returns what each position reads, [B, L, D], from concatenated queries, keys and values.
+    """Returns each position's attention output, [B, L, D], of concatenated queries, keys, values.
 
     Every position attends to those where `attends_B11L` is true; where there is none, the result is
     finite but meaningless. `dropout` applies to attention weights in training. Outside training a

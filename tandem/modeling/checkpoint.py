@@ -147,7 +147,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def declared_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:
-    """Returns the weights of a checkpoint's file, by its header; errors as load_checkpoint."""
+    """Returns the weights in the header of a checkpoint's file; errors as load_checkpoint."""
     try:
         return stored_weights(folder / WEIGHTS)
     except ValueError as error:

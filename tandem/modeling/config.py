@@ -31,7 +31,7 @@ learn with them.
 """
 
 Pooling = Literal["mean", "cls"]
-"""What the bi-encoder embeds: the mean of all positions that count, or the first alone."""
+"""What the bi-encoder embeds: the mean of all positions that count, or only the first."""
 
 PictureFit = Literal["letterbox", "squash", "crop"]
 """Ways to make a picture a square (Fit): with margins, distorted, or cut."""
@@ -76,11 +76,11 @@ class JointConfig:
     matcher_width: int = 0
     """Width of the words and image tokens that the matcher of two towers compares; 0 has none."""
     matcher_has_towers: bool = False
-    """Whether the matcher reads words and image tokens by a text trunk and a grid trunk of its own,
-    instead of those that embed."""
+    """Whether the matcher has its own text trunk and grid trunk, instead of the embedding's."""
     matcher_layer_count: int = 0
-    """Last layers of the text trunk that such a matcher has copies of, with a grid trunk of its
-    own: it shares the layers below and the late blocks (Joint). 0 shares nothing."""
+    """How many of the text trunk's last layers such a matcher copies. It then shares the layers
+    below and the late blocks with the towers (Joint), and has a grid trunk of its own. 0 shares
+    nothing."""
     picture_fit: PictureFit = "letterbox"
     """How a picture becomes a square."""
     vision: Mapping[str, Any] | None = None

@@ -53,7 +53,7 @@ class GridTrunk(nn.Module):
         return self.adapted(tokens_BRW, mask_BR), mask_BR
 
     def late_tokens(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what follows the late blocks, or the tokens themselves without any."""
+        """Returns the output of the late blocks, or the tokens themselves if there are none."""
         tokens_BRW = image_tokens.to(self.token_norm.weight.dtype)
         if self.late is None:
             return tokens_BRW, image_mask
@@ -77,10 +77,10 @@ class GridHead(nn.Module):
         self.pool = AttentionPool(config.head_width, config.embedding_dim)
 
     def forward(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns embeddings of unit length [B, E], float32, and what the trunk returns."""
+        """Returns embeddings of unit length [B, E], float32, and the trunk's states and mask."""
         return self.of_late_tokens(*self.trunk.late_tokens(image_tokens, image_mask))
 
     def of_late_tokens(self, tokens_BRW: Tensor, mask_BR: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the same of what follows the late blocks."""
+        """Returns the same for the output of the late blocks."""
         states_BRD = self.trunk.adapted(tokens_BRW, mask_BR)
         return self.pool(states_BRD, mask_BR), states_BRD, mask_BR

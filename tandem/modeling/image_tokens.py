@@ -45,7 +45,7 @@ class PixelTokens:
 
 
 class NoPixels(nn.Module):
-    """Stands in for the backbone of a model that reads regions, which no pixels give."""
+    """Stands in for the backbone of a model that reads regions, which do not come from pixels."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Raises ValueError, because regions come from a file."""

@@ -47,7 +47,7 @@ class InProcessRunner:
         self._manifest = manifest
         self._repository = repository
         count = thread_count or core_count()
-        # Nothing here batches requests that come at the same moment, so none waits for another.
+        # Requests are not batched here, so none waits for another.
         self.instances = Instances(min(INSTANCE_COUNT, count), apart_seconds=0.0)
         self._thread_count = count // self.instances.count
         self._own = threading.local()
@@ -63,8 +63,8 @@ class InProcessRunner:
     def begin_loading(self) -> Future[LoadedParts]:
         """Begins to load the model in the background, unless it has begun.
 
-        Torch's start takes seconds, and holds the interpreter for much of them: whatever else a
-        program does meanwhile waits, so it comes last.
+        Importing torch takes seconds, and holds the interpreter for much of them. So call this
+        after everything else that the program does at its start.
         """
         with self._lock:
             if self._parts is None:
@@ -105,7 +105,7 @@ class InProcessRunner:
         return ModelAnswer(arrays, compute_seconds, max(0.0, waited_seconds))
 
     def is_proven(self, model: str) -> bool:
-        """Returns whether a canary would show nothing: what runs here cannot vanish."""
+        """Returns True: a canary would show nothing, because no process can die here."""
         return self._parts is not None and self._parts.done() and not self._parts.exception()
 
     def check_processes(self) -> None:
@@ -128,7 +128,7 @@ class InProcessRunner:
         return loaded.run(model, version, inputs, outputs)
 
     def _loaded(self) -> LoadedParts:
-        # Imported here, because torch takes seconds, in which the stores are opened.
+        # Imported here, because torch takes seconds; meanwhile the stores are opened.
         from tandem.modeling.loaded_parts import LoadedParts
 
         parts = LoadedParts(self._repository, self._manifest)

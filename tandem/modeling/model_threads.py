@@ -23,9 +23,9 @@ class ModelThreads:
     """
 
     def __init__(self, count: int, name: str) -> None:
-        """Starts so many threads. They do not keep the program alive, but it waits for their work.
+        """Starts the threads. They do not keep the program alive, but it waits for their work.
 
-        Ended in the middle of torch's code, they would abort the program instead.
+        Threads that ended in the middle of torch's code would abort the program.
         """
         self._jobs: SimpleQueue[_Job[Any] | Callable[[], None] | None] = SimpleQueue()
         self._is_closed = False
@@ -53,7 +53,7 @@ class ModelThreads:
     async def run(self, work: Callable[[], T]) -> T:
         """Returns what `work` returns, or raises what it raises.
 
-        A caller that gives up takes work that waits with it; begun work runs to its end.
+        If the caller gives up, work that still waits is dropped; begun work runs to its end.
         """
         loop = asyncio.get_running_loop()
         job = _Job(work, loop, loop.create_future())
@@ -61,7 +61,7 @@ class ModelThreads:
         return await job.future
 
     def close(self) -> None:
-        """Waits for work that has begun, leaves out what waits, and ends the threads."""
+        """Waits for work that has begun, drops work that waits, and ends the threads."""
         self._is_closed = True
         atexit.unregister(self.close)
         for _ in self._threads:

@@ -11,7 +11,7 @@ from tandem.modeling.config import TOKEN_SIZE, JointConfig
 
 
 class PatchTokens(nn.Module):
-    """Cuts pixels into patches; it has no weights, as the encoder projects them."""
+    """Cuts pixels into patches. It has no weights: the encoder projects the patches."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ def mean_of_counted(hidden_BLD: Tensor, mask_BL: Tensor) -> Tensor:
 def first_and_mean(hidden_BLD: Tensor, mean_BD: Tensor, mask_BL: Tensor) -> Tensor:
     """Returns [B, 2 D], first token and mean, for the match head.
 
-    The first token alone, as in BERT, cannot count objects, because attention averages.
+    A head that reads only the first token, as BERT's, cannot count objects: attention averages.
     """
     first_BD = hidden_BLD[:, 0] * mask_BL[:, :1]  # zero where it is masked
     return torch.cat([first_BD, mean_BD], dim=-1)

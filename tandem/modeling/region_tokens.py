@@ -206,10 +206,7 @@ class RegionFile:
 
 @dataclass(frozen=True, slots=True)
 class RegionCheck:
-    """Checks that a record's regions are finite and that every caption fits the model.
-
-    It reads the regions.
-    """
+    """Checks, by reading them, that a record's regions are finite, and that every caption fits."""
 
     regions: RegionFile
     texts: TextPreprocessor

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class SeparateEncoders(nn.Module):
-    """Routes one side alone to the BE and a pair to the CE."""
+    """Routes a single side to the BE and a pair to the CE."""
 
     def __init__(self, bi_encoder: nn.Module, cross_encoder: nn.Module) -> None:
         super().__init__()

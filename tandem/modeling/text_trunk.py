@@ -1,4 +1,4 @@
-"""Defines the text side of two towers: BERT's layers over the words alone.
+"""Defines the text side of two towers: BERT's layers over words only.
 
 Shapes: B batch, T text tokens, D width.
 """
@@ -32,7 +32,7 @@ class TextTrunk(nn.Module):
         return self.above(self.below(input_ids, text_mask, 0), text_mask, 0)
 
     def below(self, input_ids: Tensor, text_mask: Tensor, last_count: int) -> Tensor:
-        """Returns the input of the last `last_count` layers, [B, T, D]."""
+        """Returns the input of the last `last_count` layers, float32 [B, T, D]."""
         text_BTD = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
         if self.token_type is not None:
             text_BTD = text_BTD + self.token_type[0]

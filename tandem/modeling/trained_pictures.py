@@ -1,4 +1,4 @@
-"""Records which pictures a checkpoint was trained on, so that none of them is tested unnoticed.
+"""Records which pictures a checkpoint was trained on, so that a test with them is noticed.
 
 A picture is the first eight bytes of its file's SHA-256. Of a million trained and 5,000 tested
 pictures, two different ones share these with a probability of 3 in ten billion. A picture that was
@@ -31,7 +31,7 @@ class TrainedPictures:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Returns what a checkpoint's folder records, or None if it records nothing.
+        """Returns the pictures that a checkpoint's folder records, or None if it records none.
 
         Raises ValueError naming the file if it is damaged.
         """
@@ -59,7 +59,7 @@ class TrainedPictures:
         return self if other is None else type(self)(np.union1d(self.digests, other.digests))
 
     def which(self, sha256s: Iterable[bytes]) -> list[bool]:
-        """Returns for each picture whether it was trained on."""
+        """Returns, for each picture, whether the checkpoint was trained on it."""
         trained: NDArray[Any] = np.isin(_shortened(sha256s), self.digests)
         return [bool(each) for each in trained]
 

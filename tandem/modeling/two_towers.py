@@ -43,7 +43,7 @@ class TextSide(nn.Module):
 
 
 class MatcherTowers(nn.Module):
-    """Holds trunks of the matcher's own, which know nothing of the embeddings."""
+    """Holds trunks of the matcher's own, which share nothing with the embeddings."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class MatcherTops(nn.Module):
 class PairSide(nn.Module):
     """Scores a text with a picture: the matcher's logit, plus the weighted cosine of the towers.
 
-    Without a matcher, the cosine alone orders the pairs.
+    Without a matcher, it is only the weighted cosine.
     """
 
     matcher_weight: Tensor
@@ -93,7 +93,7 @@ class PairSide(nn.Module):
         return text[0], self.scored(text, picture)
 
     def read_text(self, input_ids: Tensor, text_mask: Tensor) -> tuple[Tensor, Parts | None]:
-        """Returns all that a score needs of texts: embeddings [B, E], and the matcher's words."""
+        """Returns what a score needs of texts: embeddings [B, E], and the matcher's words."""
         # What both scores share is computed once.
         own_layer_count = self.tops.layer_count if self.tops is not None else 0
         hidden_BTD = self.text.tower.below(input_ids, text_mask, own_layer_count)
@@ -108,7 +108,7 @@ class PairSide(nn.Module):
         return text_BE, self.matcher.words(words_BTD, text_mask)
 
     def read_image(self, image_tokens: Tensor, image_mask: Tensor) -> tuple[Tensor, Parts | None]:
-        """Returns the same of pictures."""
+        """Returns what a score needs of pictures: embeddings [B, E], and the matcher's grid."""
         tokens_BRW, mask_BR = self.image.trunk.late_tokens(image_tokens, image_mask)
         image_BE, grid_BRD, _ = self.image.of_late_tokens(tokens_BRW, mask_BR)
         if self.matcher is None:
@@ -131,7 +131,7 @@ class PairSide(nn.Module):
 
 
 class TowerRoute(nn.Module):
-    """Routes a text or a picture alone to its tower, and a pair to the matcher."""
+    """Routes a single text or picture to its tower, and a pair to the matcher."""
 
     def __init__(self, text: nn.Module, image: nn.Module, pair: nn.Module) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class TowerRoute(nn.Module):
 
 
 class TwoTowers(nn.Module):
-    """Embeds a text or a picture alone by its tower, and scores a pair by the matcher."""
+    """Embeds a single text or picture by its tower, and scores a pair by the matcher."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class TwoTowers(nn.Module):
 
     @property
     def matcher(self) -> WordGridMatcher | None:
-        """What scores pairs; None for a bi-encoder alone."""
+        """The matcher of pairs; None for a bi-encoder without one."""
         return self.pair.matcher
 
     def text_trunks(self) -> list[TextTrunk]:
@@ -217,7 +217,7 @@ class TwoTowers(nn.Module):
 
     @property
     def temperature(self) -> Tensor:
-        """What the in-batch softmax divides cosines by, at least 0.01."""
+        """The divisor of cosines in the in-batch softmax, at least 0.01."""
         return (-self.log_scale.clamp(max=math.log(100.0))).exp()
 
     def start_temperature(self, temperature: float) -> None:

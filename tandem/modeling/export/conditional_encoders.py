@@ -1,7 +1,7 @@
 """Selects among encoders by the lengths of their inputs, in a form that torch.export records.
 
-A trace of SeparateEncoders or TowerRoute records one branch, and TorchScript's `if` is none of
-torch.export's: `torch.cond` is, also where the lengths decide.
+A trace of SeparateEncoders or TowerRoute records only one branch, and torch.export does not record
+Python's `if` as TorchScript does. It records `torch.cond`, also if the lengths decide.
 
 Shapes: B batch, T text tokens, R image tokens, D token width, E embedding width.
 """
@@ -19,7 +19,7 @@ from tandem.modeling.two_towers import TowerRoute, TwoTowers
 
 
 class ConditionalEncoders(nn.Module):
-    """Gives one branch's answer for a pair, another's for a side alone."""
+    """Gives one branch's answer for a pair, and another's for a single side."""
 
     def __init__(self, pair: nn.Module, alone: nn.Module) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _TextAlone(nn.Module):
 
 
 def without_symbolic_sums(program: ExportedProgram) -> ExportedProgram:
-    """Returns the program with each sum of lengths as additions, in its branches too.
+    """Returns the program with sums of lengths written as additions, also in its branches.
 
     torch writes the number of text and image tokens in a branch as `sym_sum`, which its own
     archive cannot hold (2.13).

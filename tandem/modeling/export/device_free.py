@@ -1,8 +1,8 @@
 """Frees a trace from the device that it was made on.
 
 A trace records the device of every tensor that the model makes on its way, such as positions and
-masks: a model traced on a CPU would make them there in front of a GPU. They follow the first input
-instead.
+masks: on a GPU, a model traced on a CPU would make them on the CPU. Here they follow the device of
+the first input instead.
 """
 
 import torch
@@ -13,7 +13,7 @@ def free_of_device(traced: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     graph = traced.graph
     if not _devices(traced.inlined_graph):
         return traced
-    # Of the whole, because a part of the model may have no input to follow.
+    # The first input of the whole model, because a part of it may have none.
     torch._C._jit_pass_inline(graph)  # noqa: SLF001  torch has no public way to change a graph
     first = next(value for value in graph.inputs() if value.type().kind() == "TensorType")
     node = graph.create("prim::device", [first], 1)

@@ -70,7 +70,7 @@ class ExportedModel:
                     self._check_legal(name, role, answer, len(inputs[0]))
 
     def compare(self, modules: Modules) -> None:
-        """Raises ExportMismatch unless the modules, in the export's precision, give the same.
+        """Raises ExportMismatch unless the modules give the same outputs in the export's precision.
 
         The tolerance is 1e-5 in fp32, else 1e-3, for each part.
         """
@@ -155,8 +155,8 @@ def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptM
     # A trace records whether a GPU may use TF32 for convolutions, as it does by default: fp32 on a
     # GPU would then have ten bits and differ from the CPU.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), warnings.catch_warnings():
-        # transformers checks sizes by conditions, which a trace takes for constant: they are, and
-        # the comparison would find one that is not. Its deprecated names are read, not used.
+        # A trace takes transformers' conditions on sizes for constants. They are; if one were not,
+        # the comparison would find it. Tracing only reads transformers' deprecated names.
         warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
         warnings.simplefilter("ignore", FutureWarning)
         return free_of_device(torch.jit.trace(module, example, check_trace=False))

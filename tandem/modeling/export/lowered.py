@@ -111,7 +111,7 @@ def _halve_linear(module: nn.Module, dtype: torch.dtype) -> None:
     # Not the convolution of a ViT's patches, whose dtype transformers looks up: it is one of many.
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
-            # A logit of 8 bits would be that of its neighbour in the order, too.
+            # Logits of 8 bits would be equal for neighbours in the order.
             if child.out_features > _SCORE_WIDTH:
                 setattr(module, name, _Halved(child, dtype, is_returned_whole=True))
         elif not isinstance(child, nn.MultiheadAttention):

@@ -29,7 +29,7 @@ def pooled(tokens_BRD: Tensor) -> Tensor:
     first_count, side = _grid(tokens_BRD.shape[1])
     first, grid = tokens_BRD[:, :first_count], tokens_BRD[:, first_count:].float()
     grid_BDgg = grid.transpose(1, 2).unflatten(2, (side, side))
-    # An odd side's last row and column are means of what is there.
+    # With an odd side, the last row and column are means of fewer tokens.
     small = F.avg_pool2d(grid_BDgg, 2, ceil_mode=True, count_include_pad=False)
     rows = small.flatten(2).transpose(1, 2).to(tokens_BRD.dtype)
     return torch.cat([first, rows], dim=1)

@@ -128,7 +128,7 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
         functions=_functions(pair),
         models=_models(pair),
         tokens=tokens,
-        # Of another bi-encoder's similarity its authors say nothing.
+        # The authors' fusion is for the similarities of their own bi-encoder.
         default_fusion=pair.retriever.default_fusion if pair.is_one_model else "none",
         tokenizers={
             name: sha256(tokenizer.to_str().encode()).hexdigest()
@@ -201,7 +201,7 @@ def _fingerprint(manifest: Manifest) -> str:
 
 
 def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
-    """Returns the fields; without the one that most rules leave open, so their digests stay."""
+    """Returns the fields, without a newer one where it has its default, so that digests stay."""
     fields = asdict(rules)
     if fields.get("squash_to") is None:
         fields.pop("squash_to", None)

@@ -16,7 +16,7 @@ def published_bi_encoder(
     tokenizer: Tokenizer,
     notes: tuple[str, ...] = (),
 ) -> PublishedModel:
-    """Returns the model of two towers that score no pairs; call it after the last file is read."""
+    """Returns the model of two towers, without a cross-encoder; call it once all files are read."""
     licence = folder.licence()
     return PublishedModel(
         family=family,

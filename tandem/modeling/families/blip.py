@@ -40,7 +40,7 @@ _KNOWN_CLASS: Final = "BlipForImageTextRetrieval"
 
 
 def read_blip(folder: PublishedFolder) -> PublishedModel:
-    """Returns a BLIP that was trained for retrieval; refuses one that answers or describes."""
+    """Returns a BLIP that was trained for retrieval; refuses one for questions or captions."""
     from transformers import BlipConfig, BlipForImageTextRetrieval
 
     fields = folder.config()

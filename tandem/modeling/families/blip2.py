@@ -106,5 +106,5 @@ class Blip2Pair(nn.Module):
 
 
 def _added(mask: Tensor) -> Tensor:
-    """Returns what is added to attention scores [B, heads, any, keys] to leave out what is 0."""
+    """Returns what to add to attention scores [B, heads, any, keys] to ignore masked positions."""
     return (1 - mask[:, None, None].float()) * torch.finfo(torch.float32).min

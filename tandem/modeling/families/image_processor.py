@@ -1,7 +1,7 @@
 """Reads a published image processor, by the class of transformers that its file names.
 
-Any class is read that scales, crops, rescales and normalises as the library's base class does, and
-ConvNeXT's, which scales in a way of its own. Another's code would have to run on every picture.
+It reads any class that scales, crops, rescales and normalises as the library's base class does, and
+ConvNeXT's, which scales in its own way. Any other class's code would have to run on every picture.
 """
 
 import inspect
@@ -103,7 +103,7 @@ def _class_of(stem: str) -> type[Any] | None:
 
     try:
         kind = getattr(transformers, f"{stem}ImageProcessorPil", None)
-    except Exception:  # whatever the import of its module stumbles over
+    except Exception:  # the import of its module may raise anything
         return None
     return kind if isinstance(kind, type) else None
 

@@ -76,7 +76,7 @@ def read_image_rules(
         filter=_filter(folder, settings.resample),
         resize_to=sides[0] if is_scaled_larger and fit is Fit.CROP else None,
         squash_to=sides if is_scaled_larger and fit is Fit.SQUASH else None,
-        # As transformers does, whatever do_convert_rgb says: without it, it reads no other picture.
+        # As transformers does: without do_convert_rgb it can only read pictures that are RGB.
         transparency=Transparency.WHITE,
         is_exact=True,
     )

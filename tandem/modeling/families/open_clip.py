@@ -24,7 +24,7 @@ from tandem.modeling.families.towers import ImageTower, TextTower
 OPEN_CLIP_WEIGHTS: Final = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 FAMILY: Final = "open_clip"
 _XLM_ROBERTA: Final = "xlm-roberta-"
-# Every XLM-R has heads of this width; its file of weights does not tell.
+# Every XLM-R has heads of this width; its file of weights does not state it.
 _HEAD_WIDTH: Final = 64
 
 
@@ -93,7 +93,7 @@ def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> Publis
 def _xlm_roberta(
     folder: PublishedFolder, config: OpenClipConfig, weights: Mapping[str, Tensor]
 ) -> tuple[nn.Module, int]:
-    """Returns the text tower, whose shape its weights tell, and the size of its vocabulary."""
+    """Returns the text tower, with the shape of its weights, and the size of its vocabulary."""
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     pooler = config.text.get("hf_pooler_type", "mean_pooler")

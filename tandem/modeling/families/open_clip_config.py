@@ -20,11 +20,11 @@ _FITS: Final = {"shortest": Fit.CROP, "squash": Fit.SQUASH}
 _FILTERS: Final = {
     "bicubic": Filter.BICUBIC,
     "bilinear": Filter.BILINEAR,
-    # For training; then it is this.
+    # A random filter is for training; open_clip evaluates with this one.
     "random": Filter.BICUBIC,
 }
 _MODEL: Final = {"embed_dim", "quick_gelu", "vision_cfg", "text_cfg"}
-# Of training, of the logits of a whole batch, and of what a forward returns.
+# Settings of training, of the logits of a whole batch, and of a forward's return value.
 _MODEL_WITHOUT_EFFECT: Final = {
     "cast_dtype",
     "custom_text",
@@ -37,7 +37,7 @@ _TIMM: Final = "timm_model_name"
 _VISION: Final = {"image_size", "layers", "width", "head_width", "mlp_ratio", "patch_size"}
 _TEXT: Final = {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"}
 _HUGGING_FACE_TEXT: Final = {"hf_model_name", "hf_proj_type", "hf_pooler_type"}
-# Of training, of the tokenizer, and of what else a tower may return.
+# Settings of training, of the tokenizer, and of a tower's further outputs.
 _WITHOUT_EFFECT: Final = {
     "patch_dropout",
     "hf_tokenizer_name",
@@ -45,7 +45,7 @@ _WITHOUT_EFFECT: Final = {
     "output_tokens",
     "pad_id",
 }
-# The values with which a setting changes nothing; without a line, those that count as false.
+# The values with which a setting has no effect; for settings not listed here, any false value.
 _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
     "pool_type": ("tok", "argmax"),
     "pos_embed_type": ("learnable",),

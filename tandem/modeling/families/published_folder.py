@@ -63,7 +63,7 @@ class PublishedFolder:
         return self.fields(name) if self.has(name) else {}
 
     def declared_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
-        """Returns shape and type of the weights, by the headers of their files."""
+        """Returns shape and type of the weights, as the headers of their files declare them."""
         return declared_weights(self.path, names)
 
     def read_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:

@@ -94,7 +94,7 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
 
 
 def _is_open_clip(published: PublishedFolder) -> bool:
-    """Returns whether the folder is in open_clip's format alone: some have both formats."""
+    """Returns whether the folder is only in open_clip's format: some have both formats."""
     if not published.has(OPEN_CLIP_CONFIG):
         return False
     is_other = published.has(CONFIG) and any(
@@ -154,5 +154,5 @@ def _check_transformers(folder: PublishedFolder) -> None:
             "to read a published model transformers is needed: "
             "pip install 'tandem-search[pretrained]'"
         ) from error
-    # It warns of defaults that a configuration leaves open, and of losses: of nothing read here.
+    # It warns of defaults that a configuration leaves open, and of losses; neither matters here.
     logging.set_verbosity_error()

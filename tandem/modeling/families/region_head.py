@@ -29,14 +29,14 @@ class OuterHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenHead:
-    """Holds an empty head of the weights' shape, and what of them it takes."""
+    """Holds an empty head of the weights' shape, and the weights that it takes."""
 
     head: MatchHead | None
     weights: Mapping[str, Tensor]
     """The encoder's, with those of an outer head."""
     sources: Mapping[str, tuple[str, ...]]
     dropped: tuple[str, ...]
-    """Patterns of names that are not needed: those of other heads, and a pooler that none reads."""
+    """Patterns of weights' names that are not needed: other heads, and a pooler that none reads."""
 
     def unneeded(self, others: str) -> re.Pattern[str]:
         """Returns a pattern of all names that are not needed."""

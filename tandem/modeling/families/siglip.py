@@ -59,11 +59,11 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
 
 
 def as_trained(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Tokenizer:
-    """Returns a copy that first does to a text what its model was trained on.
+    """Returns a copy that first normalises a text as in the training of its model.
 
     Every SigLIP was trained on lower case, the first also without ASCII punctuation. transformers
     adds these steps in code, by the tokenizer's class, and a published tokenizer.json may lack
-    them. A step that is there already changes nothing the second time.
+    them. A repeated step changes nothing.
     """
     steps: list[normalizers.Normalizer] = []
     is_first = str(config.get("tokenizer_class")).startswith(_FIRST_TOKENIZER)

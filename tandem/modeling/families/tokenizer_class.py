@@ -68,7 +68,7 @@ def _library_ignores_case(folder: PublishedFolder) -> bool | None:
     try:
         made: Any = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=False)
         return _ignores_case(made.backend_tokenizer)
-    except Exception:  # whatever its steps stumble over: a missing library, an unknown class
+    except Exception:  # its steps may raise anything, for a missing library or an unknown class
         return None
 
 

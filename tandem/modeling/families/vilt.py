@@ -4,8 +4,8 @@ Shapes: B batch, S pixels per side, T text tokens, R image tokens, D width.
 
 One transformer reads words and patches together, so what can be kept of a picture is its patch
 embeddings: little is saved by keeping them. transformers' own image side draws patches at random
-and loops over the pictures of a batch; for squares of one size it comes down to what is here, which
-is the same on every run and can be exported.
+and loops over the pictures of a batch. For squares of one size it computes what is here, which is
+deterministic and can be exported.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,7 @@ _KNOWN_CLASS: Final = "ViltForImageAndTextRetrieval"
 _NOTES: Final = (
     "Pictures are squashed to a square; its authors keep their shape, so scores of pictures that "
     "are not squares differ from theirs.",
-    "Its logits are made for ranking: a probability means something after tandem calibrate alone.",
+    "Its logits are made for ranking: run tandem calibrate before you use its probabilities.",
 )
 
 

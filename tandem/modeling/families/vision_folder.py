@@ -96,7 +96,7 @@ class PublishedVision:
 
 
 def _transformers_logging() -> Any:  # noqa: ANN401  a module
-    """Returns transformers' logging, whose report of weights that are left out is no news."""
+    """Returns transformers' logging, which would report weights that are left out on purpose."""
     from transformers.utils import logging
 
     return logging

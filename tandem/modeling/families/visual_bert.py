@@ -3,9 +3,9 @@
 BERT with one linear layer more, from a detector's features to its width; boxes are not read. Words
 and regions share one norm, and every region has the same position and type.
 
-Its head was trained to tell whether a second caption belongs to the picture that a first one
-describes. With one caption alone it is asked what it was not trained for, and no checkpoint of it
-was trained as a bi-encoder: a start for training on retrieval rather than a retriever as it is.
+Its head was trained to say whether a second caption belongs to the picture that a first one
+describes, so it was not trained for a single caption, and no checkpoint was trained as a
+bi-encoder. It is a starting point for training, not a retriever.
 
 Shapes: B batch, T text tokens, R regions, L = T + R, D features of a region, W width.
 """

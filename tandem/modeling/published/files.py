@@ -228,7 +228,7 @@ def older_tokenizer(folder: Path) -> Tokenizer:
         ) from error
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
-    except Exception as error:  # whatever its steps stumble over
+    except Exception as error:  # its steps may raise anything
         raise PublishedCheckpointInvalid(
             f"{folder} has no tokenizer that can be read: {error}"
         ) from error
