@@ -40,7 +40,7 @@ def plot_run(folder: Path) -> Path:
 def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
     """Plots dev R@1 over the rounds, before and after reranking, averaged over each run's seeds.
 
-    A run that trains the CE alone is left out: its dev pairs a text with every image of a smaller
+    A run that only trains the CE is left out: its dev pairs a text with every image of a smaller
     set, which is not comparable.
     """
     figure = Figure(figsize=(11.0, 4.0), layout="constrained")

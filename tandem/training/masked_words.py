@@ -1,9 +1,9 @@
 """Masks caption words, for masked language modelling (MLM) with the caption's image as context.
 
 The model predicts a masked word from the rest of the caption and from its image. The published
-encoders that Geigle et al. begin with were pretrained this way; ours begin with random weights. The
-single bit of a pair, match or mismatch, says little about which object is how many and where; a
-masked "left" asks exactly that.
+encoders that Geigle et al. begin with were pretrained this way; ours begin with random weights. A
+pair's label is a single bit, which says little about how many objects there are and where; a masked
+"left" asks exactly that.
 
 Shapes: B rows, T text tokens.
 """

@@ -1,6 +1,6 @@
 """Trains the matcher of two towers after the rounds; the towers that embed no longer learn.
 
-What the matcher shares with them stays as it is too, and costs no gradient.
+Parts that the matcher shares with them are frozen too, and need no gradient.
 
 The matcher never sees the embeddings' similarity, so that it learns what they do not know. At the
 end, the weight of their cosine in a pair's logit is chosen on the dev pictures.

@@ -118,7 +118,7 @@ def torchrun_local_rank() -> int:
 
 @contextmanager
 def torchrun_processes(device: torch.device) -> Iterator[Processes]:
-    """Connects the processes that torchrun started; without torchrun, yields this one alone.
+    """Connects the processes that torchrun started; without torchrun, yields only this one.
 
     Uses gloo on the CPU and NCCL on CUDA, which has not been run.
     """

@@ -87,12 +87,11 @@ class Recipe:
     """Views of each training picture: the picture, its mirror image, and crops
     (picture_views.py)."""
     view_stretch: float = 0.0
-    """Largest natural logarithm of the factor by which a crop is wider than high, or higher than
-    wide, next to its picture; 0 keeps the picture's aspect."""
+    """Largest natural logarithm of the factor between a crop's aspect and its picture's; 0 keeps
+    the picture's aspect."""
 
     embedding_pooling: Pooling = "mean"
-    """What the BE embeds: the mean of all positions, or [CLS] alone (Geigle et al. 2022, footnote
-    7)."""
+    """What the BE embeds: the mean of all positions, or [CLS] (Geigle et al. 2022, footnote 7)."""
     pair_loss: PairLoss = "classification"
     """What the CE learns by: telling matches from mismatches, or by a triplet's hinge that puts
     each match above its mismatch."""
@@ -117,22 +116,22 @@ class Recipe:
     hinges: Hinges = "hardest"
     """Which hinges a network of the zoo learns by: of the hardest negative, or of all."""
     all_hinges_round_count: int = 0
-    """Rounds by all hinges before the hardest alone take over."""
+    """Rounds by all hinges, before those of the hardest negatives take over."""
     learns_temperature: bool = False
     """Learn the temperature of the in-batch softmax, from `softmax_temperature` on."""
     held_out_family_count: int = 0
     """Families of the training split that are held out, to pick the checkpoint and the fusion by;
     0 takes the split `val` for that."""
     held_out_picture_count: int = 0
-    """Pictures of the training split that are held out instead, each of another family, whose other
-    pictures are learned from: for searches of new pictures of what the model knows."""
+    """Pictures of the training split that are held out instead, one of each of so many families.
+    Their other pictures are learned from: dev then has new pictures of what the model knows."""
     matcher_width: int = 0
     """Width of what the matcher of two towers compares; 0 trains none."""
     matcher_has_towers: bool = False
     """Whether the matcher learns with a text encoder and an image side of its own."""
     matcher_layer_count: int = 0
-    """Layers that such a text encoder has of its own, after those that it shares with the BE, as it
-    does the late blocks of the image side; 0 shares nothing."""
+    """Last layers of which such a text encoder has its own. It shares the layers before them, and
+    the late blocks of the image side, with the BE; 0 shares nothing."""
     late_learning_rate: float = 1e-4
     """Of the late blocks of image_source efficientnet_lite0_early."""
     word_drop_share: float = 0.0
@@ -333,8 +332,8 @@ class Recipe:
     def differing(self, made_by: Mapping[str, object]) -> list[str]:
         """Returns the names of the fields in which another recipe's manifest differs.
 
-        A manifest older than a field counts as having the field's default, which made it. A field
-        that no longer exists always differs, because its effect is unknown.
+        A manifest from before a field existed counts as having its default, which is how it ran. A
+        field that no longer exists always differs, because its effect is unknown.
         """
         ours = self.to_dict()
         theirs = {field.name: field.default for field in fields(self)} | dict(made_by)

@@ -69,7 +69,7 @@ def compact(seed: int = 1) -> Recipe:
 
 
 def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """Trains the BE alone, for Sep+Coop, with as many BE steps as the joint model has.
+    """Trains only a BE, for Sep+Coop, with as many BE steps as the joint model has.
 
     It keeps masked language modelling, because both of the paper's models begin with an encoder
     that was pretrained with it.
@@ -78,7 +78,7 @@ def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
 
 
 def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """Trains the CE alone, for Sep+Coop, with as many CE steps as the joint model has.
+    """Trains only a CE, for Sep+Coop, with as many CE steps as the joint model has.
 
     Nothing retrieves for it, so dev pairs each text with every image of a smaller set.
     """
@@ -91,7 +91,7 @@ def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
 
 
 def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """Trains the CE alone from the weights of a trained BE.
+    """Trains only a CE, from the weights of a trained BE.
 
     `--init` names the BE; without it the run begins with the bundled model, which is a CE already.
     Both of the paper's models begin with a published encoder that knows what words look like. From
@@ -139,16 +139,16 @@ def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
 
 
 def ance_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """Trains `ance` with mined negatives for the triplet loss alone (T_ANCE of Table 10).
+    """Trains `ance` with mined negatives only for the triplet loss (T_ANCE of Table 10).
 
-    For the BE alone (Table 9), set ce_steps_per_round to 0 as well.
+    For only a BE (Table 9), set ce_steps_per_round to 0 as well.
     """
     name = _variant("ance_triplets", base(seed)).name
     return replace(ance(seed, base), name=name, mined_negative_share=0.0)
 
 
 def ance_mismatches(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """Trains `ance` with mined negatives for the CE's mismatches alone (E_ANCE of Table 10)."""
+    """Trains `ance` with mined negatives only for the CE's mismatches (E_ANCE of Table 10)."""
     name = _variant("ance_mismatches", base(seed)).name
     return replace(ance(seed, base), name=name, ance_steps_per_round=0)
 
@@ -339,7 +339,7 @@ def photographs_joint(seed: int = 1) -> Recipe:
 
 
 def joint_matcher(seed: int = 1) -> Recipe:
-    """Trains the matcher of `photographs_joint` alone, over the towers of a trained checkpoint.
+    """Trains only the matcher of `photographs_joint`, over the towers of a trained checkpoint.
 
     `--init` names that: of `photographs`, for instance, to compare both forms over one bi-encoder.
     """
@@ -347,13 +347,13 @@ def joint_matcher(seed: int = 1) -> Recipe:
 
 
 def picture_dictionary(seed: int = 1) -> Recipe:
-    """Trains two towers and a matcher on the emoji, whose drawings a style never seen is found by.
+    """Trains two towers and a matcher on the emoji, to find drawings of a style never seen.
 
-    What a drawing needs is many looks: a round has 512 concepts, each with one drawing and one
-    caption, and stays cheap because the embeddings' text encoder is frozen. The matcher's own
-    learns. The split `val` has 83 texts of concepts that are never trained on, too few to pick a
-    checkpoint by, so it is measured once, after the last round. The bi-encoder's R@1 of an unseen
-    style was 54 (benchmarks/results/picture_dictionary_2026-11-27.md).
+    A drawing must be seen many times. So a round has 512 concepts, each with one drawing and one
+    caption, and stays cheap because the embeddings' text encoder is frozen; the matcher's own text
+    encoder learns. The split `val` has 83 texts of concepts that are never trained on, too few to
+    pick a checkpoint by, so it is measured once, after the last round. The bi-encoder's R@1 of an
+    unseen style was 54 (benchmarks/results/picture_dictionary_2026-11-27.md).
     """
     return replace(
         photographs(seed),

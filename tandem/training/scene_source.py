@@ -1,4 +1,4 @@
-"""Composes the scenes that a run trains on; the seed alone gives them."""
+"""Composes the scenes that a run trains on; they depend only on the seed."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -73,8 +73,9 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
 def as_trained(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe as it continues from a checkpoint, in the uses that this was trained for.
 
-    A BE alone continues as a BE, and a CE as a CE; separate encoders learn in turn, each from its
-    own steps. Raises ValueError for a folder that is not a checkpoint.
+    A checkpoint that is only a BE continues as one, and so does one that is only a CE; separate
+    encoders learn in turn, each from its own steps. Raises ValueError for a folder that is not a
+    checkpoint.
     """
     # Both, where the checkpoint does not say: it was made by other means, or combined of two.
     trained = load_checkpoint(init).training.get("recipe", {})

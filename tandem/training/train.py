@@ -56,9 +56,9 @@ def train(  # noqa: PLR0913
     `init`, by default the bundled checkpoint. `folder` receives the checkpoint, the loss curve
     (loss_curve.py) and, until the run ends, its state every `state_every_step_count` steps of a
     stage. With `resume` a stopped run continues from its state and ends with the weights of an
-    uninterrupted run; without a state it starts over, even where a finished run lies
-    (check_unfinished). The same recipe on the same machine's CPU gives the same weights. Of several
-    processes, only the first writes files and reports progress.
+    uninterrupted run. Without a state it starts over, even if the folder holds a finished run:
+    check_unfinished refuses that. The same recipe on the same machine's CPU gives the same weights.
+    Of several processes, only the first writes files and reports progress.
 
     Raises ValueError for a recipe that trains nothing, for an image source that `source` does not
     have, and where `folder` holds the checkpoint that the run begins with; RunStateInvalid for the
