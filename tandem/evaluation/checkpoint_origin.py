@@ -69,7 +69,7 @@ def _reads_files(recipes: Any) -> bool:  # noqa: ANN401
 
 
 def _recipes(training: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Returns the recipes that made a checkpoint, by role; one alone has no role."""
+    """Returns the recipes that made a checkpoint, by role; a single one has no role."""
     if recipe := training.get("recipe"):
         return {"": recipe}
     parts = training.get("combined_of", {})

@@ -255,9 +255,9 @@ def languages_of(records: Sequence[Record]) -> list[str]:
 def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
     """Returns the records as `fold_count` galleries of the same size, in their order.
 
-    This is the protocol of COCO's "1k": each fold is searched alone and recalls are averaged, which
-    is not comparable with one gallery of all records. Raises ValueError if the records do not
-    divide, or if a family would be cut, which would make both parts easier.
+    This is the protocol of COCO's "1k": each fold is searched on its own and recalls are averaged,
+    which is not comparable with one gallery of all records. Raises ValueError if the records do not
+    divide evenly, or if a family would be cut, which would make both parts easier.
     """
     if len(records) % fold_count:
         raise ValueError(f"{len(records)} records do not divide into {fold_count} folds")

@@ -12,7 +12,7 @@ RECALL_AT = (1, 5, 10)
 NDCG_AT = 10
 
 QueryRanks = Sequence[int | None]
-"""The rank of each of a query's answers, from 1; None for one behind the searched depth."""
+"""The rank of each of a query's answers, from 1; None for one beyond the searched depth."""
 
 
 @dataclass(frozen=True, slots=True)

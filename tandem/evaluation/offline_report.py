@@ -33,7 +33,7 @@ class NamedOrder:
 
 
 Reorder = Callable[[OfflineGallery, Mapping[str, ScoredPools]], Iterable[NamedOrder]]
-"""Gives more orders from what retrieved and from each direction's scored pools."""
+"""Gives more orders, from the retriever's gallery and each direction's scored pools."""
 
 
 def offline_report(  # noqa: PLR0913
@@ -92,7 +92,7 @@ def offline_report(  # noqa: PLR0913
 
 
 def _without_pairs(parts: Mapping[str, float]) -> dict[str, float]:
-    """Returns a direction's durations without what no cross-encoder took."""
+    """Returns a direction's durations, without those of a cross-encoder if there is none."""
     pair_parts = {"match_tokens", "match", "pair_count", "all_pair_count"}
     return {name: value for name, value in parts.items() if name not in pair_parts}
 

@@ -123,7 +123,7 @@ async def answer_ranks(
 ) -> list[AnswerRanks]:
     """Returns each query's ranks, in the order of the queries.
 
-    One search gives both orders: retrieval alone, and reranking of the best `k`. Raises the
+    One search gives both orders: the retrieval's, and that with the best `k` reranked. Raises the
     TandemError of a search that fails, because a recall over the others would not be comparable.
     """
     free = asyncio.Semaphore(concurrency)

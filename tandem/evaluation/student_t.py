@@ -6,7 +6,7 @@ from functools import lru_cache
 
 @lru_cache
 def t_quantile(freedom: int, share: float = 0.95) -> float:
-    """Returns the t that a share of the distribution lies within, in both directions.
+    """Returns the t for which a share of the distribution lies between -t and t.
 
     `freedom` is the number of values less one. The distribution function is the finite sum of
     Abramowitz and Stegun 1964, 26.7.3 and 26.7.4. Raises ValueError for no degrees of freedom.

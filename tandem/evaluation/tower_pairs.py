@@ -1,7 +1,7 @@
 """Scores pairs of a gallery by a model of two towers, whose sides meet only in the matcher.
 
 Each caption and each picture is read once, when it first occurs in a pool, where the joint encoder
-reads it again with every partner. A pair then costs the matcher alone.
+reads it again with every partner. A pair then only costs the matcher.
 
 Shapes: P pairs, T text tokens of the longest caption, B captions or pictures read together.
 """
@@ -17,7 +17,7 @@ from tandem.modeling.two_towers import PairSide
 Inputs = Callable[[Sequence[int]], tuple[Tensor, Tensor]]
 """Gives what a side reads of items by number: ids or image tokens, and their mask."""
 _Read = tuple[Tensor, ...]
-"""Of one item: its embedding, and with a matcher its unit vectors of parts and whole."""
+"""One item's embedding, and with a matcher its unit vectors of parts and whole."""
 
 _BATCH_SIZE = 64
 

@@ -1,4 +1,4 @@
-"""Reranks by what is near what: by baselines without labels, and by LeaPRR.
+"""Reranks items by their neighbours: by baselines without labels, and by LeaPRR.
 
 The baselines are those that Qu et al. 2023 compare LeaPRR with (Table 1). Each is a pure function
 of embeddings or similarities:

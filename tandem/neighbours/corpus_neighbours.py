@@ -1,4 +1,4 @@
-"""Holds what lies near what in one corpus, by one model: embeddings, four lists, and CE pools.
+"""Holds the neighbours in one corpus by one model: embeddings, four lists, and CE pools.
 
 Items are in the order of their ids, which begin with a digest: equal similarities keep it, as in a
 served index, so that no tie favours an answer. Shapes: I images, T texts, D width, K list, P pool.
@@ -86,7 +86,7 @@ class CorpusNeighbours:
         return min(each.shape[1] for each in self.lists.values())
 
     def without_pools(self) -> "CorpusNeighbours":
-        """Returns the same over the bi-encoder alone."""
+        """Returns the same neighbours without pools of the cross-encoder."""
         return with_pools(
             self,
             {},
@@ -97,11 +97,11 @@ class CorpusNeighbours:
     def cross_similarity(self) -> Scores:
         """Returns [I, T]: the base's similarity of each image to each text.
 
-        It is the bi-encoder's, but the pairs that are in a pool of their image or of their text
-        share their cosines by the order of their match logits: the largest logit has the largest.
-        So pools have the cross-encoder's order, and every similarity the scale of cosines, which
-        LeaPRR averages its own cosines with. Logits have no scale to rely on: where a model learned
-        which pair is better, their zero and unit mean nothing, and all their sigmoids may be 1.
+        It is the bi-encoder's, except that the pairs in a pool of their image or of their text
+        exchange their cosines: the pair with the largest match logit gets the largest cosine, and
+        so on. So pools have the cross-encoder's order, and all similarities are on the scale of
+        cosines, with which LeaPRR averages its own. Logits have no fixed scale: in a model that
+        learned which pair is better, their zero and unit mean nothing, and all sigmoids may be 1.
         """
         similarity_IT: Scores = self.images.astype(np.float64) @ self.texts.T.astype(np.float64)
         if not self.pool_size:

@@ -2,8 +2,8 @@
 
 Neither publication states k and alpha of the expansions, so each method has a small grid; the
 setting with the highest rSum on dev is taken, and never one chosen on test. Expansions and
-augmentations read embeddings, so they apply to a bi-encoder alone. Shapes: Q queries, N items,
-D width.
+augmentations read embeddings, so they apply only to a bi-encoder's order. Shapes: Q queries, N
+items, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ SIMILAR_COUNTS: Final = (1, 4)
 
 @dataclass(frozen=True, slots=True)
 class SearchSide:
-    """One direction of a corpus: what asks, what is found, and what is right."""
+    """One direction of a corpus: its queries, its items, and the right answers."""
 
     base: Scores
     """[Q, N], the base's similarities."""

@@ -128,7 +128,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def read_manifest(path: Path) -> NeighbourManifest:
-    """Reads the manifest alone; raises FileInvalid naming the file."""
+    """Reads only the manifest; raises FileInvalid naming the file."""
     check_file(path)
     try:
         with safe_open(path, framework="np") as file:
@@ -175,7 +175,7 @@ def _ids(metadata: Mapping[str, str], name: str) -> list[str]:
 
 
 def _integers(name: str, numbers: NDArray[Any]) -> Indices:
-    """Returns int64, of numbers that are integers: others would be cut off without a word."""
+    """Returns int64; raises ValueError for numbers that a conversion would truncate silently."""
     if not np.issubdtype(numbers.dtype, np.integer):
         raise ValueError(f"{name} has {numbers.dtype} instead of integers")
     return numbers.astype(np.int64)

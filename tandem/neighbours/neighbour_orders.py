@@ -59,7 +59,7 @@ class NeighbourOrders:
     gallery: Gallery
     source: NeighbourSource
     pool_sizes: Sequence[int]
-    """Sizes of the cross-encoder's pools that are bases too, next to BE alone."""
+    """Sizes of the cross-encoder's pools that are bases too, in addition to BE."""
     methods: Sequence[LeaprrMethod | LabelFreeMethod]
 
     def __call__(

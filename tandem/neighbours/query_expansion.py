@@ -3,8 +3,8 @@
     expanded = normalised(query + sum over the K nearest items of weight · item)
 
 These are rows of Table 1 of LeaPRR (Qu et al. 2023, section 4.2), which states neither K nor alpha.
-With K = 1 the first item cannot change, which is what its R@1 show. Across modalities, a query of
-one is expanded by items of the other. Shapes: Q queries, N items, K neighbours, D width.
+With K = 1 the first item cannot change, as the R@1 in that table show. Across modalities, a query
+of one is expanded by items of the other. Shapes: Q queries, N items, K neighbours, D width.
 """
 
 import numpy as np

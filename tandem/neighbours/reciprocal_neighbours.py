@@ -4,8 +4,8 @@ An item comes first if the query is near the front of the item's own list. Only 
 modalities are needed. A row of Table 1 of LeaPRR (Qu et al. 2023).
 
 The authors' program for finding images ranks by the best position of any of the five captions of
-the query's own image: it reads the right answer from the index. Neither function here can, because
-neither gets the answers. Shapes: Q queries, N items, K pool, M neighbours.
+the query's own image, so it reads the ground truth. The functions here do not get the answers.
+Shapes: Q queries, N items, K pool, M neighbours.
 """
 
 import numpy as np
@@ -29,11 +29,11 @@ def rerank_reciprocally(similarity_QN: Scores, k: int) -> Indices:
 def rerank_by_similar_queries(
     similarity_QN: Scores, k: int, query_similarity_QQ: Scores, neighbour_count: int
 ) -> Indices:
-    """Returns int64 [Q, N]: like rerank_reciprocally, by the best rank of the query and those near.
+    """Returns int64 [Q, N]: like rerank_reciprocally, by the best rank among similar queries.
 
-    `neighbour_count` queries nearest to each by `query_similarity_QQ` stand for the captions of one
-    image, without knowing which those are: 4 as the authors' five captions have. Raises ValueError
-    if a similarity is NaN, and for too few items or queries.
+    Each query's `neighbour_count` nearest queries by `query_similarity_QQ` stand in for the other
+    captions of its image, which are not known: 4, as the authors' images have five captions. Raises
+    ValueError if a similarity is NaN, and for too few items or queries.
     """
     ranks_QN = _reverse_ranks(similarity_QN)
     near_QM = nearest_others(query_similarity_QQ, neighbour_count)

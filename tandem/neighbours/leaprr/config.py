@@ -1,8 +1,9 @@
 """Configures LeaPRR as its paper describes it, or as its published code runs.
 
 The two differ in more than sizes, so each difference is a field. Where the paper is silent, its
-profile has the code's value. Counting images and texts of the affinity apart, as the code does, is
-no field: their numbers never coincide, so the paper's union of both counts the same.
+profile has the code's value. One difference is not a field, because it has no effect: for the
+affinity, the code counts images and texts separately and the paper counts their union, but no image
+and text have the same number.
 """
 
 import math
@@ -69,7 +70,7 @@ class LeaprrConfig:
     includes_query_pillar: bool = True
     """Whether a query may be its own pillar. Neither source says; lists of the nearest have it."""
     affinity_neighbours: int = 10
-    """Nearest images and nearest texts that affinity compares; stated by the code alone."""
+    """Nearest images and nearest texts that affinity compares; only the code states it."""
     affinity_sharpness: float = 0.8
     """Lambda of the affinity threshold."""
     layer_count: int = 2

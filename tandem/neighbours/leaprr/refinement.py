@@ -62,8 +62,8 @@ def refine(
     As the code does, refined scores of both directions replace raw similarities and are averaged
     over the whole matrix; an item that neither network scored keeps its raw similarity and may so
     overtake one that they did. As the paper does, each direction reorders its own neighbours and
-    the rest follows in the base order. With one of the `networks` alone, the other's scores are
-    the raw similarities (Table 3).
+    the rest follows in the base order. With only one of the `networks`, the raw similarities stand
+    in for the other's scores (Table 3).
     """
     if networks != "both":
         return _refined_by_one(model, lists, networks == "text_queries")

@@ -1,7 +1,7 @@
 """Exports trained networks as the Triton model that rerank_svc calls.
 
-Both directions are in one file, so that the server needs no further processes for the other; the
-number of a graph's nodes selects the network. Shapes: B graphs, M nodes, F features.
+Both directions are in one file, so that the server needs no second model with its own processes;
+the number of a graph's nodes selects the network. Shapes: B graphs, M nodes, F features.
 """
 
 import shutil

@@ -17,7 +17,7 @@ LIST_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class SimilarityLists:
-    """Holds what one direction knows of a corpus: queries of one modality, items of the other."""
+    """Holds one direction of a corpus: queries of one modality, items of the other."""
 
     cross: NDArray[np.floating[Any]]
     """[Q, N], the base model's, on a scale of cosines: refined scores are averaged with them."""
