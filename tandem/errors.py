@@ -221,14 +221,14 @@ class TokensInvalid(TandemError):
 
 
 class QueryContentMissing(TandemError):
-    """A cross-encoder reads the query's content, and cannot have it."""
+    """A cross-encoder needs the query's content, and it is not available."""
 
     reason = "QUERY_CONTENT_MISSING"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(
-            f"the cross-encoder reads the query's content, and {why}; send a text or an image, or "
+            f"the cross-encoder needs the query's content, and {why}; send a text or an image, or "
             "set rerank_disabled"
         )
 
@@ -510,7 +510,7 @@ class NeighbourModelMissing(TandemError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no neighbour model is served; allow the order before, or add one with "
+            "no neighbour model is served; search without neighbours_required, or add one with "
             "tandem models add-neighbours"
         )
 
@@ -527,7 +527,7 @@ class NeighboursUnavailable(TandemError):
         lack = f"; shards without an answer: {missing}" if missing else ""
         super().__init__(
             f"the first items were not ordered by all their neighbours ({stop}{lack}); retry "
-            "later, or allow the order before",
+            "later, or search without neighbours_required",
             {"stop": stop, "missing_shards": missing},
         )
 
