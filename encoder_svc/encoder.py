@@ -215,7 +215,7 @@ class Encoder:
 
 
 async def _all_kinds(*encodings: _Encoding | None) -> Sequence[_Encoded]:
-    """Returns what each kind's encoding returns; one alone, as of a query, needs no task."""
+    """Returns the results of encoding each kind; a single kind, as a query's, needs no task."""
     wanted = [each for each in encodings if each is not None]
     if len(wanted) == 1:
         return [await wanted[0]]
@@ -282,7 +282,7 @@ async def _encode_regions(
 
 
 def _wants_tokens(manifest: Manifest, priority: Priority) -> bool:
-    """Returns whether pictures need tokens: not for a model that computes stored ones later."""
+    """Returns whether to compute pictures' tokens: not at ingest if the model recomputes them."""
     is_stored = priority is Priority.INGEST
     return manifest.has_pairs and not (is_stored and manifest.tokens is TokenSource.RECOMPUTED)
 

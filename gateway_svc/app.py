@@ -64,7 +64,7 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
         ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
         ("/v1/models", "GET", ListModels(upstream)),
         ("/v1/rerank", "POST", rerank),
-        # Cohere's second version asks for the same.
+        # The path of Cohere's second version.
         ("/v2/rerank", "POST", rerank),
         ("/v1/embeddings", "POST", EmbeddingsEndpoint(upstream)),
         *((path, "POST", RpcEndpoint(method, upstream)) for path, method in METHODS.items()),

@@ -26,7 +26,7 @@ API_PAGE = Path(__file__).parent / "api_page"
 _INDEX = "index.html"
 # What the page reads of the gateway's settings.
 _SETTINGS = "console.json"
-# Not of the console: they explain the folder.
+# Files that explain the folder, and are not served.
 _LEFT_OUT = {".md", ".py", ".pyc"}
 _TYPES = {
     ".js": "text/javascript",

@@ -33,7 +33,7 @@ _PIECE_BYTES = 64 * 1024
 _LEAST_BYTES_A_SECOND = 64 * 1024
 _PREFLIGHT_SECONDS = 600
 
-# A page of ours loads from here alone, runs no inline script, and is in no frame.
+# Our pages load only from this server, run no inline scripts, and cannot be framed.
 _CONTENT_POLICY = "; ".join(
     [
         "default-src 'none'",

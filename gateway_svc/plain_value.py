@@ -80,7 +80,7 @@ def _odd_number(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 
 def _odd_name(value: Any) -> str:  # noqa: ANN401 (JSON)
-    """A name that there is not is refused later, with all that there are."""
+    """Returns what is wrong with an enum's value; an unknown name is refused later, with a list."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return "" if is_number or isinstance(value, str) else "is not the name of a value"
 

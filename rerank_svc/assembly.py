@@ -158,7 +158,7 @@ async def _in_triton(
 async def _neighbour_scorer(
     settings: RerankSettings, identity: Identity | None
 ) -> AsyncIterator[NeighbourScorer | None]:
-    """Yields what scores graphs, if the repository has a neighbour model and Triton is set.
+    """Yields a scorer of graphs if the repository has a neighbour model and Triton is set, or None.
 
     It has a connection of its own, so that its faults are not taken for the cross-encoder's. An
     invalid description stops nothing else: pairs are scored without it.

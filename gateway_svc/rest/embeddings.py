@@ -35,7 +35,7 @@ from tandem.v1 import content_service_pb2 as pb
 _MOST_INPUTS = 2_048
 _FORMATS = ("float", "base64")
 _READ = {"input", "messages", "encoding_format", "dimensions", "truncation_policy"}
-# One model is served, and tokens identify users.
+# Members without effect: only one model is served, and tokens identify users.
 _PASSED_OVER = {"model", "user"}
 
 

@@ -26,7 +26,7 @@ from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb
 
 _READ = {"query", "documents", "top_n", "return_documents", "index_id", "truncation_policy"}
-# Of the APIs that it resembles; one model is served, and it reads a text whole or refuses it.
+# Members of the APIs that it resembles: only one model is served, and long texts are refused.
 _PASSED_OVER = {"model", "max_tokens_per_doc", "max_chunks_per_doc", "priority", "user"}
 
 

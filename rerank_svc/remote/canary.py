@@ -23,13 +23,13 @@ DEFAULT_TOLERANCE: Final = 0.05
 _FLAT_SPREAD: Final = 1e-3
 _SIDE: Final = 224
 _COLOURS: Final = ("red", "green", "blue")
-# A canary costs a dozen pairs, perhaps paid ones.
+# A canary costs a dozen pairs, which an API may charge for.
 _PROVEN_SECONDS: Final = 600.0
 _FAILED_SECONDS: Final = 5.0
 
 
 class RemoteCanary:
-    """Scores made contents one by one and together, now and then."""
+    """Scores synthetic contents one by one and together, and compares the scores."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RemoteCanary:
         return None
 
     async def _compared(self, query: Document, documents: Sequence[Document]) -> list[float]:
-        """Returns each document's logit alone; raises ModelOutputInvalid if company changes it."""
+        """Returns each document's own logit; raises ModelOutputInvalid if its batch changes it."""
         documents = documents[: self._endpoint.batch_size]
         alone = [(await self._score(query, [each]))[0] for each in documents]
         for order in (range(len(documents)), range(len(documents) - 1, -1, -1)):

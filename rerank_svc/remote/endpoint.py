@@ -72,7 +72,7 @@ class RemoteEndpoint:
 
 
 def _check_url(url: str) -> None:
-    """Raises ValueError for what no request can be sent to, or would tell in an error."""
+    """Raises ValueError for an address that no request can be sent to, or that has a password."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r} is not the address of an API: it starts with https://")
     try:

@@ -37,7 +37,7 @@ from tandem.errors import (
 )
 from tandem.model_io.model_version import FIRST_VERSION
 
-# Of an item that is gone, or that the API cannot be sent.
+# The logit of an item that is gone, or that cannot be sent to the API.
 _NO_LOGIT = math.nan
 # The work that DeadlineExceeded names.
 _WORK = "the remote rerank"
@@ -129,7 +129,7 @@ class RemoteReranker:
             else errors.get(number) or self._scores(asked[number], logits)
             for number, each in enumerate(queries)
         ]
-        # Batches are read next to each other, so their sum may be more than has passed.
+        # Batches are read concurrently, so their sum may exceed the time that passed.
         seconds = time.monotonic() - start_time
         read_seconds = min(sum(call.read_seconds), seconds)
         return ScoredBatch(
@@ -149,7 +149,7 @@ class RemoteReranker:
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
-        """Raises QueryContentMissing: the API reads contents, and no tokens."""
+        """Raises QueryContentMissing: the API reads contents, not tokens."""
         raise QueryContentMissing(why="documents that are not stored come as tokens alone")
 
     async def _asked(

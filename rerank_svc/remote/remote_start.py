@@ -27,7 +27,7 @@ async def remote_reranker(
     open_store: Callable[[], ItemStore],
     heif: HeifReader | None = None,
 ) -> AsyncIterator[RemoteReranker]:
-    """Yields a reranker of indexes with this fingerprint; raises SettingsError."""
+    """Yields a reranker for indexes of this fingerprint; raises SettingsError."""
     endpoint = _endpoint(settings)
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
     try:

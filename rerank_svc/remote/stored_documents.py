@@ -86,7 +86,7 @@ class StoredDocuments:
     ) -> Document | None:
         deadline.left_for(_WORK)
         found = await self._reader.contents(key.index_id, fingerprint, [key.item_id])
-        # An item that was written since has another version, by which no later call asks for this.
+        # An item that was written since has another version, so no later call looks this one up.
         content: Content | None = found[key.item_id].content if found else None
         if content is None or isinstance(content, RegionContent):
             return None
