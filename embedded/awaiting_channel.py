@@ -18,11 +18,11 @@ class AwaitingChannel:
         self._folder = folder
 
     def unary_unary(self, path: str, **_: object) -> Callable[..., Any]:
-        """Returns what calls the method and awaits its answer."""
+        """Returns a callable that calls the method and awaits its answer."""
         return partial(self._ask, path)
 
     def unary_stream(self, path: str, **_: object) -> Callable[..., AwaitingStream]:
-        """Returns what calls the method and gives its answers one by one."""
+        """Returns a callable that calls the method and gives its answers one by one."""
         return partial(self._open, path)
 
     def stream_stream(self, path: str, **_: object) -> Callable[..., AwaitingStream]:

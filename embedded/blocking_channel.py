@@ -21,11 +21,11 @@ class BlockingChannel:
         self._wait = wait
 
     def unary_unary(self, path: str, **_: object) -> Callable[..., Any]:
-        """Returns what calls the method and waits for its answer."""
+        """Returns a callable that calls the method and waits for its answer."""
         return partial(self._ask, path)
 
     def unary_stream(self, path: str, **_: object) -> Callable[..., BlockingStream]:
-        """Returns what calls the method and gives its answers one by one."""
+        """Returns a callable that calls the method and gives its answers one by one."""
         return partial(self._open, path)
 
     def stream_stream(self, path: str, **_: object) -> Callable[..., BlockingStream]:

@@ -76,7 +76,7 @@ def direct_clients(
 ) -> Clients:
     """Returns clients of the rooms, those of the shards in the shards' order.
 
-    What is elsewhere, and a damaged shard, is called with messages alone.
+    A room elsewhere, and a damaged shard, is only called with messages.
     """
     rule, budget = breaker_rule(settings), RetryBudget(settings.retry_share)
     here = _here(encoder, EncoderServicer)
@@ -282,7 +282,7 @@ def _matches(candidates: Candidates, scores: Sequence[MatchScore | None]) -> dic
 
 
 def _as_sent(values: Sequence[float]) -> list[float]:
-    """Returns values of the precision that a message has, so that answers are those of services."""
+    """Returns values in the precision of a message, so that answers equal those of services."""
     sent: list[float] = np.asarray(values, dtype=np.float32).tolist()
     return sent
 

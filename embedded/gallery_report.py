@@ -29,7 +29,7 @@ class _InLoop(Access):
 
 
 def gallery_of(records: Iterable[Record], language: str | None, captions: int) -> Gallery:
-    """Returns the records as a gallery, their families taking turns through the languages.
+    """Returns the records as a gallery; families alternate between the languages.
 
     Raises ValueError without records, or where no language has a caption for every picture.
     """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class LocalCall:
-    """Tells a servicer of the call that it answers; the part of gRPC's context that they use."""
+    """Stands in for gRPC's context of a call, with the part of it that servicers use."""
 
     def __init__(self, timeout_seconds: float | None) -> None:
         self._end_time = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -101,7 +101,7 @@ class LocalChannel:
         self._server = server
 
     def unary_unary(self, path: str, **_: object) -> Callable[..., Any]:
-        """Returns what calls the method."""
+        """Returns a callable that calls the method."""
         return partial(self._ask, path)
 
     def unary_stream(self, path: str, **_: object) -> Callable[..., Any]:

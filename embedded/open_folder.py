@@ -154,7 +154,7 @@ def _shard_folders(data: DataFolder, shards: int | None) -> list[Path]:
 
 
 def _log_warnings_alone() -> None:
-    """Sends warnings to stderr, unless the program has its own way with the rooms' events."""
+    """Sends only warnings to stderr, unless the program configured the rooms' logging itself."""
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),

@@ -42,7 +42,7 @@ from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 
-# Settings that name what is not there: these addresses are never called.
+# For settings that require an address: these are never called.
 _HERE = "in-process"
 # Of a larger store, pages on the way to keys are checked, and records alongside searches: checking
 # all of 10,000 pictures' 400 MiB takes most of the time of opening them.

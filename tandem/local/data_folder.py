@@ -85,7 +85,7 @@ class DataFolder:
         """Returns the shard count that the stores record; None without a store.
 
         Raises StartRefused if a shard has no store while another one has items: a new store would
-        begin empty, and searches would miss its items without a word.
+        begin empty, and searches would silently miss its items.
         """
         shard_count = None
         for folder in self.shard_folders():
@@ -126,7 +126,7 @@ class DataFolder:
             self.release()
             number, _, holder = note.strip().partition(" ")
             raise StartRefused(
-                # Releases before the engine noted their number alone.
+                # Releases before the engine noted only their number.
                 f"another {holder or 'tandem up'} (process {number or 'unknown'}) serves "
                 f"{self.path}: stop it, or give {self._remedy}"
             ) from None

@@ -76,7 +76,7 @@ def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
 
 
 def check_free(named: Iterable[tuple[str, int]]) -> None:
-    """Raises StartRefused, which names each port in use, with what would have it."""
+    """Raises StartRefused, which names each port in use and the process that needs it."""
     taken = [f"{port} ({name})" for name, port in named if _is_taken(port)]
     if taken:
         raise StartRefused(
