@@ -31,7 +31,7 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
     which occur in captions from the web. Lines are bytes, for `decoded`, so that one that is not
     UTF-8 or longer than MAX_LINE_BYTES (and then cut) affects only its own record. Raises
     CorpusFileMissing for a missing file or a link out of `root`, and CorpusMalformed for UTF-16,
-    lines that end in CR alone, or a file that cannot be read.
+    lines that end in only CR, or a file that cannot be read.
     """
     with open_plain_file(path, root) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed

@@ -49,7 +49,7 @@ def read_karpathy(
     """Returns the records of a split in the file's order, captions in the order of `sentids`.
 
     A record's id is its picture's file name without the suffix, a caption's the record's and its
-    sentid: "36979#4". The sentid alone may be another picture's name, as it is in Flickr30k.
+    sentid: "36979#4". A sentid by itself may be another picture's name, as it is in Flickr30k.
 
     `captions_per_image` keeps the first captions of an image; published COCO figures use five,
     while some images have six or seven. COCO's `restval` images are training data: unless

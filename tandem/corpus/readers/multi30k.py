@@ -50,10 +50,10 @@ def read_multi30k(
     A record has captions in every language that the split has a file for. `variant` need only be
     given where `folder` holds both.
 
-    All but the pictures is read at the call, which raises CorpusFileMissing, SplitUnknown, and
-    CorpusMalformed where files have different numbers of lines or a picture is listed twice. A
-    line that is not UTF-8 is its record's `captions_fault`. Refuses a record whose picture lies
-    outside. Whether a picture is there shows when it is read.
+    Everything except the pictures is read at the call, which raises CorpusFileMissing,
+    SplitUnknown, and CorpusMalformed where files have different numbers of lines or a picture is
+    listed twice. A line that is not UTF-8 is its record's `captions_fault`. Refuses a record whose
+    picture lies outside. A missing picture is found when it is read.
     """
     left_out = LeftOut() if left_out is None else left_out
     files = _caption_files(folder, variant)

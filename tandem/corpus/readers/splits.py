@@ -26,7 +26,7 @@ def split_named(
 ) -> str:
     """Returns the split of `known` that `asked` means: itself, or a synonym like "dev" for "val".
 
-    If a corpus has both, the synonym is another split, and `left_out` counts it. Raises
+    If a corpus has both, the synonym is a split of its own, and `left_out` counts it. Raises
     SplitUnknown if none matches, or several do.
     """
     words = next((each for each in _ONE_NAME if asked.lower() in each), {asked.lower()})

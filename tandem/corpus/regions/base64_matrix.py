@@ -12,7 +12,7 @@ from tandem.corpus.errors import RegionsUnreadable
 def base64_matrix(field: bytes, row_count: int, what: str) -> NDArray[np.float32]:
     """Returns the little-endian float32 of a field as [row_count, width].
 
-    Raises RegionsUnreadable naming `what` for a field that is cut short or no base64.
+    Raises RegionsUnreadable naming `what` for a field that is cut short or not base64.
     """
     try:
         raw = b64decode(field, validate=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Final
 
-# As in COCO_val2014_000000391895 and flickr30k_000000036979, whose others write 391895 and 36979.
-# Fewer digits may number anything, and another image's regions would be taken without a word.
+# As in COCO_val2014_000000391895 and flickr30k_000000036979, which others write 391895 and 36979.
+# Fewer digits may number anything, and another image's regions would be taken silently.
 _PADDED_NUMBER: Final = re.compile(r"(?<!\d)\d{6,}$")
 
 
@@ -26,8 +26,8 @@ class ImageNames:
     def find(self, name: str) -> str | None:
         """Returns the id of the image of that name; None if there is none, or no single one.
 
-        The same are a name, the name without its extension, and a number alone and the same number
-        at a name's end, if that has at least six digits.
+        A name equals itself without its extension, and a bare number equals the same number at the
+        end of a name, if that has at least six digits.
         """
         if name in self._exact:
             return name
@@ -36,14 +36,14 @@ class ImageNames:
             return found
         for number in _numbers(stem):
             found = self._numbers.get(number)
-            # One of the two is the number alone.
+            # One of the two is the bare number.
             if found and (stem.isdigit() or PurePath(found).stem.isdigit()):
                 return found
         return None
 
 
 def _add(names: dict[str, str | None], name: str, image_id: str) -> None:
-    """Adds a name, which then is no one's if two images share it."""
+    """Adds a name; one that two images share stands for neither."""
     names[name] = None if names.get(name, image_id) != image_id else image_id
 
 

@@ -2,7 +2,7 @@
 
     image_id [N]   wh [N, 2]   num_boxes [N]   bbox [N, 100, 4] px   features or feature [N, 100, F]
 
-The authors' code takes `wh` for height and width, the name says the reverse. The boxes decide: no
+The authors' code reads `wh` as height and width; the name says the reverse. So the boxes decide: no
 box reaches out of its image. Needs the extra `regions`.
 """
 
@@ -63,7 +63,7 @@ class M3pH5:
             raise CorpusMalformed(f"{path} cannot be read ({error}); copy it again") from error
 
     def _read_tables(self) -> None:
-        """Reads all but the features; raises CorpusMalformed for what does not fit."""
+        """Reads all tables except the features; raises CorpusMalformed if they do not fit."""
         self._counts = np.asarray(self._file["num_boxes"]).reshape(-1)
         if not are_numbers(self._counts) or not np.isfinite(self._counts).all():
             raise CorpusMalformed(f"{self._path} has num_boxes that are no numbers")

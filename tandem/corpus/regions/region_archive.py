@@ -40,8 +40,8 @@ BROKEN_ARRAYS: Final = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of numpy and zipfile for damaged files: of a header that is no Python, of a shape of more
-numbers than memory or than 64 bits hold, and of an encrypted archive, too."""
+"""Errors of numpy and zipfile for damaged files: for a header that is not Python, a shape of more
+numbers than memory or 64 bits hold, and an encrypted archive."""
 
 
 @dataclass(frozen=True, slots=True)

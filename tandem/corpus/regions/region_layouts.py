@@ -19,7 +19,7 @@ def open_regions(
 
     A folder with data.mdb is UNITER's database, one with .npz an archive an image; a file is known
     by its name, a .tsv by its columns. Raises CorpusError as the readers do, and CorpusFileMissing
-    where nothing is known.
+    for an unknown layout.
     """
     if path.is_dir():
         if (path / "data.mdb").exists():

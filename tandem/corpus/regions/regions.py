@@ -99,7 +99,7 @@ _FAULTS: Final = {"RegionsMissing": "regions missing"}
 
 
 def are_numbers(array: NDArray[Any]) -> bool:
-    """Returns whether an array holds integers or real numbers: others convert without a word."""
+    """Returns whether an array holds integers or real numbers: others would convert silently."""
     return array.dtype.kind in "fiu"
 
 
