@@ -119,7 +119,7 @@ def add(
 
 
 def _is_checkpoint(model: str) -> bool:
-    """Returns whether it is a folder that tandem train wrote; neither is a missing folder."""
+    """Returns whether it is a checkpoint's folder or a missing path, and not a hub name."""
     folder = user_path(model)
     if not folder.is_dir():
         # A hub name is "owner/name" at most; anything else was meant as a path.

@@ -31,19 +31,19 @@ def in_precision(checkpoint: AnyCheckpoint, precision: Precision) -> AnyCheckpoi
 
 
 def fingerprint_of(checkpoint: AnyCheckpoint, precision: Precision) -> str:
-    """Returns what identifies a checkpoint's embeddings: as served, or of a network's weights."""
+    """Returns a checkpoint's fingerprint as served, or the digest of a zoo network's weights."""
     if isinstance(checkpoint, ZooCheckpoint):
         return checkpoint.weights_sha256
     return export_manifest(checkpoint.files, precision, {}).fingerprint
 
 
 def texts_of(checkpoint: AnyCheckpoint) -> TextPreprocessor:
-    """Returns what turns captions into the checkpoint's tokens."""
+    """Returns the preprocessor of the checkpoint's texts."""
     return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
 
 
 def check_embeds(folder: Path, checkpoint: AnyCheckpoint) -> None:
-    """Raises ValueError for a model that scores pairs alone, which finds nothing by itself."""
+    """Raises ValueError for a model that only scores pairs, which finds nothing by itself."""
     if isinstance(checkpoint, ZooCheckpoint) and not checkpoint.model.network.embeds:
         raise ValueError(
             f"{folder} scores pairs and embeds nothing: name a checkpoint that retrieves for it, "

@@ -21,7 +21,7 @@ def main() -> None:
     try:
         from tandem.cli.app import main as run
 
-        run()  # a command imports what it alone needs
+        run()  # each command imports its own packages
     except ModuleNotFoundError as error:
         if (error.name or "tandem").partition(".")[0] == "tandem":
             raise

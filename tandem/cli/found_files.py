@@ -71,7 +71,7 @@ class FoundFiles:
 def file_name(item_id: str, suffix: str) -> str:
     """Returns a file name for an id; a changed name contains a digest of the id.
 
-    So two ids share a name only if they differ in case alone.
+    So two ids share a name only if they differ only in case.
     """
     safe = _UNSAFE.sub("_", item_id)
     short = safe.encode(errors="replace")[:_MAX_STEM_BYTES].decode(errors="ignore")

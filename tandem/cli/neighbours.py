@@ -41,7 +41,7 @@ def build(
     k: Annotated[int, typer.Option(help="neighbours of each item, of either modality")] = 100,
     rerank_k: Annotated[
         int,
-        typer.Option(help="pool size that the cross-encoder scores; 0 for BE alone", min=0),
+        typer.Option(help="pool size that the cross-encoder scores; 0 for only the BE", min=0),
     ] = 0,
     retriever: Annotated[
         Path | None, typer.Option(help="another checkpoint, whose BE embeds")

@@ -122,7 +122,7 @@ class OfflineMeasure:
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the report of a gallery, of the bi-encoder alone if nothing can rerank."""
+        """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order."""
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         made_by = self._about | {"precision": self._precision}
         if self._fusion_pool_size:
@@ -150,7 +150,7 @@ def _load(folder: Path, precision: Precision) -> tuple[AnyCheckpoint, dict[str, 
     """Returns the checkpoint in that precision, and the description of it before."""
     loaded = load_any_checkpoint(folder)
     origin = origin_about(loaded.model, loaded.model.config, loaded.training)
-    # As a server of this checkpoint says, and lists of its neighbours.
+    # As in a server of this checkpoint, and in lists of its neighbours.
     origin["model"] = fingerprint_of(loaded, precision)
     return in_precision(loaded, precision), origin
 

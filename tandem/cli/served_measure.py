@@ -73,7 +73,7 @@ class ServedMeasure:
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the report of a gallery, of the bi-encoder alone if nothing can rerank.
+        """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order.
 
         If the server refuses an item of a record, the measurement stops, or leaves the record out
         and counts it.

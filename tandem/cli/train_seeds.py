@@ -56,7 +56,7 @@ class SeedRuns:
 
 
 def shared_options(context: typer.Context) -> list[str]:
-    """Returns the options that were given to this command, as each run is given them."""
+    """Returns the options of this command that each run gets too."""
     arguments: list[str] = []
     for each in context.command.params:
         name, value = each.name, context.params.get(each.name or "")
@@ -72,9 +72,9 @@ def shared_options(context: typer.Context) -> list[str]:
 
 
 def train_seeds(runs: SeedRuns) -> None:
-    """Trains and measures what is not done yet, and prints the figures over the seeds.
+    """Trains and measures the runs that are not done yet, and prints the figures over the seeds.
 
-    Raises typer.Exit with status 1 if a run failed; the others are done all the same.
+    Raises typer.Exit with status 1 if a run failed, after all others are done.
     """
     manifest = runs.manifest()
     wanted = [(recipe, seed) for seed in runs.seeds for recipe in runs.recipes]
@@ -135,7 +135,7 @@ def _percent(rankings: Iterable[Ranking], by: Callable[[Ranking], float | None])
 
 
 def _make(runs: SeedRuns, manifest: RunManifest, run: ListedRun) -> None:
-    """Trains one run and measures it; notes what became of it."""
+    """Trains one run, measures it, and records the outcome."""
     out.print(f"{run.recipe}, seed {run.seed}: {run.phase}")
     if run.phase is not RunPhase.MEASURING and not _is_over(runs.checkpoint(run)):
         run = manifest.change(run, phase=RunPhase.TRAINING)
@@ -173,7 +173,7 @@ def _finished(
 ) -> tuple[ListedRun, int]:
     """Runs a command to its end and notes its processor time meanwhile; returns its status.
 
-    The command ends with this process, however that ends: the next try must be alone in the folder.
+    The command ends with this process, however that ends: two must never work in one folder.
     """
     before = run.core_seconds
     with ProcessKeeper() as keeper:

@@ -120,7 +120,7 @@ def up(
         bool,
         typer.Option(
             "--one-process",
-            help="serve gRPC and HTTP from one process, without Triton: the public API alone",
+            help="serve gRPC and HTTP from one process, without Triton: only the public API",
         ),
     ] = False,
 ) -> None:
@@ -208,13 +208,13 @@ def up(
 
 
 def _console_note(checkpoint: Path | None, repository: Path) -> dict[str, str]:
-    """Returns what the web console says of the shipped model; nothing about another one."""
+    """Returns the web console's note on the shipped model; empty for another model."""
     is_other = checkpoint is not None or published_manifest_of(repository) is not None
     return {} if is_other else {"GATEWAY_CONSOLE_NOTE": _DEMO_NOTE}
 
 
 def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
-    """Returns the manifest of what is served: the checkpoint, an added model, or the shipped one.
+    """Returns the manifest of the served model: the checkpoint, an added model, or the shipped one.
 
     A published model is not exported again, since its files are elsewhere.
     """

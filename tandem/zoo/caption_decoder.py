@@ -1,4 +1,4 @@
-"""Tells a picture's caption from its regions, word by word: the second loss of VSRN.
+"""Generates a picture's caption from its regions, word by word: the second loss of VSRN.
 
 Shapes: B batch, T words, R regions, D width of regions, H width of the decoder, V vocabulary.
 """

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tandem.zoo.losses import hinge_loss
 
 Parts = tuple[Tensor, ...]
-"""What a network made of texts or images; the first axis of each tensor is the batch."""
+"""A network's reading of texts or images; the first axis of each tensor is the batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,17 +39,17 @@ class ZooNetwork(nn.Module, ABC):
     """Reads texts and image tokens, and scores them against each other."""
 
     embeds: ClassVar[bool] = False
-    """Whether a text or a picture alone has an embedding."""
+    """Whether a single text or picture has an embedding."""
     scores_pairs: ClassVar[bool] = True
     """Whether a pair's score is more than the product of two embeddings."""
 
     @abstractmethod
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns what the network makes of texts."""
+        """Returns the network's reading of texts."""
 
     @abstractmethod
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns what the network makes of pictures."""
+        """Returns the network's reading of pictures."""
 
     @abstractmethod
     def scores(self, images: Parts, texts: Parts) -> Tensor:
@@ -76,7 +76,7 @@ class ZooNetwork(nn.Module, ABC):
     def embedding(self, parts: Parts) -> Tensor:
         """Returns unit vectors [B, D] of texts or pictures that were read.
 
-        Raises ValueError for a network that scores pairs alone.
+        Raises ValueError for a network that only scores pairs.
         """
         raise ValueError(
             f"{type(self).__name__} scores pairs and embeds nothing; take it as the cross-encoder "
@@ -84,7 +84,7 @@ class ZooNetwork(nn.Module, ABC):
         )
 
     def further_loss(self, images: Parts, texts: Parts, lesson: Lesson) -> Tensor | None:
-        """Returns what the network's paper adds to the hinges; None for nothing."""
+        """Returns the losses that the network's paper adds to the hinges; None without any."""
         return None
 
 

@@ -74,7 +74,7 @@ class Sgraf(ZooNetwork):
 
 
 class GatedWhole(nn.Module):
-    """Weighs fragments by how they fit their mean; batch norms are in a picture's alone."""
+    """Weighs fragments by how they fit their mean; only a picture's have batch norms."""
 
     def __init__(self, width: int, region_count: int | None) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class SimilarityFilter(nn.Module):
         return unit((shares_PCN[..., None] * vectors_PCNS).sum(2))
 
     def _normed(self, values_PCN: Tensor, counts_PCN: Tensor) -> Tensor:
-        """Returns the values by the batch norm; its statistics are of what counts alone."""
+        """Returns the values after the batch norm, with statistics only of positions that count."""
         if not self.training:
             normed_PCN: Tensor = self.norm(values_PCN.reshape(-1, 1)).view_as(values_PCN)
             return normed_PCN

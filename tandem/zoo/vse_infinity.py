@@ -57,7 +57,7 @@ class VseInfinity(EmbeddingNetwork):
 class GeneralisedPool(nn.Module):
     """Pools elements by weights of their ranks, which follow from how many elements there are.
 
-    Uniform weights are the mean, and a weight on the first rank alone is the maximum.
+    Uniform weights are the mean, and a weight on only the first rank is the maximum.
     """
 
     def __init__(self, code_width: int = 32) -> None:

@@ -35,7 +35,7 @@ class ZooModel(nn.Module):
     ) -> Tensor:
         """Returns embeddings, float32 [B, D]; raises ValueError for a network without.
 
-        No network of the zoo reads a [CLS] with an image alone.
+        No network of the zoo reads a [CLS] with a single image.
         """
         mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
         return self.network.embedding(self.network.read_images(tokens_BRD, mask_BR))
