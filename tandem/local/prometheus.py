@@ -23,6 +23,8 @@ _SCRAPE_SECONDS = 5.0
 _WINDOW_SECONDS = 300.0
 _SCRAPES_A_WINDOW = 7.5
 MAX_SPEED = 60.0
+JOB = "tandem"
+"""What alerts call the job of every target."""
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 # A range's window, and the lines with an alert's wait and a group's interval.
@@ -158,7 +160,7 @@ class LocalPrometheus:
             "rule_files": [f"{rules}/*.yml"],
             "scrape_configs": [
                 {
-                    "job_name": "tandem",
+                    "job_name": JOB,
                     "scrape_timeout": interval,
                     "file_sd_configs": [{"files": [f"{self.target_folder}/*.json"]}],
                 }

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tandem.local.prometheus import JOB as LOCAL_JOB
+from tests.support.deploy.rendered import of_kind, rendered
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
@@ -163,6 +166,23 @@ def test_every_alert_is_explained_and_tested() -> None:
     assert {alert["labels"]["severity"] for alert in alerts()} == {"page", "ticket"}
     for alert in alerts():
         assert alert["annotations"]["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
+
+
+def test_alerts_ask_for_the_job_of_every_target() -> None:
+    """In Compose, under `tandem up --monitoring`, and with the Prometheus operator."""
+    asked = {job for _, text in expressions() for job in re.findall(r'\bjob="(\w+)"', text)}
+    compose = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    resources = rendered("full")
+    (monitor,) = of_kind(resources, "ServiceMonitor")
+    # Without the label named, or on a Service without it, the job is the Service's name.
+    label = monitor["spec"].get("jobLabel", "")
+    services = of_kind(resources, "Service")
+
+    jobs = {each["job_name"] for each in compose["scrape_configs"]}
+    jobs |= {each["metadata"]["labels"].get(label, each["metadata"]["name"]) for each in services}
+
+    assert len(services) > 4
+    assert jobs == asked == {LOCAL_JOB}
 
 
 # What is left out is told at the end of `make test`; CI brings the tool along (.ci/run).

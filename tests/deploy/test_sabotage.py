@@ -302,6 +302,10 @@ def has_a_certificate_of_another_name(resources: list[Resource]) -> None:
     one(resources, "Certificate", "shard")["spec"]["dnsNames"] = ["shard"]
 
 
+def has_a_certificate_for_its_own_namespace(resources: list[Resource]) -> None:
+    one(resources, "Certificate", "orchestrator")["spec"]["dnsNames"] = ["orchestrator"]
+
+
 def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
     (encoder,) = pod(resources, "Deployment", "encoder")["containers"]
     encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
@@ -332,6 +336,10 @@ def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
         (calls_triton_in_plain_text, "certificates_of_triton: Deployment/encoder encoder: calls"),
         (lets_triton_listen_to_all, "certificates_of_triton: Deployment/triton: Triton listens"),
         (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
+        (
+            has_a_certificate_for_its_own_namespace,
+            "certificates: Deployment/orchestrator orchestrator: orchestrator-certificate is not",
+        ),
         (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
     ],
 )

@@ -15,7 +15,9 @@ from tests.support.deploy.workloads import selects, workloads
 _NAME = "app.kubernetes.io/name"
 # Ports on which nothing should answer, besides those on which something does.
 _OTHER_PORTS = (53, 443, 6443, 8000, 9999)
-_PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+_PRIVATE = tuple(
+    map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"))
+)
 _ROW = re.compile(r"^\| (\S+) \| (\S+) \| ([\d, ]+) \| ([A-Z, ]+) \| (\S+) \|", re.MULTILINE)
 
 
@@ -78,7 +80,12 @@ def endpoints(resources: Sequence[Resource]) -> list[Endpoint]:
         Endpoint(name, f"10.244.0.{number}", labels, space, more)
         for number, (name, labels, space, more) in enumerate(every, start=10)
     ]
-    return [*inside, Endpoint("storage", "203.0.113.10", {}, "", {})]
+    return [
+        *inside,
+        Endpoint("storage", "203.0.113.10", {}, "", {}),
+        # Some providers give pods and API servers addresses of the range shared by carriers.
+        Endpoint("shared-range", "100.64.0.10", {}, "", {}),
+    ]
 
 
 def permissions(

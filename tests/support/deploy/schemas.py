@@ -49,6 +49,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
             "renewBefore": {"pattern": r"^\d+h$"},
             "usages": _STRINGS,
             "dnsNames": _STRINGS,
+            "ipAddresses": _STRINGS,
             "privateKey": _strict(
                 {
                     "algorithm": {"enum": ["ECDSA"]},
@@ -64,6 +65,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
     "monitoring.coreos.com/v1 ServiceMonitor": _strict(
         {
             "selector": _strict({"matchLabels": {"type": "object"}}, ["matchLabels"]),
+            "jobLabel": {"type": "string"},
             "targetLabels": _STRINGS,
             "endpoints": {
                 "type": "array",

@@ -142,7 +142,7 @@ def certificates(resources: Sequence[Resource]) -> Iterator[str]:
             if secret is None or secret != _secret_with(container, environment["TLS_KEY_FILE"]):
                 yield f"{container.name}: its certificate is not on its volume"
             patterns = names.get(secret or "", set())
-            for name in _names(container):
+            for name in sorted(_names(container) | _outer_names(container)):
                 if not any(fnmatchcase(name, pattern) for pattern in patterns):
                     yield f"{container.name}: {secret} is not for {name}"
 
@@ -227,6 +227,18 @@ def _names(container: Container) -> set[str]:
         return {name}
     count = container.workload.resource["spec"]["replicas"]
     return {f"{name}-{number}.{name}" for number in range(count)}
+
+
+def _outer_names(container: Container) -> set[str]:
+    """Returns by what callers in other namespaces, and operators' port-forwards, reach it."""
+    if container.module not in ("gateway_svc", "orchestrator_svc", "index_svc"):
+        return set()
+    if container.module == "index_svc":
+        return {"localhost"}
+    name = container.workload.labels["app.kubernetes.io/name"]
+    namespace = container.workload.resource["metadata"]["namespace"]
+    inside = f"{name}.{namespace}"
+    return {"localhost", inside, f"{inside}.svc", f"{inside}.svc.cluster.local"}
 
 
 def headless(resources: Sequence[Resource]) -> Iterator[str]:
