@@ -291,8 +291,8 @@ class Shard:
                 break
         if committed.is_dropped:
             self.live_recall.forget(index_id)
-            self.tunings.forget(index_id)
             self.maintenance.forget(index_id)
+            self.tunings.forget(index_id)  # last, as it fails on a full disk
         return Dropped(deleted_count, committed.sequence, is_complete=committed.is_dropped)
 
     def read_within(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -244,7 +245,11 @@ def snapshot_folder(parent: Path, modality: Modality, sequence: int) -> Path:
 def snapshot_sequences(parent: Path) -> list[int]:
     """Returns the sequences at which every modality has a snapshot, newest first."""
     found = [
-        {int(path.name.rpartition("-")[2]) for path in parent.glob(f"{modality.value}-*[0-9]")}
+        {
+            int(path.name.removeprefix(f"{modality.value}-"))
+            for path in _snapshots(parent, modality)
+            if path.suffix != PARTIAL_SUFFIX
+        }
         for modality in Modality
     ]
     return sorted(set.intersection(*found), reverse=True)
@@ -252,9 +257,15 @@ def snapshot_sequences(parent: Path) -> list[int]:
 
 def remove_other_snapshots(parent: Path, sequence: int, modality: Modality) -> None:
     """Removes the modality's other snapshots, including partial ones."""
-    for path in parent.glob(f"{modality.value}-*"):
+    for path in _snapshots(parent, modality):
         if path != snapshot_folder(parent, modality, sequence):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _snapshots(parent: Path, modality: Modality) -> list[Path]:
+    """Returns the modality's snapshots and partial ones, and nothing that an operator put there."""
+    name = re.compile(rf"{modality.value}-\d{{20}}({re.escape(PARTIAL_SUFFIX)})?")
+    return [path for path in parent.glob(f"{modality.value}-*") if name.fullmatch(path.name)]
 
 
 def remove_partial_snapshots(parent: Path) -> None:

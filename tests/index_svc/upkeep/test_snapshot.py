@@ -17,6 +17,7 @@ from index_svc.upkeep.snapshot import (
     SnapshotInvalid,
     SnapshotManifest,
     read_snapshot,
+    remove_other_snapshots,
     sha256_of,
     snapshot_sequences,
     write_snapshot,
@@ -89,6 +90,18 @@ def test_a_read_snapshot_can_be_changed(part: ModalityIndex, folder: Path) -> No
     assert read.search(unit(2), 1).hits[0].item_id == "new"
     assert read.search(unit(3), 1).hits[0].item_id == "1"
     assert len(read) == 350
+
+
+def test_an_operators_copy_of_a_snapshot_is_ignored(folder: Path, tmp_path: Path) -> None:
+    """One with a number or a word behind its name, which stopped the start."""
+    for modality in Modality:
+        for ending in ("", ".1", "-old2", ".bak2"):
+            (tmp_path / f"{modality.value}-{7:020d}{ending}").mkdir(exist_ok=True)
+
+    assert snapshot_sequences(tmp_path) == [7]
+    remove_other_snapshots(tmp_path, 8, Modality.IMAGE)
+    assert not folder.exists()
+    assert len(list(tmp_path.glob("image-*"))) == 3
 
 
 def test_an_empty_part_is_kept_too(tmp_path: Path) -> None:
