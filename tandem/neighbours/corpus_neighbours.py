@@ -21,6 +21,8 @@ from tandem.neighbours.neighbour_lists import (
 )
 
 BE_BASE: Final = "BE"
+SHARED_COSINES: Final = "shared_cosines"
+"""The form of similarities over a cross-encoder, as cross_similarity makes them."""
 LISTS: Final = ("texts_of_image", "images_of_text", "images_of_image", "texts_of_text")
 
 

@@ -13,7 +13,7 @@ from tandem import __version__
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object
 from tandem.model_io.whole_file import write_text_whole, write_whole
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
-from tandem.neighbours.corpus_neighbours import CorpusNeighbours
+from tandem.neighbours.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
@@ -50,6 +50,9 @@ class LeaprrTraining:
     seconds: float
     tandem: str
     """The release that trained."""
+    scored_pairs: str | None = None
+    """The form of the similarities of pairs that a cross-encoder scored; None over a bi-encoder
+    alone, and where an older release did not say."""
 
     @property
     def best_epoch(self) -> int:
@@ -137,7 +140,11 @@ class LeaprrFolder:
         return self.read()[1]
 
     def read(self) -> tuple[LeaprrModel, LeaprrTraining]:
-        """Returns the best networks and what made them; raises FileInvalid naming the file."""
+        """Returns the best networks and what made them.
+
+        Raises FileInvalid naming the file, also for networks that learned from another form of a
+        cross-encoder's similarities than they would be given.
+        """
         model = load_leaprr(self.path / MODEL_NAME)
         manifest = self.path / MANIFEST_NAME
         try:
@@ -150,6 +157,13 @@ class LeaprrFolder:
             ) from error
         if training.plan.config != model.config:
             raise FileInvalid(f"{manifest} describes other networks than {MODEL_NAME} next to it")
+        if training.scored_pairs != _scored_pairs(training.plan):
+            raise FileInvalid(
+                f"{self.path} learned over {training.plan.train.base} from similarities of the "
+                f"form {training.scored_pairs or 'that an older release made'}, and "
+                f"{_scored_pairs(training.plan)} is read: train it again, with tandem train "
+                "neighbours --overwrite"
+            )
         return model, training
 
     def _restored(self, run: LeaprrRun, plan: LeaprrPlan) -> float:
@@ -167,6 +181,8 @@ class LeaprrFolder:
             kept = json.loads(content["plan"])
             asked = json.loads(json.dumps(asdict(plan)))
             differing = _differing(kept, asked)
+            if content.get("scored_pairs") != _scored_pairs(plan):
+                differing.append("the form of a cross-encoder's similarities")
             if not differing:
                 run.restore(content["state"])
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -181,6 +197,7 @@ class LeaprrFolder:
     def _write(self, plan: LeaprrPlan, run: LeaprrRun, training: LeaprrTraining) -> None:
         content = {
             "plan": json.dumps(asdict(plan)),
+            "scored_pairs": training.scored_pairs,
             "state": run.state(),
             "seconds": training.seconds,
         }
@@ -195,7 +212,14 @@ class LeaprrFolder:
 
 def _training(plan: LeaprrPlan, run: LeaprrRun, seconds: float) -> LeaprrTraining:
     sums = tuple(run.result().dev_recall_sums)
-    return LeaprrTraining(plan, run.done_count, sums, round(seconds, 1), __version__)
+    return LeaprrTraining(
+        plan, run.done_count, sums, round(seconds, 1), __version__, _scored_pairs(plan)
+    )
+
+
+def _scored_pairs(plan: LeaprrPlan) -> str | None:
+    """Returns the form of similarities that a run of this plan is given now."""
+    return SHARED_COSINES if plan.train.pool_size else None
 
 
 def _differing(kept: dict[str, Any], asked: dict[str, Any]) -> list[str]:

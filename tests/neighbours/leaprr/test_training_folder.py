@@ -1,12 +1,15 @@
 """A run's folder: resumed as if never stopped, errors by name, and what divergence leaves."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tandem.model_io.json_object import FileInvalid
+from tandem.neighbours.corpus_neighbours import CorpusNeighbours, with_pools
 from tandem.neighbours.leaprr.config import LeaprrConfig, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.training import LeaprrDiverged
@@ -20,14 +23,30 @@ from tandem.neighbours.leaprr.training_folder import (
 from tandem.neighbours.neighbour_file import NeighbourManifest
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
+Corpora = tuple[CorpusNeighbours, CorpusNeighbours]
+
 CORPORA = planted_neighbours(1, 10, depth=10), planted_neighbours(2, 10, depth=10)
+
+
+def _over_cross_encoder() -> Corpora:
+    rng = np.random.default_rng(3)
+    one, other = (
+        with_pools(
+            each,
+            {},
+            rng.normal(size=(len(each.images), 3)),
+            rng.normal(size=(len(each.texts), 3)),
+        )
+        for each in CORPORA
+    )
+    return one, other
 
 
 class _Stopped(Exception):
     """Stands for a kill."""
 
 
-def _plan(epoch_count: int = 4, **changes: object) -> LeaprrPlan:
+def _plan(epoch_count: int = 4, corpora: Corpora = CORPORA, **changes: object) -> LeaprrPlan:
     config: LeaprrConfig = replace(
         leaprr_config("code"),
         width=8,
@@ -39,7 +58,7 @@ def _plan(epoch_count: int = 4, **changes: object) -> LeaprrPlan:
         batch_size=10,
         **changes,  # type: ignore[arg-type]
     )
-    manifests = [NeighbourManifest.of(each) for each in CORPORA]
+    manifests = [NeighbourManifest.of(each) for each in corpora]
     return LeaprrPlan("code", config, 1, epoch_count, *manifests)
 
 
@@ -135,3 +154,40 @@ def test_a_manifest_of_other_networks_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FileInvalid, match=r"training\.json describes other networks"):
         one.read()
+
+
+def _without_form(folder: LeaprrFolder) -> None:
+    """Makes the manifest one of a release that did not say how scored pairs were compared."""
+    manifest = folder.path / MANIFEST_NAME
+    content = json.loads(manifest.read_text())
+    del content["scored_pairs"]
+    manifest.write_text(json.dumps(content))
+
+
+def test_networks_of_another_form_of_inputs_are_refused(tmp_path: Path) -> None:
+    """Over a cross-encoder alone: similarities of a bi-encoder have always been cosines."""
+    over_ce, over_be = LeaprrFolder(tmp_path / "ce"), LeaprrFolder(tmp_path / "be")
+    corpora = _over_cross_encoder()
+    over_ce.train(_plan(1, corpora), corpora, resume=False)
+    over_be.train(_plan(1), CORPORA, resume=False)
+    assert over_ce.read()[1].scored_pairs == "shared_cosines"
+    assert over_be.read()[1].scored_pairs is None
+
+    _without_form(over_ce)
+    _without_form(over_be)
+
+    assert over_be.read()[1].is_over
+    with pytest.raises(FileInvalid, match=r"ce learned over BE \+ CE 3 .*older.* train it again"):
+        over_ce.read()
+
+
+def test_a_state_of_another_form_of_inputs_is_not_resumed(tmp_path: Path) -> None:
+    folder, corpora = LeaprrFolder(tmp_path), _over_cross_encoder()
+    with pytest.raises(_Stopped):
+        folder.train(_plan(2, corpora), corpora, resume=False, on_epoch=_stop_after(1))  # type: ignore[arg-type]
+    content = torch.load(tmp_path / STATE_NAME, weights_only=True)
+    del content["scored_pairs"]
+    torch.save(content, tmp_path / STATE_NAME)
+
+    with pytest.raises(ValueError, match="the form of a cross-encoder's similarities differ"):
+        folder.train(_plan(2, corpora), corpora, resume=True)
