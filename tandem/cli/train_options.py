@@ -100,7 +100,7 @@ class TrainOptions:
             f"recipe {recipe.name} fixes these options on scenes; drop them, or pass --corpus",
         )
         recipe = self._shaped(recipe, self.image_source)
-        return recipe if self.rounds is None else replace(recipe, round_count=self.rounds)
+        return recipe if self.rounds is None else in_rounds(recipe, self.rounds)
 
     def _on_corpus(self, recipe: Recipe, corpus: str) -> Recipe:
         taken = {"pretrained", "image_source"}

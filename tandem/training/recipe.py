@@ -364,7 +364,8 @@ def on_corpus(recipe: Recipe, corpus: str) -> Recipe:
 def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
     """Returns the recipe with `round_count` rounds and everything counted in rounds scaled alike.
 
-    So are a matcher's steps. The number of minings stays the same. Raises ValueError for no rounds.
+    So are a matcher's steps and the warm-up, which a shorter run would otherwise spend up to a
+    tenth of its length in. The number of minings stays the same. Raises ValueError for no rounds.
     """
     if round_count < 1:
         raise ValueError(f"round_count is {round_count}; it must be at least 1")
@@ -381,5 +382,6 @@ def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
         mined_from_round_count=scaled(recipe.mined_from_round_count),
         mined_refresh_round_count=scaled(recipe.mined_refresh_round_count),
         matcher_step_count=scaled(recipe.matcher_step_count),
+        warm_up_step_count=scaled(recipe.warm_up_step_count),
         dev_every_round_count=scaled(recipe.dev_every_round_count),
     )

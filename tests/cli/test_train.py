@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.cli.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.model_io.precision import Precision, native_precision
@@ -19,9 +20,21 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.vision_tower import VisionTower
+from tandem.training.recipe import in_rounds
+from tandem.training.recipes import recipe_named
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+
+def test_rounds_on_scenes_are_the_recipes_in_small() -> None:
+    """The one recipe that takes them there: siblings come after the same part of the run."""
+    none = dict.fromkeys(TrainOptions.__dataclass_fields__)
+
+    chosen = TrainOptions(**(none | {"rounds": 240})).chosen("cross_encoder_after_be", 1)
+
+    assert chosen == in_rounds(recipe_named("cross_encoder_after_be", 1), 240)
+    assert chosen.random_negative_round_count == 15
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -180,6 +180,10 @@ def test_fewer_rounds_are_the_same_in_small() -> None:
 
     assert (recipe.softmax_round_count, recipe.mined_from_round_count) == (5, 10)
     assert (recipe.mined_refresh_round_count, recipe.dev_every_round_count) == (5, 2)
+    # 100 of 2,400 rounds warm up; a recipe without a warm-up gets none.
+    assert recipe.warm_up_step_count == 1
+    assert in_rounds(recipe_named("photographs", 1), 700).warm_up_step_count == 35
+    assert in_rounds(recipe_named("paper", 1), 3_000).warm_up_step_count == 0
     assert [n for n in range(1, 25) if recipe.mines_before(n)] == [11, 16, 21]
     assert in_rounds(ance(1), 2400) == ance(1)
     assert in_rounds(recipe_named("default", 1), 1).dev_every_round_count == 1
