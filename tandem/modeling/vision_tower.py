@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tandem.model_io.json_object import shown
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.image_rules import PixelScale
+from tandem.modeling.families.loaded_model import model_fields
 
 VISION_CLASSES: Final[Mapping[str, tuple[str, str]]] = {
     "clip_vision_model": ("CLIPVisionConfig", "CLIPVisionModel"),
@@ -80,7 +81,9 @@ def vision_network(fields: Mapping[str, Any]) -> nn.Module:
         ) from error
     config_name, model_name = VISION_CLASSES[kind]
     try:
-        config = getattr(transformers, config_name).from_dict({**fields, "dtype": "float32"})
+        config = getattr(transformers, config_name).from_dict(
+            {**model_fields(fields), "dtype": "float32"}
+        )
         network: nn.Module = getattr(transformers, model_name)(config, **class_options(fields))
     except Exception as error:  # whatever a configuration makes its layers raise
         raise ValueError(f"no {model_name} has this configuration: {error}") from error

@@ -16,6 +16,7 @@ from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.vision_tower import VisionTower
+from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.published_vision import SHAPES, published_vision
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
@@ -50,6 +51,7 @@ def started(folder: Path) -> JointModel:
 def test_tokens_are_the_published_states(tmp_path: Path, family: str) -> None:
     """After its own mean and deviation; a head, or the text side, is left out."""
     side = published_vision(tmp_path, family)
+    change_json(tmp_path / "config.json", return_dict=False)  # what a caller once set
     model = started(tmp_path)
     pixels = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
     mean, std = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.25, 0.3])

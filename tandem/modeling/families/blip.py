@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from tandem.model_io.json_object import shown
 from tandem.modeling.families.architecture import check_architecture
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.licence import licence_notes
@@ -24,6 +25,7 @@ from tandem.modeling.families.published_model import (
     PublishedModel,
 )
 from tandem.modeling.families.text_rules import end_token_id, read_text_rules
+from tandem.modeling.published.files import CONFIG
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -46,6 +48,12 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
     fields = folder.config()
     check_architecture(folder, fields, _KNOWN_CLASS)
     config = read_config(folder, BlipConfig, fields)
+    if not config.text_config.is_decoder:
+        raise folder.refused(
+            f"{CONFIG} has is_decoder {shown(config.text_config.is_decoder)} in text_config, so "
+            "that its text encoder reads no picture and no pair has a score; set it to true if the "
+            "weights have layers named crossattention, or take a checkpoint trained for retrieval"
+        )
     image, scale = read_image_rules(folder, "BlipImageProcessor", config.vision_config.image_size)
     tokenizer, text = read_text_rules(
         folder,

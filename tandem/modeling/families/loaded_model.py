@@ -24,6 +24,10 @@ Attention = Literal["sdpa", "eager"]
 Renaming = Callable[[str], str | None]
 """Returns a stored weight's present name, or None for one that is not needed."""
 
+# Fields that change what a forward returns, or in how many pieces, and not its values.
+_ANSWERS: Final = frozenset(
+    {"chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict"}
+)
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 
@@ -34,10 +38,19 @@ def read_config(
     """Returns the fields as a configuration of transformers; refuses values that it refuses."""
     try:
         # Whatever number type the weights were saved in, they are read in float32.
-        return kind.from_dict({**fields, "torch_dtype": None, "dtype": "float32"})
+        return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
     except Exception as error:  # whatever its checks raise
         what = f"its configuration is none of {kind.__name__}"
         raise folder.refused_by_library(what, error) from error
+
+
+def model_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields, and those of its parts, without what a caller of the model sets."""
+    return {
+        name: model_fields(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+        if name not in _ANSWERS
+    }
 
 
 def load_model(

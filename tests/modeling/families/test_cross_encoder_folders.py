@@ -104,6 +104,35 @@ def test_blip_without_enc_begins_pairs_with_cls_and_says_so(copied: Published) -
     assert "has no [ENC]" in model.notes[1]
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "field",
+    [{"return_dict": False}, {"output_hidden_states": True}, {"chunk_size_feed_forward": 7}],
+)
+def test_settings_of_a_call_change_no_score(
+    copied: Published, published: Published, field: dict[str, object]
+) -> None:
+    """A configuration may keep what a caller once set; the model is the same."""
+    folder = copied("blip")
+    text = _text_config(folder) | field
+    vision = json.loads((folder / "config.json").read_text())["vision_config"] | field
+    change_json(folder / "config.json", text_config=text, vision_config=vision, **field)
+
+    one, other = (read_published_model(each) for each in (published("blip"), folder))
+
+    assert torch.equal(_pair_score(one), _pair_score(other))
+
+
+def _pair_score(model: PublishedModel) -> Tensor:
+    assert model.bi_encoder is not None
+    assert model.cross_encoder is not None
+    ids = torch.tensor([[ENCODE_ID, 4, 5, 3]])
+    _, tokens = model.bi_encoder.embed_image(torch.zeros(1, SIZE, SIZE, 3, dtype=torch.uint8))
+    mask = torch.ones(tokens.shape[:2], dtype=torch.int64)
+    score: Tensor = model.cross_encoder.score_pair(ids, torch.ones_like(ids), tokens, mask)
+    return score
+
+
 def test_vilt_notes_how_shapes_and_logits_change(published: Published) -> None:
     shapes, logits = read_published_model(published("vilt")).notes
     assert "squashed" in shapes
@@ -159,6 +188,13 @@ _OTHER_SIZE = _with("preprocessor_config.json", size={"height": 48, "width": 48}
             "blip",
             _with("config.json", architectures=["BlipForQuestionAnswering"]),
             "only BlipForImageTextRetrieval matches texts and pictures",
+        ),
+        (
+            "blip",
+            lambda folder: change_json(
+                folder / "config.json", text_config=_text_config(folder) | {"is_decoder": False}
+            ),
+            r"has is_decoder false in text_config.*set it to true if the weights have .*crossatt",
         ),
         (
             "vilt",
