@@ -13,6 +13,7 @@ from orchestrator_svc.assembly import SERVICE_NAMES
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.log import configure, load_log_level_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, load_identity_or_exit
@@ -27,13 +28,18 @@ def serve_from_one_process(
     *,
     caches: bool,
     when_ready: Callable[[], None],
+    when_stopping: Callable[[], None],
 ) -> None:
     """Serves until SIGTERM or SIGINT; calls `when_ready` once the model is loaded.
+
+    `when_stopping` is called in a thread before the server drains.
 
     `variables` are ORCHESTRATOR_… settings, its address among them, and GATEWAY_… settings, which
     serve HTTP too if the orchestrator's address is in-process. Raises as InProcessServices and
     SettingsError.
     """
+    # Shards say what they load, before `serve` prepares the process.
+    configure("orchestrator", level=load_log_level_or_exit())
     settings = _settings(len(shard_folders), variables)
     identity = load_identity_or_exit()
     gateway = hosted_gateway(variables, identity)
@@ -43,13 +49,14 @@ def serve_from_one_process(
         caches=caches,
         orchestrator=settings,
     )
-    asyncio.run(_serve(settings, services, when_ready, identity, gateway))
+    asyncio.run(_serve(settings, services, when_ready, when_stopping, identity, gateway))
 
 
 async def _serve(
     settings: OrchestratorSettings,
     services: InProcessServices,
     when_ready: Callable[[], None],
+    when_stopping: Callable[[], None],
     identity: Identity | None,
     gateway: AttachedServer | None,
 ) -> None:
@@ -57,6 +64,9 @@ async def _serve(
         await services.start()
         await asyncio.to_thread(services.runner.wait_until_loaded)
         when_ready()
+
+    async def stop() -> None:
+        await asyncio.to_thread(when_stopping)
 
     async def close() -> None:
         await asyncio.to_thread(services.close)
@@ -71,6 +81,7 @@ async def _serve(
         identity=identity,
         guard=load_guard_or_exit(identity),
         attached=gateway,
+        before_drain=stop,
     )
 
 

@@ -59,16 +59,17 @@ async def serve(  # noqa: PLR0913
     identity: Identity | None = None,
     guard: Guard | None = None,
     attached: AttachedServer | None = None,
+    before_drain: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns, so that the process exits 0.
 
     `register` adds the servicers named by `service_names` (full names, for reflection) to the
     server. Health is NOT_SERVING until `warm` has returned (see `Health.watch`), and then follows
-    `ready`, a canary that runs every second. The drain sets health to NOT_SERVING, waits
-    `drain_notice_seconds`, gives calls in flight `grace_seconds` before it cancels them, and calls
-    `close`. With an `identity`, callers must present a certificate; the metrics port, which has
-    the probes too, is plain HTTP on the same host. Without a `guard`, every caller is admitted. A
-    server that is `attached` drains before the gRPC server.
+    `ready`, a canary that runs every second. The drain calls `before_drain`, sets health to
+    NOT_SERVING, waits `drain_notice_seconds`, gives calls in flight `grace_seconds` before it
+    cancels them, and calls `close`. With an `identity`, callers must present a certificate; the
+    metrics port, which has the probes too, is plain HTTP on the same host. Without a `guard`, every
+    caller is admitted. A server that is `attached` drains before the gRPC server.
 
     Exits 1 if a port is not available, and at once if a server ends by itself; raises what
     `warm` raises other than `TandemError`.
@@ -121,6 +122,8 @@ async def serve(  # noqa: PLR0913
             watching = health.watch(warmed, ready)
             await _until_stopped(process.stopping, watching, server, attached)
         finally:
+            if before_drain is not None:
+                await before_drain()
             health.leave()
             log.info("draining")
             await asyncio.sleep(settings.drain_notice_seconds)

@@ -4,14 +4,15 @@ import enum
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.command_line import INTERRUPTED_STATUS
+from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.detector_files import SentRecord, open_detector_files, with_pictures, with_regions
@@ -32,6 +33,9 @@ from tandem.model_io.readable_records import (
 from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.smaller_jpeg import sendable_picture
 
+DEFAULT_INDEX: Final = "scenes"
+DEFAULT_SPLIT: Final = "test"
+DEFAULT_SEED: Final = 1
 _SHOWN_ERROR_COUNT = 10
 
 
@@ -44,11 +48,11 @@ class LongTexts(enum.StrEnum):
 
 def ingest(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
-    index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
+    index: Annotated[str, typer.Option(help="index to ingest into")] = DEFAULT_INDEX,
     split: Annotated[
         str,
         typer.Option(help="split of the corpus; COCO also has train_without_restval"),
-    ] = "test",
+    ] = DEFAULT_SPLIT,
     count: Annotated[
         int | None,
         typer.Option(
@@ -56,7 +60,7 @@ def ingest(
             min=1,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    seed: Annotated[int, typer.Option(help="which scenes")] = DEFAULT_SEED,
     on_error: Annotated[
         OnError,
         typer.Option(
@@ -152,7 +156,13 @@ def ingest_items(
     truncated_count = 0
     refused = []
     stage = f"ingest into {index_id}"
-    with LongWork() as work:
+    kept = report_if_interrupted(
+        lambda: (
+            f"{stored_count:,} items are stored and stay; the same command again stores the rest, "
+            "and none twice"
+        )
+    )
+    with kept if is_kept else nullcontext(), LongWork() as work:
         work.show(stage, 0, total, unit=unit)
         try:
             for outcome in client.ingest(
@@ -174,14 +184,6 @@ def ingest_items(
             if is_kept and stored_count:
                 errors.print(f"{stored_count:,} items were stored before, and stay")
             raise
-        except KeyboardInterrupt:
-            if not is_kept:
-                raise
-            errors.print(
-                f"interrupted: {stored_count:,} items are stored and stay; the same command again "
-                "stores the rest, and none twice"
-            )
-            raise typer.Exit(INTERRUPTED_STATUS) from None
     seconds = time.monotonic() - start_time
     out.print(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "

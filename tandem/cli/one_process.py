@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tandem.cli.console import out
+from tandem.cli.corpus_ingest import CorpusIngest
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
 from tandem.local.ports import HOST
@@ -38,8 +39,12 @@ def serve_one_process(
     variables: Mapping[str, str],
     free_ports_only: bool,
     caches: bool,
+    ingest: CorpusIngest | None,
 ) -> None:
-    """Serves until Ctrl-C, and prints the addresses once they answer; raises StartRefused."""
+    """Serves until Ctrl-C, and prints the addresses once they answer; raises StartRefused.
+
+    The `ingest` starts then, and ends before the server does.
+    """
     count = shard_count(shards, folder.shard_count(), folder.path)
     port, metrics_port, http_port = free_ports(len(_PORTS)) if free_ports_only else _PORTS
     address, has_http = f"{HOST}:{port}", has_gateway()
@@ -67,6 +72,12 @@ def serve_one_process(
         out.print(f"serving at {address}, metrics at http://{HOST}:{metrics_port}/metrics")
         out.print(http_line(f"http://localhost:{http_port}/" if has_http else None))
         out.print("Ctrl-C stops it.")
+        if ingest is not None:
+            ingest.start(address)
+
+    def stop() -> None:
+        if ingest is not None:
+            ingest.stop()
 
     # By name, because the command line imports no service.
     serving = importlib.import_module("embedded.serving")
@@ -77,6 +88,7 @@ def serve_one_process(
         settings,
         caches=caches,
         when_ready=tell,
+        when_stopping=stop,
     )
 
 

@@ -12,6 +12,9 @@ from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import Terminal, errors, out
+from tandem.cli.corpora import CORPUS_HELP
+from tandem.cli.corpus_ingest import CorpusIngest
+from tandem.cli.ingest import DEFAULT_INDEX
 from tandem.cli.one_process import check_one_process, http_line, serve_one_process
 from tandem.cli.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
@@ -123,12 +126,26 @@ def up(
             help="serve gRPC and HTTP from one process, without Triton: only the public API",
         ),
     ] = False,
+    ingest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CORPUS",
+            help="once it serves, ingest this as tandem ingest --on-error skip does, and continue "
+            f"to serve: {CORPUS_HELP}",
+        ),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(help=f"index that --ingest stores into; by default {DEFAULT_INDEX}"),
+    ] = None,
 ) -> None:
     """Start Triton and every service on loopback; stop them all on Ctrl-C."""
     if one_process:
         check_one_process(
             {"--monitoring": monitoring, "--swaps": swaps, "--tls": tls, "--merged": merged}
         )
+    corpus_ingest = _corpus_ingest(ingest, index)
+    if one_process:
         with DataFolder(data.resolve()) as folder:
             serve_one_process(
                 folder,
@@ -139,6 +156,7 @@ def up(
                 | dict(given_settings(os.environ).variables),
                 free_ports_only=free_ports_only,
                 caches=caches,
+                ingest=corpus_ingest,
             )
         _say("stopped")
         return
@@ -199,12 +217,23 @@ def up(
                     version_swaps = VersionSwaps(stack, manifest)
                     beside.callback(version_swaps.close)
                 _print_next(stack, authority)
+                if corpus_ingest is not None:
+                    beside.enter_context(corpus_ingest)
+                    corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
                 _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
             except (StackFailed, TritonUnavailable, PrometheusUnavailable):
                 if stopping.is_set():  # Stopped before it served, without a failure.
                     raise Stopped(stopping.status) from None
                 raise
     _say("stopped")
+
+
+def _corpus_ingest(corpus: str | None, index: str | None) -> CorpusIngest | None:
+    if corpus is not None:
+        return CorpusIngest(corpus, DEFAULT_INDEX if index is None else index)
+    if index is not None:
+        raise StartRefused("--index says where --ingest stores: give --ingest too, or leave it out")
+    return None
 
 
 def _console_note(checkpoint: Path | None, repository: Path) -> dict[str, str]:
@@ -252,7 +281,8 @@ def _local_authority(folder: Path) -> "LocalAuthority":
 def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
     out.print(http_line(stack.http_url))
     if authority is not None:
-        out.print(f"other commands trust it by: export {_variable_of(authority)}")
+        [(variable, file)] = _trust_of(authority).items()
+        out.print(f"other commands trust it by: export {variable}={shlex.quote(file)}")
     if stack.address != DEFAULT_ADDRESS:
         # Lines with 127.0.0.1 are processes: scripts read the ids at their ends.
         port = stack.ports.orchestrator
@@ -260,8 +290,9 @@ def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
     out.print("Ctrl-C stops everything.")
 
 
-def _variable_of(authority: "LocalAuthority") -> str:
-    return f"TANDEM_AUTHORITY_FILE={shlex.quote(str(authority.authority_file))}"
+def _trust_of(authority: "LocalAuthority | None") -> dict[str, str]:
+    """Returns the variable by which a client trusts the authority, if there is one."""
+    return {} if authority is None else {"TANDEM_AUTHORITY_FILE": str(authority.authority_file)}
 
 
 def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:

@@ -34,12 +34,11 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_goes_from_a_folder_to_a_model_of_it() -> None:
-    """Ingest, search and evaluate, train, add, serve, in this order."""
+    """Serve and ingest, search and evaluate, train, add, serve, in this order."""
     order = [" ".join(command.split()[1:3]) for command in COMMANDS]
 
     assert order == [
-        "up",
-        "ingest pets",
+        "up --ingest",
         'search "a',
         "evaluate pets",
         "train finetune",

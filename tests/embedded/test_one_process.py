@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,8 +13,12 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
 from tandem import Engine
-from tandem.client import Client
+from tandem.cli.app import app
+from tandem.client import Client, Modality
 from tests.support.model_io.pictures import encoded, noise
 
 UP = [sys.executable, "-m", "tandem.cli", "up", "--one-process", "--free-ports", "--shards", "1"]
@@ -65,6 +71,104 @@ def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
     with Engine(data, model=repository) as engine:
         own = engine.search("two dogs", index_id="noise")
     assert [each.item_id for each in own.items] == [each.item_id for each in served.items]
+
+
+def test_the_pages_three_commands_search_ones_own_folder(
+    tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """As docs/engine.md has them; the next start stores nothing twice.
+
+    A file that is no picture is said by its name, and everything serves on.
+    """
+    page = (Path(__file__).parents[2] / "docs/engine.md").read_text()
+    commands = re.findall(r"^(pip .*)\n(tandem up .*)\n(tandem search .*)$", page, re.MULTILINE)
+    [(install, up, search)] = commands
+    assert install == "pip install 'tandem-search[local]'"
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        (tmp_path / f"photos/{number}.png").write_bytes(encoded(noise(number), "PNG"))
+    (tmp_path / "photos/broken.jpg").write_bytes(b"no picture")
+    small = ["--free-ports", "--shards", "1", "--checkpoint", str(tiny_checkpoint)]
+
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-m", "tandem.cli", *shlex.split(up)[1:], *small],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(5)]
+            try:
+                address = lines[0].split()[2].removesuffix(",")
+                command = [*shlex.split(search)[1:], "--address", address, "--json"]
+                found = CliRunner().invoke(app, command)
+                with Client(address, timeout_seconds=60.0) as client:
+                    index = client.describe_index(index_id="scenes")
+            finally:
+                process.send_signal(signal.SIGTERM)
+                rest, errors = process.communicate()
+
+        assert process.returncode == 0, errors
+        assert "3 items stored, 1 refused" in lines[3]
+        assert "the server continues; try again by: tandem ingest photos --index" in lines[4]
+        assert "broken: IMAGE_UNREADABLE" in errors
+        assert rest == "stopped\n"
+        assert found.exit_code == 0, found.output
+        items = json.loads(found.stdout)["items"]
+        assert {each["item_id"] for each in items} == {"0", "1", "2"}
+        assert index.item_count(Modality.IMAGE) == 3
+
+
+def test_a_stop_in_the_middle_of_its_ingest_ends_both(
+    tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """The ingest says what is stored; no call is cut off, and no process is left."""
+    places = {"--data": "data", "--model-repository": "models"}
+    options = [part for option, name in places.items() for part in (option, tmp_path / name)]
+    command = [*UP, *options, "--checkpoint", tiny_checkpoint, "--ingest", "scenes"]
+    with subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        begun = process.stderr.readline()
+        # To the whole group, as Ctrl-C in a terminal.
+        os.killpg(process.pid, signal.SIGINT)
+        printed, errors = process.communicate(timeout=60)
+
+    assert begun == "ingest into scenes: begins, 2,000 pictures\n"
+    assert process.returncode == 0, errors
+    assert "items are stored and stay; the same command again stores the rest" in errors
+    assert "Traceback" not in errors
+    assert printed.splitlines()[-2:] == ["Ctrl-C stops it.", "stopped"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--ingest", "nowhere"], "no corpus 'nowhere'"),
+        (["--ingest", "empty"], "empty has no picture"),
+        (["--ingest", "scenes", "--index", "My Scenes"], "INDEX_ID_INVALID"),
+        (["--index", "photos"], "give --ingest too"),
+    ],
+)
+def test_what_cannot_be_ingested_is_refused_before_anything_starts(
+    options: list[str], why: str, tmp_path: Path
+) -> None:
+    """By its name, and before a folder is made."""
+    (tmp_path / "empty").mkdir()
+    ran = subprocess.run(
+        [*UP, "--data", "data", *options], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 1
+    assert why in " ".join(ran.stderr.split())
+    assert not (tmp_path / "data").exists()
 
 
 def test_options_of_several_processes_are_refused(tmp_path: Path) -> None:

@@ -108,7 +108,12 @@ def test_the_best_expected_recall_is_of_the_evaluated_queries(
 
 
 def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    """It exports its model first; Ctrl-C stops every process that it started, with status 0."""
+    """It exports its model first; Ctrl-C stops every process that it started, with status 0.
+
+    Once it serves, it ingests what it was given.
+    """
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (50, 40), "red").save(tmp_path / "photos" / "red.png")
     environment = os.environ | {"COLUMNS": "200"}
     with (tmp_path / "out.txt").open("wb") as out:
         up = subprocess.Popen(
@@ -117,6 +122,7 @@ def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
                 *("--model-repository", str(tmp_path / "model_repository")),
                 # A small model: the export of the shipped one takes twenty seconds of a core.
                 *("--checkpoint", str(tiny_checkpoint)),
+                *("--ingest", str(tmp_path / "photos"), "--index", "photos"),
             ],
             stdout=out,
             stderr=out,
@@ -128,6 +134,8 @@ def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
         pids = [int(line.split()[-1]) for line in printed.splitlines() if "127.0.0.1" in line]
         assert len(pids) == 8
         assert all(_is_alive(pid) for pid in pids)
+        printed = _wait_for(tmp_path / "out.txt", "search it by: ", up)
+        assert "1 items stored, 0 refused" in printed
 
         up.send_signal(signal.SIGINT)
 
