@@ -1,8 +1,12 @@
 """Ports that are handed out are free, and stay so until they are used."""
 
 import socket
+from itertools import count
 from pathlib import Path
 
+import pytest
+
+import tandem.local.free_ports
 from tandem.local.free_ports import free_ports
 
 
@@ -27,3 +31,30 @@ def test_a_port_that_somebody_listens_on_is_passed_over() -> None:
         [following] = free_ports(1)
 
     assert following > port + 1 or following < port
+
+
+def test_a_port_is_not_handed_out_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its server listens there, and between two starts of the server."""
+    [port] = free_ports(1)
+    found = []
+    for _ in range(2):
+        # Another process may search from the same place.
+        monkeypatch.setattr(tandem.local.free_ports, "_places", count(port - 10_000))
+        found += free_ports(1)
+        with (
+            socket.create_server(("127.0.0.1", port)) as server,
+            socket.create_connection(server.getsockname()),
+        ):
+            pass
+
+    assert port not in found
+
+
+def test_reserved_ports_take_few_files() -> None:
+    """A process may open about a thousand files."""
+    free_ports(1_000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    free_ports(1_000)
+
+    assert abs(len(list(Path("/proc/self/fd").iterdir())) - before) < 5
+    assert before < 500
