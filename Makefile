@@ -36,6 +36,9 @@ FAULT_RESULTS ?= .tandem/fault_results.jsonl
 # How many test processes run side by side. On two cores a third and a fourth one compute while the
 # others wait for a server to start, a deadline to pass or a disk: 8 % of the time is idle with four.
 WORKERS ?= 4
+# How many processes check types side by side. Without what an earlier run has kept, that is most of
+# the time of `make check`.
+TYPE_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
@@ -121,7 +124,7 @@ coverage: .venv/.ok ## Runs the tests, reports which lines they reach, in every 
 check: .venv/.ok ## Checks style, types, the direction of imports, the protos and the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(TYPE_WORKERS)
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against $(RELEASED)
