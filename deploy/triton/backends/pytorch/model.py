@@ -9,10 +9,13 @@ with empty tensors, and no error, when NumPy is 2 or newer).
 """
 
 import gc
+import importlib
 import json
 import os
 import re
+import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,10 +25,17 @@ from typing import Any
 # nothing. They begin again when the model is loaded.
 gc.disable()
 
+# The shapes of every operator's results, in Python, are a third of the CPU of torch's import.
+# Tracing needs them, and so an archive of torch.export, which imports them again; TorchScript does
+# not.
+_SHAPES = "torch._meta_registrations"
+sys.modules[_SHAPES] = types.ModuleType(_SHAPES)
+
 import torch  # noqa: E402
 import triton_python_backend_utils as pb_utils  # noqa: E402
-from torch.export.passes import move_to_device_pass  # noqa: E402
 from torch.utils.dlpack import from_dlpack, to_dlpack  # noqa: E402
+
+del sys.modules[_SHAPES]
 
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
@@ -138,6 +148,9 @@ def _device(args: dict[str, str]) -> str:
 def _loaded(path: Path, device: str) -> tuple[Callable[..., Any], list[str]]:
     """Returns the model on its device, and the names of forward's arguments in their order."""
     if path.suffix == ".pt2":
+        importlib.import_module(_SHAPES)
+        from torch.export.passes import move_to_device_pass
+
         program = torch.export.load(str(path))
         arguments = [str(name) for name in program.graph_signature.user_inputs]
         if device != "cpu":
