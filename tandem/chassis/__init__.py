@@ -22,6 +22,7 @@
     log, withheld, exposure     what is logged, what never is, and warnings at start
     single_flight_cache         computes each missing value once
     allocator, started_threads  memory and threads of a process
+    file_limit                  its open files, and what is logged when they run out
     side_doors                  turns reflection and metrics off
 
 A service's `__main__` loads its settings, builds its parts and awaits `server.serve`.

@@ -24,6 +24,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from tandem.chassis.file_limit import brief_when_scarce
 from tandem.chassis.log import get_logger
 
 log = get_logger()
@@ -100,7 +101,7 @@ class HttpDoor:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
-        self._loop.set_exception_handler(_log_fault)
+        self._loop.set_exception_handler(brief_when_scarce("metrics", _log_fault))
         with contextlib.closing(self._loop):
             self._loop.run_until_complete(self._serve())
 
@@ -209,5 +210,5 @@ def _page(answer: _Answer) -> bytes:
 
 
 def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs errors of the server's loop, such as running out of file descriptors."""
+    """Logs errors of the server's loop."""
     log.error("metrics port", what=context.get("message"), exc_info=context.get("exception"))

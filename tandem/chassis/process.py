@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from tandem.chassis.allocator import bound_memory
+from tandem.chassis.file_limit import allow_open_files, brief_when_scarce
 from tandem.chassis.http_door import HttpDoor
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit, log_stray_faults
 from tandem.chassis.metrics import REGISTRY, note_build
@@ -50,6 +52,7 @@ def prepare(name: str) -> Process:
     # A fork of a process with gRPC threads deadlocks; our services do not fork.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     bound_memory()
+    allow_open_files()
     switch_threads_often()
     keep_files_private()
     configure(name, level=load_log_level_or_exit())
@@ -57,12 +60,17 @@ def prepare(name: str) -> Process:
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(brief_when_scarce("calls", _default))
     loop.set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))
     # asyncio.run's own handling of SIGTERM would end the process without a drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     return Process(side_doors, traced, stopping)
+
+
+def _default(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    loop.default_exception_handler(context)
 
 
 def open_metrics_port(
