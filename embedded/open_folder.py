@@ -76,7 +76,7 @@ class OpenFolder:
     def refuse_copy(self) -> NoReturn:
         """Raises TypeError, for an engine that is pickled or copied."""
         raise TypeError(
-            "an engine can be neither pickled nor copied, since one alone may have its folder: "
+            "an engine can be neither pickled nor copied, since only one may have its folder: "
             "share it between threads, or serve other processes by tandem up --one-process"
         )
 

@@ -126,16 +126,14 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # Each of a million names is looked at once: the last may be the one that repeats.
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise malformed(
-            f"the member {twice[:_MAX_NAME_CHARACTERS]!a} is there twice", "send it once"
-        )
+        raise malformed(f"the member {twice[:_MAX_NAME_CHARACTERS]!a} occurs twice", "send it once")
     if not (names_text := "".join(members)).isascii():
         try:
             names_text.encode()
         except UnicodeEncodeError:
             # protobuf fails over it without naming it.
             raise malformed(
-                "a member's name has half of a surrogate pair", "send text that is Unicode"
+                "a member's name has a lone surrogate", "send text that is Unicode"
             ) from None
     return members
 

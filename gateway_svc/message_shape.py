@@ -38,7 +38,7 @@ def _misshapen(value: Any, kind: Descriptor, where: str) -> str:  # noqa: ANN401
             continue  # json_format knows what to say of it.
         place = name if where == _WHOLE else f"{where}.{name}"
         if (other := given.setdefault(field.name, name)) != name:
-            return f"{place} and {other} are one field, and both are there"
+            return f"{place} and {other} are one field, and both are set"
         if each is None:
             continue
         group = field.containing_oneof

@@ -35,7 +35,7 @@ def _odd_text(value: Any) -> str:  # noqa: ANN401 (JSON)
         if not value.isascii():
             value.encode()
     except UnicodeEncodeError:
-        return "has half of a surrogate pair"
+        return "has a lone surrogate"
     return ""
 
 

@@ -44,7 +44,7 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
         return content_pb2.Content(text=text_of(members["text"], f"{where}.text"))
     if len(members) == 1 and (name := next(iter(members))) in _KINDS:
         return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
-    raise malformed(f"{where} has not one of text, image and image_url", "send one of them")
+    raise malformed(f"{where} needs exactly one of text, image and image_url", "send one of them")
 
 
 def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
@@ -54,9 +54,7 @@ def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise malformed(
-            f"{where} has half of a surrogate pair", "send text that is Unicode"
-        ) from None
+        raise malformed(f"{where} has a lone surrogate", "send text that is Unicode") from None
     return value
 
 

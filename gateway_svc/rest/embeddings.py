@@ -126,7 +126,7 @@ def _format_name(asked: Any) -> str:  # noqa: ANN401 (JSON)
 def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
     if members.get("messages") is not None:
         if members.get("input") is not None:
-            raise malformed("input is there, and so is messages", "send one of them")
+            raise malformed("input and messages are both set", "send one of them")
         return [_of_messages(members["messages"])]
     if (value := members.get("input")) is None:
         raise malformed("input is missing", "send a text, a picture or a list of them")

@@ -70,7 +70,7 @@ class SearchEndpoint(JsonEndpoint):
         query = members.pop("query", None)
         if isinstance(members.get("filter"), str):
             if "filter_text" in members:
-                raise malformed("filter is a text, and so is filter_text", "send one of them")
+                raise malformed("filter and filter_text are both set", "send one of them")
             members["filter_text"] = members.pop("filter")
         search = await self.message(call, members, pb.SearchItemsRequest)
         if isinstance(query, dict) and "regions" in query:

@@ -150,7 +150,7 @@ class RemoteReranker:
         model_version: int | None = None,
     ) -> ScoredBatch:
         """Raises QueryContentMissing: the API reads contents, not tokens."""
-        raise QueryContentMissing(why="documents that are not stored come as tokens alone")
+        raise QueryContentMissing(why="documents that are not stored come only as tokens")
 
     async def _asked(
         self, queries: Sequence[QueryCandidates | TandemError]

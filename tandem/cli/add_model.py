@@ -47,7 +47,7 @@ def add(
         str | None,
         typer.Option(
             metavar="NAME_OR_FOLDER",
-            help="for a text tower alone: the model whose image tower it was trained for",
+            help="for a model that is only a text tower: the model of its image tower",
         ),
     ] = None,
     cross_encoder: Annotated[

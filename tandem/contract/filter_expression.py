@@ -255,7 +255,7 @@ class _Parser:
 def _misread(character: str) -> str:
     if character in "\"'":
         return f"the text that begins with {character} here has no end"
-    return f"{character!r} means nothing here; '!' stands in '!=' alone"
+    return f"{character!r} means nothing here; '!' is only valid in '!='"
 
 
 def _word_value(word: str) -> Value:

@@ -30,7 +30,7 @@ from tandem.evaluation.student_t import t_quantile
 
 FORMAT_VERSION = 1
 BE = "BE"
-NO_CROSS_ENCODER: Final = "there is no cross-encoder: the bi-encoder is measured alone"
+NO_CROSS_ENCODER: Final = "there is no cross-encoder: only the bi-encoder is measured"
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,19 +89,18 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
 def _notes(report: Report) -> Iterator[str]:
     if any(each.pictures for each in report.rankings):
         yield (
-            "Captions of one picture are answered alike, more or less: intervals are of as many "
-            "queries as would tell as much if each had its own picture, and for p a picture's "
-            "captions are one."
+            "Answers to several captions of one picture are correlated: intervals use the "
+            "effective number of queries, and p counts a picture's captions as one query."
         )
     ties = ", ".join(f"{name} {count:,}" for name, count in report.tied_counts.items() if count)
     if ties:
         yield (
-            f"Queries with an answer exactly as similar as another item: {ties}. Which stands "
-            "first is by chance, and the same at every run."
+            f"Queries with an answer exactly as similar as another item: {ties}. Their order is "
+            "random, but the same in every run."
         )
     if any(None in queries for each in report.rankings for queries in each.answer_ranks):
         yield (
-            "Each order was looked at as deep as its pool, ten items at least. An answer below "
+            "Each order was searched to the depth of its pool, at least ten items. An answer below "
             "that adds nothing to MAP and MRR, so these and the median rank are not those of a "
             "full gallery."
         )

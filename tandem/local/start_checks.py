@@ -80,8 +80,8 @@ def check_free(named: Iterable[tuple[str, int]]) -> None:
     taken = [f"{port} ({name})" for name, port in named if _is_taken(port)]
     if taken:
         raise StartRefused(
-            f"in use already on {HOST}: port {', '.join(taken)}; stop what has it, such as another "
-            "tandem up, or give --free-ports"
+            f"in use already on {HOST}: port {', '.join(taken)}; stop the process that uses it, "
+            "such as another tandem up, or give --free-ports"
         )
 
 

@@ -62,7 +62,7 @@ class TritonWatch:
             raise TritonUnavailable(
                 f"Triton no longer answers, and is not restarted: {repository} holds model "
                 f"{held[:12]} by now, whose answers the services would take for those of "
-                f"{known[:12]}; start Tandem again with the model that it shall serve"
+                f"{known[:12]}; start Tandem again with the model that it should serve"
             )
 
     async def _failure(self) -> TandemError | None:

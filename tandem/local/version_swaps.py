@@ -147,11 +147,11 @@ class VersionSwaps:
             return f"version {version} is refused: {why}"
         if not isinstance(error, _UNFIT):
             return (
-                f"version {version} could not be tried, and stays to be asked for again "
-                f"(tandem models swap --to {version}): {why}"
+                f"version {version} could not be tested and is kept; retry with "
+                f"tandem models swap --to {version}: {why}"
             )
         aside = set_aside(self._repository, version)
-        return f"version {version} is refused and lies in {aside.name}: {why}"
+        return f"version {version} is refused and moved to {aside.name}: {why}"
 
     def _retire(self, server: TritonServer, version: int) -> None:
         versions = TritonVersions(server)

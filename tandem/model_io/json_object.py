@@ -37,7 +37,7 @@ class FileInvalid(ValueError):
 def check_file(path: Path) -> None:
     """Raises FileInvalid unless the file exists and is not a git-lfs pointer."""
     if not path.is_file():
-        raise FileInvalid(f"{path} is {'no file' if path.exists() else 'missing'}")
+        raise FileInvalid(f"{path} is {'not a file' if path.exists() else 'missing'}")
     try:
         with path.open("rb") as file:
             start = file.read(len(_LFS_POINTER))
@@ -85,7 +85,7 @@ def value_of(text: str, name: object) -> Any:  # noqa: ANN401  whatever the text
             object_pairs_hook=_without_repeats,
         )
     except RecursionError as error:
-        raise FileInvalid(f"{name} is nested too deep to be what it should") from error
+        raise FileInvalid(f"{name} is nested too deeply") from error
     except ValueError as error:
         raise FileInvalid(f"{name} is not JSON: {error}") from error
 

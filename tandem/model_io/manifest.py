@@ -77,7 +77,7 @@ class Manifest:
     def picture(self) -> ImageRules:
         """Returns `image`; raises ValueError for a model that reads regions."""
         if self.image is None:
-            raise ValueError(f"{self.family} reads a detector's regions and no pixels")
+            raise ValueError(f"{self.family} reads a detector's regions, not pixels")
         return self.image
 
     @property
@@ -146,12 +146,12 @@ class Manifest:
 
     def _check_rules(self) -> None:
         if (self.image is None) == (self.regions is None):
-            raise ValueError("either image or regions is there, and the other is null")
+            raise ValueError("exactly one of image and regions must be set, the other null")
         pair_rules = (self.pair_text, self.pair_image or self.regions)
         if self.regions is not None and not self.has_pairs:
             pair_rules = (self.pair_text, None)
         if any((each is not None) != self.has_pairs for each in pair_rules):
-            raise ValueError("pair_text and pair_image are those of score_pair, or null without it")
+            raise ValueError("pair_text and pair_image must be set with score_pair, else null")
         for rules in (self.text, self.image, self.regions, *pair_rules):
             if rules is not None:
                 rules.check()
@@ -217,4 +217,4 @@ def _check_there(path: Path) -> None:
 def _check_digest(path: Path, digest: str) -> None:
     _check_there(path)
     if sha256(path.read_bytes()).hexdigest() != digest:
-        raise ValueError(f"{path} is not the file its manifest tells of; export again")
+        raise ValueError(f"{path} is not the file that its manifest describes; export again")

@@ -71,7 +71,7 @@ class ModelVersion:
         if not path.is_file():
             raise ValueError(f"{path} is missing")
         if sha256(path.read_bytes()).hexdigest() != self.model_sha256:
-            raise ValueError(f"{path} is not the file that {VERSION_NAME} tells of")
+            raise ValueError(f"{path} is not the file that {VERSION_NAME} describes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +158,8 @@ def verify_serving_version(repository: Path, manifest: Manifest) -> int:
             ModelVersion.read(folder).verify(folder, manifest)
         except ValueError as error:
             raise ValueError(
-                f"version {version} is said to serve, and {error}; put it back, or remove "
-                f"{repository / SERVING_NAME} to have version 1 serve"
+                f"{SERVING_NAME} says that version {version} serves, but {error}; restore it, or "
+                f"remove {repository / SERVING_NAME} to serve version 1"
             ) from error
     return version
 

@@ -148,7 +148,7 @@ def check_asking(check: RecordCheck, record: Record) -> None:
     """Raises RecordUnreadable for a record that fails the check, or has no caption to ask with."""
     check(record)
     if not record.captions:
-        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
+        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to search with")
 
 
 def check_picture_there(record: Record) -> None:

@@ -52,7 +52,7 @@ def region_content(regions: Regions) -> RegionContent:
     regions without boxes, as SCAN's arrays have them.
     """
     if regions.boxes is None:
-        raise RegionsUnreadable("its regions have no boxes, which a model reads too")
+        raise RegionsUnreadable("its regions have no boxes, which a model needs too")
     features = regions.features[:MAX_REGION_COUNT]
     with np.errstate(over="ignore"):
         halves = features.astype("<f2")

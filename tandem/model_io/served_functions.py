@@ -92,9 +92,9 @@ class ServedFunctions:
         if self.names() != models.keys():
             raise ValueError(f"functions name {sorted(self.names())}, models {sorted(models)}")
         if reads_regions and self.image_tokens is not None:
-            raise ValueError("image_tokens is there, and regions are image tokens already")
+            raise ValueError("image_tokens is set, but regions are image tokens already")
         if not reads_regions and (self.image_tokens is None) != (self.score_pair is None):
-            raise ValueError("score_pair and image_tokens are there together, or neither is")
+            raise ValueError("score_pair and image_tokens must both be set, or neither")
         _check_roles("embed_text", models[self.embed_text], {*TEXT_ROLES}, Role.EMBEDDING)
         given = {Role.IMAGE_TOKENS, Role.IMAGE_MASK} if reads_regions else {Role.PIXELS}
         for name in self.embed_image:

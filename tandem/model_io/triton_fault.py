@@ -74,7 +74,7 @@ def error_of_fault(fault: TritonFault, error: InferenceServerException, model: s
         case TritonFault.RESTRICTED:
             return InternalFault(why=f"Triton does not let us use model {model}: {message}")
         case TritonFault.LEAVING:
-            return ModelUnavailable(model=model, why="its Triton server is leaving")
+            return ModelUnavailable(model=model, why="its Triton server is shutting down")
         case TritonFault.PROCESS_DEAD:
             return ModelUnavailable(model=model, why=DEAD_PROCESS)
         case TritonFault.UNREACHABLE:

@@ -222,5 +222,5 @@ class RegionCheck:
         tokens, _ = self.regions.of([record])
         # Masked rows too, because zero times infinity is NaN and spreads.
         if not tokens.isfinite().all():
-            why = "the file has infinity, or no number, among them"
+            why = "the file has NaN or infinity among them"
             raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, why)

@@ -58,8 +58,8 @@ def stored_weights(path: Path) -> dict[str, StoredWeight]:
             }
     except (OSError, SafetensorError) as error:
         raise FileInvalid(
-            f"{path} is damaged or cut short, or no safetensors file ({error}); copy or download "
-            "it again"
+            f"{path} is damaged or cut short, or not a safetensors file ({error}); copy or "
+            "download it again"
         ) from error
 
 

@@ -46,7 +46,7 @@ class PairLesson:
         """
         if not run.recipe.trains_be:
             raise ValueError(
-                "the image backbone learns together with the BE, and this run trains the CE alone; "
+                "the image backbone learns together with the BE, and this run only trains the CE; "
                 "begin with a BE or a joint model, take another image source, or set the "
                 "backbone's steps to 0"
             )

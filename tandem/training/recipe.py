@@ -209,7 +209,7 @@ class Recipe:
             )
         if self.has_two_towers and (self.trains_ce or self.mlm_steps_per_round):
             raise ValueError(
-                f"recipe {self.name} has two towers, whose rounds train the BE alone: set "
+                f"recipe {self.name} has two towers, whose rounds only train the BE: set "
                 "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
             )
         fixes_pooling = self.has_two_towers or self.zoo_model or self.begins_trained

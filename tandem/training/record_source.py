@@ -74,8 +74,8 @@ class RecordSource:
         """
         if recipe.image_source == "regions" and self._regions is None:
             raise ValueError(
-                "image_source is regions, a detector's, which pictures do not give; give their "
-                "file with --regions, or take another image source"
+                "image_source regions reads a detector's file, and none is given; give it with "
+                "--regions, or take another image source"
             )
         if self._regions is None:
             return recipe
@@ -195,7 +195,7 @@ def _unkept(features: Path, recipe: Recipe, config: JointConfig) -> str:
     elif config.image_source in _FROZEN:
         why = (
             f"{config.image_source} learns for {recipe.backbone_step_count} steps first, so its "
-            "tokens of earlier runs are others"
+            "tokens differ from those of earlier runs"
         )
     else:
         why = f"the image source {config.image_source} learns"

@@ -325,7 +325,7 @@ def test_a_bi_encoder_alone_is_measured_with_a_one_line_note(
 ) -> None:
     """Without --rerank-k 0, which asks the same of a model that has a cross-encoder."""
     folder = two_towers(tmp_path / "towers")
-    said = "there is no cross-encoder: the bi-encoder is measured alone"
+    said = "there is no cross-encoder: only the bi-encoder is measured"
 
     status, output = run("--checkpoint", str(folder), "--report", str(tmp_path / "report"))
     asked, unranked = run("--checkpoint", str(checkpoint), "--rerank-k", "0")

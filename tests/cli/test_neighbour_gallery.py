@@ -18,7 +18,7 @@ def test_a_record_without_a_caption_is_refused_or_skipped() -> None:
     records = list(scene_records("train", 1, 8))
     silent = [*records[:3], replace(records[3], captions=()), *records[4:]]
 
-    with pytest.raises(RecordUnreadable, match=f"{records[3].record_id}.*none to ask with"):
+    with pytest.raises(RecordUnreadable, match=f"{records[3].record_id}.*none to search with"):
         neighbour_gallery(silent, None, 1, check_picture_there, SkippedRecords(goes_on=False))
     skipped = SkippedRecords(goes_on=True)
     gallery = neighbour_gallery(silent, None, 1, check_picture_there, skipped)

@@ -72,7 +72,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         ),
         (
             ["cross_encoder", "--corpus", "emoji", "--count", "600", "--drop-long-captions"],
-            "trains the CE alone; begin with",
+            "only trains the CE; begin with",
         ),
         (["tiny", "--backbone-steps", "3"], "--backbone-steps would be ignored"),
         (["tiny", "--rounds", "3", "--count", "4"], "--rounds, --count would be ignored"),

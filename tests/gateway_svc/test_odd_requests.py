@@ -22,8 +22,8 @@ HEAD = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r
         (b"", "the body is empty; send JSON"),
         (b"null", "the body is not a JSON object; send JSON as /openapi.json describes it"),
         (b"{} {}", "Extra data"),
-        (b'{"query": "a", "query": "b"}', "the member 'query' is there twice; send it once"),
-        (b'{"query": {"text": "a", "text": "a"}}', "the member 'text' is there twice"),
+        (b'{"query": "a", "query": "b"}', "the member 'query' occurs twice; send it once"),
+        (b'{"query": {"text": "a", "text": "a"}}', "the member 'text' occurs twice"),
         (b'{"min_probability": NaN}', "NaN is not a JSON number"),
         (b'{"min_probability": 1e400}', "too large"),
         (b'{"return_n": 1.5}', "return_n is not a whole number"),
@@ -31,8 +31,8 @@ HEAD = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r
         (b'{"index_id": "a", "indexId": "b"}', "indexId and index_id are one field"),
         (b'{"return_n": ' + b"9" * 5000 + b"}", "too many digits; send a smaller one"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply; send fewer levels"),
-        (b'{"\\ud800": 1}', "name has half of a surrogate pair; send text that is Unicode"),
-        (b'{"query": "\\ud800"}', "query has half of a surrogate pair"),
+        (b'{"\\ud800": 1}', "name has a lone surrogate; send text that is Unicode"),
+        (b'{"query": "\\ud800"}', "query has a lone surrogate"),
         (b"\xef\xbb\xbf{}", "begins with a byte order mark; send JSON in UTF-8"),
         ("{}".encode("utf-16"), "not UTF-8 at byte 0; send JSON in UTF-8"),
         ('{"query": "é"}'.encode("latin-1"), "not UTF-8 at byte 11"),
@@ -63,7 +63,7 @@ async def test_the_last_of_many_members_is_found_to_repeat() -> None:
     members = [f'"{number}": 1' for number in range(400_000)]
     body = f"{{{','.join([*members, members[-1]])}}}"
 
-    with pytest.raises(RequestMalformed, match="the member '399999' is there twice"):
+    with pytest.raises(RequestMalformed, match="the member '399999' occurs twice"):
         await read_json(body.encode(), RequestLimit(len(body), max_field_count=len(members) + 1))
 
 

@@ -93,7 +93,7 @@ async def test_openai_reads_floats_as_base64() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"documents": [{"text": "a", "title": "b"}]}, "documents[0] has not one of"),
+        ({"documents": [{"text": "a", "title": "b"}]}, "documents[0] needs exactly one of"),
         ({"documents": ["a"], "rank_fields": ["text"]}, "rank_fields is not a field"),
         ({"documents": ["a"], "top_n": 0}, "top_n is not a number of at least 1"),
     ],

@@ -22,7 +22,7 @@ URL_SAFE = base64.urlsafe_b64encode(BYTES).decode()
     [
         ({"index_id": 5}, "index_id is not a text"),
         ({"index_id": ["a"]}, "index_id is not a text"),
-        ({"index_id": "\ud800"}, "index_id has half of a surrogate pair"),
+        ({"index_id": "\ud800"}, "index_id has a lone surrogate"),
         ({"query": {"image": 5}}, "query.image is not base64 text"),
         ({"query": {"image": "a!b#"}}, "query.image is not base64"),
         ({"query": {"image": "AA AA\n"}}, "query.image is not base64"),

@@ -82,7 +82,7 @@ def test_a_version_with_a_false_manifest_is_refused(
     with pytest.raises(ValueError, match=r"version.json is of model 0000.*repository holds"):
         replace(version, fingerprint="0" * 64).verify(folder, tiny_manifest)
     (folder / "model.pt").write_bytes(b"a nodel")
-    with pytest.raises(ValueError, match=r"model\.pt is not the file that version.json tells of"):
+    with pytest.raises(ValueError, match=r"model\.pt is not the file that version.json describes"):
         version.verify(folder, tiny_manifest)
     (folder / "model.pt").unlink()
     with pytest.raises(ValueError, match=r"model\.pt is missing"):

@@ -117,7 +117,9 @@ def test_a_damaged_version_that_serves_is_not_started(
     write_serving(repository, Version(version=2))
 
     with (
-        pytest.raises(TritonUnavailable, match=r"version 2 is said to serve, .* is not the file"),
+        pytest.raises(
+            TritonUnavailable, match=r"serving.json says that version 2 serves, .* is not the file"
+        ),
         serving(repository),
     ):
         pass

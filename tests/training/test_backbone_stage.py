@@ -207,5 +207,5 @@ def test_a_cross_encoder_alone_is_refused(tmp_path: Path, init: Path) -> None:
     steps = {"be_steps_per_round": 0, "ce_steps_per_round": 2}
     save_checkpoint(tmp_path / "ce", begun.model, begun.tokenizer, {"recipe": steps})
 
-    with pytest.raises(ValueError, match="this run trains the CE alone"):
+    with pytest.raises(ValueError, match="this run only trains the CE"):
         tuned(tmp_path / "ce", tmp_path / "out", TUNED)

@@ -350,7 +350,7 @@ def test_a_cross_encoder_alone_cannot_train_its_grid(tmp_path: Path) -> None:
     """It is refused, with what to do."""
     recipe = replace(FRESH, be_steps_per_round=0)
 
-    with pytest.raises(ValueError, match=r"trains the CE alone.*take another image source"):
+    with pytest.raises(ValueError, match=r"only trains the CE.*take another image source"):
         train_fresh(recipe, tmp_path)
 
 

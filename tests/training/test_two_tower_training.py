@@ -282,7 +282,7 @@ def test_scenes_have_no_pictures_on_disk(tmp_path: Path) -> None:
 
 def test_rounds_of_two_towers_train_the_be_alone() -> None:
     """A recipe that says otherwise is refused."""
-    with pytest.raises(ValueError, match="whose rounds train the BE alone"):
+    with pytest.raises(ValueError, match="whose rounds only train the BE"):
         replace(two_towers(1), ce_steps_per_round=1)
     with pytest.raises(ValueError, match="steps for a matcher and none to train"):
         replace(two_towers(1), matcher_step_count=1)

@@ -50,7 +50,7 @@ def read_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, int]: 
     if size.shortest_edge and not size.longest_edge:
         shorter = _side(folder, "size", size.shortest_edge)
         if crop is None:
-            raise folder.refused("its image processor leaves pictures their shape: no square")
+            raise folder.refused("its image processor keeps the shape of pictures: no square")
         scaled = Fit.CROP, (shorter, shorter), crop
     else:
         width, height = (size.width, size.height)
@@ -78,8 +78,8 @@ def _fields(folder: PublishedFolder) -> Mapping[str, Any]:
         if isinstance(fields, dict) and fields:
             return fields
     raise folder.refused(
-        f"it has no {PROCESSOR_FILES[1]}, nor image_processor in {PROCESSOR_FILES[0]}, so nothing "
-        "says how its pictures are made; copy the file of the same model into it"
+        f"it has no {PROCESSOR_FILES[1]}, nor image_processor in {PROCESSOR_FILES[0]}, so its "
+        "preprocessing of pictures is unknown; copy the file of the same model into it"
     )
 
 
@@ -185,5 +185,5 @@ def _check_padding(folder: PublishedFolder, settings: Any, size: int) -> None:  
 
 def _side(folder: PublishedFolder, name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise folder.refused(f"{name} is {shown(value)}, and a side is a whole number of pixels")
+        raise folder.refused(f"{name} is {shown(value)}, not a whole number of pixels")
     return value

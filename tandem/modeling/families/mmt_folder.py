@@ -98,7 +98,7 @@ def _outer_head(folder: PublishedFolder) -> OuterHead:
 def _check_pooling(folder: PublishedFolder) -> None:
     fields = folder.config()
     if not fields.get(_MEAN) or any(fields.get(name) for name in _OTHER_POOLING):
-        raise folder.refused("its pooling is not the mean of all positions alone")
+        raise folder.refused("its pooling is not the plain mean of all positions")
 
 
 def _with_lengths(folder: PublishedFolder, model: PublishedModel) -> PublishedModel:

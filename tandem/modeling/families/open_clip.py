@@ -98,7 +98,7 @@ def _xlm_roberta(
 
     pooler = config.text.get("hf_pooler_type", "mean_pooler")
     if pooler != "mean_pooler":
-        raise folder.refused(f"hf_pooler_type is {shown(pooler)}, and mean_pooler is served")
+        raise folder.refused(f"hf_pooler_type is {shown(pooler)}; only mean_pooler is served")
     encoder = _inside(weights, "text.transformer.")
     xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(folder, encoder))
     model = model_of_weights(

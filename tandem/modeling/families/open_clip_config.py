@@ -152,7 +152,7 @@ class OpenClipConfig:
             )
         if wanted.get("mode", "RGB") != "RGB":
             raise self.folder.refused(
-                f"preprocess_cfg has mode {shown(wanted['mode'])}, and RGB alone is served"
+                f"preprocess_cfg has mode {shown(wanted['mode'])}, and only RGB is served"
             )
         rules = ImageRules(
             size=size, fit=fit, filter=kernel, transparency=Transparency.IGNORE, is_exact=True

@@ -53,7 +53,7 @@ _PICKLED_LAYERS: Final = ("[1-9]_*/pytorch_model.bin",)
 def read_published_model(folder: Path, image_folder: Path | None = None) -> PublishedModel:
     """Returns the model of a folder; writes nothing.
 
-    `image_folder` is for a text tower alone: the model whose image tower it shares a space with.
+    `image_folder` is for a text tower: the model whose image tower it shares a space with.
     Raises PublishedCheckpointInvalid, naming the file and what can be done, for a model of an
     unknown family, one that wants code of its own, and any file that is missing, damaged, or of
     another model.
@@ -106,8 +106,8 @@ def _is_open_clip(published: PublishedFolder) -> bool:
 def _with_image_tower(published: PublishedFolder, image_folder: Path | None) -> PublishedModel:
     if image_folder is None:
         raise published.refused(
-            "it is a text tower alone; name the model whose image tower it was trained for too, as "
-            "its model card says: --image-encoder NAME_OR_FOLDER"
+            "it is only a text tower; name the model whose image tower it was trained for, as its "
+            "model card says: --image-encoder NAME_OR_FOLDER"
         )
     tower = read_text_tower(published)
     return combined_model(published, tower, read_published_model(image_folder))

@@ -52,7 +52,7 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
     [
         ({}, "input is missing"),
         ({"input": None}, "input is missing"),
-        ({"input": "a", "messages": [{"content": "b"}]}, "input is there, and so is messages"),
+        ({"input": "a", "messages": [{"content": "b"}]}, "input and messages are both set"),
         ({"input": "a", "encoding_format": ""}, "encoding_format is none of"),
         ({"input": "a", "encoding_format": False}, "encoding_format is none of"),
         ({"input": []}, "input"),

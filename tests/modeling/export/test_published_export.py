@@ -334,7 +334,7 @@ def test_both_formats_pass_one_comparison(
     assert all(model.pt2_sha256 for model in manifest.models.values())
     assert verify_repository(tmp_path) == manifest
     (tmp_path / "text_encoder" / "1" / "model.pt2").write_bytes(b"another")
-    with pytest.raises(ValueError, match=r"model\.pt2 is not the file its manifest tells of"):
+    with pytest.raises(ValueError, match=r"model\.pt2 is not the file that its manifest describes"):
         verify_repository(tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_a_changed_file_is_named_before_it_is_loaded(
     path.write_bytes(path.read_bytes() + b"x")
     monkeypatch.setattr(torch.jit, "load", lambda *_: pytest.fail("it was loaded"))
 
-    with pytest.raises(ValueError, match=f"{path} is not the file its manifest tells of"):
+    with pytest.raises(ValueError, match=f"{path} is not the file that its manifest describes"):
         verify_repository(repository)
 
 
@@ -123,7 +123,7 @@ def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repositor
     (folder / "model.pt").write_bytes(b"garbage")
 
     with pytest.raises(
-        ValueError, match=r"version 2 is said to serve.*2/model\.pt is not the file"
+        ValueError, match=r"serving.json says that version 2 serves.*2/model\.pt is not the file"
     ):
         verify_repository(repository)
 

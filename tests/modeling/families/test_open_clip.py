@@ -151,7 +151,7 @@ def test_a_configuration_of_another_library_is_ignored(folder: Path) -> None:
         (lambda f: f["model_cfg"]["text_cfg"].update(hf_model_name="roberta-base"), "xlm-roberta"),
         (lambda f: f["preprocess_cfg"].update(resize_mode="longest"), "shortest, squash"),
         (lambda f: f["preprocess_cfg"].update(size=64), "takes 32"),
-        (lambda f: f["preprocess_cfg"].update(mode="L"), "RGB alone"),
+        (lambda f: f["preprocess_cfg"].update(mode="L"), "only RGB"),
         (lambda f: f["model_cfg"].update(multimodal_cfg={"width": 8}), "multimodal_cfg"),
         (lambda f: f["model_cfg"].update(quick_gelu="false"), "not true or false"),
         (lambda f: f["model_cfg"]["vision_cfg"].update(no_ln_pre=True), "no_ln_pre"),

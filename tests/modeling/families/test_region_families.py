@@ -481,7 +481,7 @@ def test_other_folders_of_mmt_are_named(tmp_path: Path) -> None:
     with pytest.raises(PublishedCheckpointInvalid, match="a second one in a file of its own"):
         read_mmt_folder(PublishedFolder(folder))
     pooling.write_text('{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}')
-    with pytest.raises(PublishedCheckpointInvalid, match="not the mean of all positions alone"):
+    with pytest.raises(PublishedCheckpointInvalid, match="not the plain mean of all positions"):
         read_mmt_folder(PublishedFolder(folder))
     for modules, message in [
         ('[{"type": "a.OSCAR", "path": "../x"}]', "no folder next to it"),
