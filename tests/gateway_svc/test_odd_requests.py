@@ -41,7 +41,7 @@ HEAD = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r
         (b'{"query_parts": [{"content": "a"}]}', "query_parts[0].content is not a JSON object"),
         (b'{"target_modality": "image"}', "target_modality is 'image', none of MODALITY_UNSPECI"),
         (b'{"stream": "yes"}', "stream is neither true nor false; send one of them"),
-        (b'{"filter": "a = b", "filter_text": "a = b"}', "filter_text; send one of them"),
+        (b'{"filter": "a = b", "filter_text": "a = b"}', "filter_text are both set; send one"),
     ],
 )  # fmt: skip
 async def test_a_body_is_refused_with_a_remedy(body: bytes, told: str) -> None:

@@ -130,7 +130,9 @@ def _image_size(
         side = sides.get("height", sides.get("shortest_edge"))
         if isinstance(side, int) and not isinstance(side, bool):
             if side % 16:
-                raise folder.refused(f"its pictures have {side} pixels a side, not a multiple of 16")
+                raise folder.refused(
+                    f"its pictures have {side} pixels on a side, not a multiple of 16"
+                )
             return side
     return _DEFAULT_SIZE
 
