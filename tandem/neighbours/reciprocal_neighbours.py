@@ -12,16 +12,13 @@ import numpy as np
 
 from tandem.neighbours.neighbour_lists import Indices, Scores, nearest_items, nearest_others
 
-IMAGE_TO_TEXT_K = 15
-TEXT_TO_IMAGE_K = 20
-"""The sizes of the pools in the authors' program."""
-
 
 def rerank_reciprocally(similarity_QN: Scores, k: int) -> Indices:
     """Returns int64 [Q, N]: the first `k` by the query's rank in the item's list, then the rest.
 
     Equal ranks keep the base order, and the rest does too. For texts to images, the matrix is
-    transposed. Raises ValueError if a similarity is NaN, and for fewer than `k` items.
+    transposed. In the authors' program `k` is 15 for the texts of an image, and 20 for the images
+    of a text. Raises ValueError if a similarity is NaN, and for fewer than `k` items.
     """
     return _reordered(similarity_QN, _reverse_ranks(similarity_QN), k)
 
