@@ -296,7 +296,7 @@ def metadata(path: Path) -> email.message.Message:
 
 
 def test_it_runs_its_own_files_and_its_children_do(wheel: Path, tmp_path: Path) -> None:
-    """Beside a checkout that is installed too."""
+    """Next to a checkout that is installed too."""
     ended = subprocess.run(
         [sys.executable, "-P", "-c", LOOKS, *DEPLOYED],
         cwd=tmp_path,

@@ -25,7 +25,7 @@ from tandem.v1 import error_reason_pb2
 
 
 def test_every_error_reason_has_exactly_one_error() -> None:
-    """A reason without an error, or the other way round, could never be told to a caller."""
+    """A reason without an error, or the other way round, could never reach a caller."""
     values = error_reason_pb2.ErrorReason.DESCRIPTOR.values
     names = {value.name.removeprefix("ERROR_REASON_") for value in values}
 
@@ -76,7 +76,7 @@ def test_messages_show_hostile_ids_escaped_and_short() -> None:
 
 
 def test_an_error_rebuilt_from_the_wire_is_the_same_error() -> None:
-    """A service hands on what the service behind it said, word for word."""
+    """A service forwards its downstream service's error word for word."""
     sent = ModelMismatch(request="aa", index="bb")
 
     received = error_from_reason(sent.reason, sent.message, sent.metadata)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", [[], ["--merged"]])
 def test_a_small_run_prints_every_figure(shape: list[str]) -> None:
-    """Both sides answer alike; the stages add up; the rest of the time is told."""
+    """Both sides answer alike; the stages add up; the remaining time is reported."""
     numbers = ["--scenes", "32", "--queries", "6", "--rounds", "1", "--shards", "1"]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.bench.search", *numbers, *shape],

@@ -60,7 +60,7 @@ def test_a_trained_blip_is_read_with_enc_and_repeats_by_seed(
     assert losses[0] == losses[1]
     states = [parts.score_pair.state_dict() for parts in (one, two)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    # It goes on from a BLIP with the same tokenizer.
+    # It continues from a BLIP with the same tokenizer.
     harder = replace(PLAN, hard_share=0.5, has_both_ways=True)
     train_blip(tmp_path / "three", harder, batches, tmp_path / "two")
     names = ("two", "three")

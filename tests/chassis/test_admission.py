@@ -73,7 +73,7 @@ async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> N
 
 
 async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:
-    """A caller that would send for long is told at once."""
+    """A caller whose request would take long to send gets the refusal at once."""
     limits = AdmissionLimits(max_inflight_count=1)
     async with scripted_service(hang, name="early", limits=limits) as channel:
         taken = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
@@ -86,7 +86,7 @@ async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:
 
 
 async def test_bytes_of_requests_are_bounded() -> None:
-    """A large request is refused beside another, a small one is not; alone, any size goes in."""
+    """A large request is refused next to another, a small one is not; alone, any size passes."""
     limits = AdmissionLimits(max_inflight_bytes=1_000_000)
     async with scripted_service(hang, name="heavy", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
@@ -223,7 +223,7 @@ async def test_a_refusal_says_when_to_retry() -> None:
 
 
 async def test_a_refusal_keeps_its_delay_through_a_service_in_between() -> None:
-    """What a service behind said is what its caller's caller is told."""
+    """The error of a downstream service reaches the first caller unchanged."""
 
     async def search(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
@@ -246,7 +246,7 @@ async def test_a_refusal_keeps_its_delay_through_a_service_in_between() -> None:
 
 
 async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """By gRPC itself, with no reason of ours; told by name: no use to try again."""
+    """gRPC itself refuses it, with no reason of ours; the message says that retrying is no use."""
     async with scripted_service(nothing_found) as channel:
         with pytest.raises(MessageTooLarge, match="larger than max"):
             await call(
@@ -278,7 +278,7 @@ class Clock:
 
 
 def test_retry_delays_follow_the_rate_at_which_calls_end() -> None:
-    """20 calls a second end: the first is told 50 ms, each after it 50 ms more, up to a bound."""
+    """20 calls a second end: the first delay is 50 ms, each next one 50 ms more, up to a bound."""
     clock = Clock()
     pace = Pace(clock)
     for _ in range(400):

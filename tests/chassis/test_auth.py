@@ -186,7 +186,7 @@ BAD = {
 
 @BOTH_WAYS
 async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> None:
-    """Each kind, on each method that tokens are asked for on; a good one is let in everywhere."""
+    """Each kind is refused on each method that requires tokens; a good token passes everywhere."""
     async with door(Guard(TokenFile(token_path)), is_direct=is_direct) as opened:
         for path in BY_TOKEN:
             for name, (metadata, reason) in BAD.items():
@@ -275,7 +275,7 @@ async def test_certificates_without_the_name_enter_nothing(tmp_path: Path) -> No
 
 
 async def test_without_files_everybody_is_let_in() -> None:
-    """On a machine of one's own nothing has to be set."""
+    """On a developer's own machine nothing has to be set."""
     async with door(Guard()) as opened:
         assert {await opened.reason(path, {}) for path in METHODS} == {""}
 

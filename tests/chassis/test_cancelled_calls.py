@@ -87,7 +87,7 @@ async def bytes_left(
 async def test_a_cancelled_call_leaves_nothing() -> None:
     """The control is a plain await of grpc.aio's, of whose calls each leaves about a kilobyte.
 
-    Where the control fails, grpc.aio has been mended, and call() can await plainly.
+    Where the control fails, grpc.aio has been fixed, and call() can await plainly.
     """
     cancelled = Counter[str]()
 
@@ -96,5 +96,5 @@ async def test_a_cancelled_call_leaves_nothing() -> None:
 
     assert left < 100
     assert left_by_control > 300
-    # And the peer was told.
+    # And the peer was notified.
     assert cancelled["at the peer"] >= CALL_COUNT

@@ -16,7 +16,7 @@ SLACK_SECONDS = 0.02
 
 
 class Canary:
-    """A try that takes its time, and fails where it is told to."""
+    """A check that takes its time, and fails where the test says so."""
 
     def __init__(self, seconds: float, *, fails: bool = False) -> None:
         self._seconds = seconds

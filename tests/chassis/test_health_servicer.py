@@ -36,7 +36,7 @@ class Served:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    """Started, and told nothing."""
+    """Starts the servicer without any state of its services."""
     made = Served()
     await made.server.start()
     yield made
@@ -52,7 +52,7 @@ async def status(watch: grpc.aio.UnaryStreamCall) -> int:
 
 
 async def test_a_name_of_any_length_is_not_found(served: Served) -> None:
-    """Told back whole it would not fit into the trailer, and come out as RESOURCE_EXHAUSTED."""
+    """Repeated whole, the name would not fit the trailer and would become RESOURCE_EXHAUSTED."""
     request = health_pb2.HealthCheckRequest(service="é" * 100_000)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await served.stub.Check(request)

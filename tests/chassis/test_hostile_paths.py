@@ -67,7 +67,7 @@ async def test_a_path_that_is_not_text_fails_only_its_call(tmp_path: Path) -> No
 
 
 async def test_without_our_guard_such_a_path_stops_the_server() -> None:
-    """The control. Where it fails, grpcio is mended, and docs/decisions/0037 says what can go."""
+    """The control. Where it fails, grpcio is fixed, and docs/decisions/0037 says what can go."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

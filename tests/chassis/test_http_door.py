@@ -170,7 +170,7 @@ def test_a_slow_page_delays_no_probe() -> None:
 def test_a_metric_that_fails_is_a_line_of_the_log(
     log_lines: Callable[[], list[dict[str, object]]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In JSON, and nothing raw beside it."""
+    """The line is JSON, with no raw text next to it."""
     registry = CollectorRegistry()
     Gauge("broken", "Is broken.", registry=registry).set_function(lambda: 1 / 0)
     door = opened_door(registry)

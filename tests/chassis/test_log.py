@@ -49,7 +49,7 @@ def written(level: int) -> list[str]:
 def test_a_level_suppresses_lower_ones(
     monkeypatch: pytest.MonkeyPatch, name: str, expected: list[str]
 ) -> None:
-    """Libraries speak from WARNING up, and from DEBUG only where that was asked for."""
+    """Libraries log from WARNING up, and from DEBUG only where that was set."""
     monkeypatch.setenv("LOG_LEVEL", name)
 
     assert written(log.load_log_level_or_exit()) == expected
@@ -111,7 +111,7 @@ def lines_of(name: str, *said: object, fault: BaseException | None = None) -> st
 def test_a_librarys_line_is_cut_down_to_its_kind(
     name: str, said: tuple[object, ...], event: str
 ) -> None:
-    """Where it came from is told beside it; what the library was given to say is not."""
+    """The line says where it came from; what the library was given to say is left out."""
     try:
         raise KeyError(SECRET) from ValueError(SECRET)
     except KeyError as error:

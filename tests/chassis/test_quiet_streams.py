@@ -99,7 +99,7 @@ async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
 
 
 async def test_a_stream_whose_answers_are_not_read_ends() -> None:
-    """Its caller cannot be told; its place comes free."""
+    """Its caller cannot be notified; its place becomes free."""
     limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
     item_ids = {"items": [{"item_id": "x" * 200_000}]}
     async with address(limits=limits) as to, connection(to) as channel:

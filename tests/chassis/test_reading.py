@@ -78,7 +78,7 @@ async def test_an_unknown_caller_is_refused_before_it_sends_a_message(guard: Gua
 
 
 async def test_a_large_message_of_a_stranger_is_refused_by_name(guard: Guard) -> None:
-    """As it is sent: the client is told why, and not that its connection broke."""
+    """The refusal arrives during the upload: the client reads why it was refused."""
     picture = pb.SearchItemsRequest(query={"image": bytes(8 << 20)})
     async with address(guard) as to, connection(to) as channel:
         for _ in range(10):
@@ -88,7 +88,7 @@ async def test_a_large_message_of_a_stranger_is_refused_by_name(guard: Guard) ->
 
 
 async def test_compressed_requests_are_refused(guard: Guard) -> None:
-    """Told by gRPC, with what it does take; what is not compressed passes."""
+    """gRPC refuses it and names what it accepts; what is not compressed passes."""
     request = pb.SearchItemsRequest(index_id="a" * 60)
     async with address(guard) as to, connection(to) as channel:
         search = SearchServiceStub(channel).SearchItems
@@ -281,7 +281,7 @@ async def test_no_bytes_are_a_fault_of_ours() -> None:
                         pass
                 reason = await refusal(call)
                 told[reason] += 1
-                # A name that no health is told of has gRPC's own status.
+                # A name without a health state has gRPC's own status.
                 assert reason in named | {"NOT_FOUND"}, (path, reason, body[:100])
     assert told["OK"] > 100
     assert told["REQUEST_MALFORMED"] > 100

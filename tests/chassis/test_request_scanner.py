@@ -72,7 +72,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_oversized_field_is_refused_by_name(name: str) -> None:
-    """As lists that are too long, or as too many values in all; told with the limit."""
+    """Lists that are too long or too many values in all are refused, with the limit."""
     path, data = HOSTILE[name]
 
     with pytest.raises((MessageTooLarge, BatchSizeOutOfRange)) as caught:

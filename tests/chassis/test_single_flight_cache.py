@@ -25,7 +25,7 @@ def cache(max_bytes: int = 1000) -> Cache:
 
 @dataclass(slots=True)
 class Worker:
-    """Computes a value from a key, once it may, and remembers what it was asked for."""
+    """Computes a value from a key, once the test allows it, and records the keys."""
 
     asked: list[list[str]] = field(default_factory=list)
     finished: list[list[str]] = field(default_factory=list)
@@ -122,7 +122,7 @@ async def test_a_cancelled_caller_does_not_cancel_shared_work() -> None:
 
 
 async def test_abandoned_work_is_cancelled() -> None:
-    """And the next who asks begins anew, though the old task may not have ended yet."""
+    """The next caller starts a new computation, though the old task may not have ended yet."""
     kept, worker = cache(), Worker()
     lookups = [look_up(kept, worker, "a") for _ in range(2)]
     await under_way(worker)
@@ -162,7 +162,7 @@ async def test_a_lookup_does_not_join_cancelled_work() -> None:
 
 
 async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
-    """Who waits for it tries once more, together; who comes later tries again."""
+    """Callers that wait for it retry together, once; later callers start a new computation."""
     kept, worker = cache(), Worker(error=ModelUnavailable(model="m", why="gone"))
     lookups = [look_up(kept, worker, "a") for _ in range(10)]
     await under_way(worker)
@@ -191,7 +191,7 @@ async def test_a_failure_by_another_key_is_not_passed_on() -> None:
 
 
 async def test_a_deadline_applies_only_to_its_caller() -> None:
-    """Who has more time begins anew where the first ran out of it."""
+    """A caller with more time starts a new computation where the first ran out of it."""
     kept, hurried, patient = cache(), Worker(error=DeadlineExceeded(what="it")), eager()
     first = look_up(kept, hurried, "a")
     await under_way(hurried)
@@ -206,7 +206,7 @@ async def test_a_deadline_applies_only_to_its_caller() -> None:
 
 
 async def test_a_patient_lookup_outlasts_any_number_of_hurried_ones() -> None:
-    """Each of which begins anew, and runs out of time."""
+    """Each of the hurried ones starts a computation and runs out of time."""
     kept, patient = cache(), eager()
     hurried = [Worker(error=DeadlineExceeded(what="it")) for _ in range(4)]
     lookups = [look_up(kept, worker, "a") for worker in hurried]
@@ -224,7 +224,7 @@ async def test_a_patient_lookup_outlasts_any_number_of_hurried_ones() -> None:
 
 
 async def test_no_caller_waits_past_its_own_deadline() -> None:
-    """For another's computation either, which goes on."""
+    """This holds for another caller's computation too, which continues."""
     kept, worker = cache(), Worker()
     first = look_up(kept, worker, "a")
     await under_way(worker)

@@ -162,7 +162,7 @@ async def test_strangers_are_refused(
 async def test_a_rotation_ends_no_connection(
     proxy_files: Files, caller_files: Files, authority: trustme.CA
 ) -> None:
-    """New handshakes see the new certificate, and calls go on where they were."""
+    """New handshakes see the new certificate, and open calls continue."""
     async with (
         plain_server() as port,
         proxy_before(port, proxy_files.identity()) as proxy,

@@ -46,7 +46,7 @@ def message(**fields: object) -> bytes:
 
 
 CALLS: list[tuple[str, bytes, list[Header], bytes]] = [
-    # What it comes to, by the log; "" where it does not come as far as a method.
+    # The logged outcome; "" where the call does not reach a method.
     ("UNAUTHENTICATED", SEARCH, [(b"authorization", b"Bearer " + RAW + b"\xe9")], b""),
     ("UNAUTHENTICATED", SEARCH, [(b"authorization", "Bearer é".encode() + RAW)], b""),
     ("UNAUTHENTICATED", SEARCH, [(b"authorization", b"Bearer " + RAW)], b""),

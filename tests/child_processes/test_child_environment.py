@@ -94,7 +94,7 @@ def test_installed_modules_are_found_first(tmp_path: Path, monkeypatch: pytest.M
 def test_a_tandem_that_pythonpath_names_is_the_one_that_children_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As where it was installed into a folder of its own, beside another in site-packages."""
+    """As where it is installed into its own folder while site-packages holds another."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     path = module_path()

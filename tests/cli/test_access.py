@@ -31,7 +31,7 @@ def test_no_command_calls_without_access(path: Path) -> None:
 
 
 def test_a_call_without_access_would_be_seen() -> None:
-    """The control: a client of each kind, and a channel, beside one that is right."""
+    """The control: a client of each kind, and a channel, next to one that is right."""
     source = """
 with Client(address) as client: pass
 AsyncClient(address, timeout_seconds=1.0)

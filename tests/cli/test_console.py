@@ -68,7 +68,7 @@ def test_text_is_printed_as_it_is(hostile: str) -> None:
 
 
 def test_a_value_is_one_line() -> None:
-    """A line feed in it is told; in a message of several lines it is kept."""
+    """A line feed in it is escaped; in a message of several lines it is kept."""
     assert one_line("a\nb\x1b") == r"a\nb\x1b"
     assert shown("a\nb") == "a\nb"
 

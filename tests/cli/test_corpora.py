@@ -1,4 +1,4 @@
-"""Corpora by name: each layout is found, and what is not there is told with what is."""
+"""Corpora by name: each layout is found; a wrong name's error lists what there is."""
 
 import io
 import json
@@ -88,7 +88,7 @@ LAYOUTS = [karpathy, picture_folder, caption_list, multi30k, webdataset, parquet
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_is_read_by_its_name(tmp_path: Path, layout: object) -> None:
-    """Its first picture, and no more than are asked for."""
+    """Its first picture is read, and no more than the test requests."""
     assert callable(layout)
     name = layout(tmp_path)
 
@@ -110,7 +110,7 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
 
 
 def test_the_requested_number_of_scenes_is_made() -> None:
-    """By the seed, and 2,000 unless told."""
+    """The seed decides them, and there are 2,000 by default."""
     opened = open_corpus("scenes", "test", seed=3, count=8)
     ids = [each.record_id for each in opened]
 
@@ -149,7 +149,7 @@ def test_an_unknown_corpus_lists_those_that_there_are(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "list", "multi30k", "webdataset", "parquet"])
 def test_a_path_that_is_not_there_is_named(tmp_path: Path, kind: str) -> None:
-    """And a name without one says what it lacks."""
+    """The error of a name without a path says what is missing."""
     with pytest.raises(ValueError, match=r"no .*nowhere"):
         open_corpus(f"{kind}:{tmp_path}/nowhere", "train", seed=1, count=None)
     with pytest.raises(ValueError, match=rf"says no path; write {kind}:PATH"):
@@ -273,7 +273,7 @@ def test_training_needs_two_splits(tmp_path: Path) -> None:
 def test_a_corpus_gives_its_number_of_records_if_that_is_cheap(
     tmp_path: Path, layout: object
 ) -> None:
-    """And no more than were asked for."""
+    """And never more than was requested."""
     assert callable(layout)
     name = layout(tmp_path)
 

@@ -239,7 +239,7 @@ def test_scenes_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Pat
 
 
 def test_distractors_come_from_several_corpora(checkpoint: Path, tmp_path: Path) -> None:
-    """As the paper's enlarged collection does, of two data sets beside the one that asks."""
+    """As in the paper's enlarged collection: from two data sets other than the queries'."""
     for folder in ("cups", "hats"):
         (tmp_path / folder).mkdir()
         for letter in "abc":
@@ -417,7 +417,7 @@ def test_conflicting_options_are_refused(arguments: list[str], says: str) -> Non
 
 
 def test_a_report_is_a_file_a_page_and_a_plot(checkpoint: Path, tmp_path: Path) -> None:
-    """With every order that was asked for, and what made it."""
+    """The report has every order that was requested, and what made it."""
     arguments = [
         "--checkpoint",
         str(checkpoint),
@@ -630,7 +630,7 @@ def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path)
 
 
 def test_a_folder_that_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
-    """With what it lacks."""
+    """The error says what is missing."""
     result = CliRunner().invoke(app, ["evaluate", "--count", "8", "--checkpoint", str(tmp_path)])
 
     assert isinstance(result.exception, ValueError)

@@ -164,7 +164,7 @@ def _process(arguments: list[str], stdout: int | Path, **environment: str) -> tu
 
 
 def test_output_that_cannot_be_written_fails_the_command() -> None:
-    """A reader that left is told nothing, a disk that is full is; neither has status 0."""
+    """A closed pipe is not reported, a full disk is; neither exits with status 0."""
     arguments = ["token", "new", "a[/x]"]
     left_status, left_error = _process(arguments, subprocess.PIPE)
     full_status, full_error = _process(arguments, Path("/dev/full"))

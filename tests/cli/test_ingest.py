@@ -108,7 +108,7 @@ async def test_items_carry_the_attributes_of_the_corpus() -> None:
 
 
 async def test_skipping_continues_and_counts(pets: str) -> None:
-    """The record's captions are skipped with it; what was told to be skipped is not a failure."""
+    """The record's captions are skipped with it; what the user excludes is not a failure."""
     result, sent = await run(pets, "--on-error", "skip")
 
     assert result.exit_code == 0, result.output
@@ -120,7 +120,7 @@ async def test_skipping_continues_and_counts(pets: str) -> None:
 
 
 async def test_captions_that_are_not_text_are_skipped_with_their_picture(no_text: str) -> None:
-    """Unless told, the ingest stops there by the file's name."""
+    """By default the ingest stops there and names the file."""
     result, _ = await run(no_text)
     assert result.exit_code == 1
     assert "c.txt: line 1 is not UTF-8" in str(result.exception)
@@ -158,7 +158,7 @@ async def captions_cut(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse
 async def test_captions_that_were_cut_are_counted(
     complete: str, long_texts: str, is_told: bool
 ) -> None:
-    """The server is told what to do with them, and the user how many there were."""
+    """The request says what to do with them, and the output how many there were."""
     async with search_server(ingest=captions_cut) as (address, _):
         options = ["--split", "all", "--address", address, "--truncation-policy", long_texts]
         result = await asyncio.to_thread(CliRunner().invoke, app, ["ingest", complete, *options])
@@ -169,7 +169,7 @@ async def test_captions_that_were_cut_are_counted(
 
 
 async def ingested(*arguments: str) -> tuple[Result, list[str]]:
-    """As `run`, with no split told: what a stranger types."""
+    """Ingests like `run`, without naming a split, as a first-time user types it."""
     async with search_server() as (address, told):
         command = ["ingest", *arguments, "--address", address]
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
@@ -203,7 +203,7 @@ async def test_a_corpus_that_is_read_whole_says_so(tmp_path: Path) -> None:
 
 
 async def test_one_bad_record_of_each_kind_ends_no_ingest(tmp_path: Path) -> None:
-    """Half a character, a picture over any limit, one missing, one twice; each is counted."""
+    """A lone surrogate, a picture over any limit, one missing, one twice: each is counted."""
     files = {
         "a.jpg": PICTURE,
         "a.json": b'{"caption": "a cup"}',

@@ -33,7 +33,7 @@ SETTINGS = re.findall(r"--set (\w+)=", PAGE)
 
 
 def lay_out(folder: Path, records: list[Record]) -> None:
-    """Writes pictures with their names and keywords beside them, as the page says."""
+    """Writes pictures with a file of names and keywords next to each, as the page says."""
     folder.mkdir(parents=True)
     for number, record in enumerate(records):
         (folder / f"{number:04}.webp").write_bytes(record.image.read())

@@ -45,7 +45,7 @@ def test_without_a_terminal_stages_are_lines() -> None:
 
 
 def test_each_minute_logs_the_remaining_time_without_a_bar() -> None:
-    """By a clock of its own: a stage that shows nothing for long is told of too."""
+    """Under a clock of its own: a stage that shows nothing for long is reported too."""
 
     class Heard(io.StringIO):
         told = threading.Event()

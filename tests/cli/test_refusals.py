@@ -1,4 +1,4 @@
-"""Refusals at the command line: by the variable or option that mends them there."""
+"""Refusals at the command line name the variable or option that fixes them there."""
 
 from __future__ import annotations
 

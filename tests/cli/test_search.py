@@ -1,4 +1,4 @@
-"""`tandem search`: what a person is told of a partial answer."""
+"""`tandem search`: what it prints about a partial answer."""
 
 import asyncio
 import threading

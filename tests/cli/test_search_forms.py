@@ -1,4 +1,4 @@
-"""`tandem search`: every form of a query, every option, and what a person is told of the answer."""
+"""`tandem search`: every form of a query, every option, and what it prints about the answer."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_so_many_pages_are_shown(pages: int, shown: int) -> None:
 
 
 def test_scores_are_explained() -> None:
-    """Where it is asked for: what they are made of, and the places on the way."""
+    """On request: the scores' parts, and the positions at each stage."""
     plain, _ = run("a cup")
     explained, _ = run("a cup", "--explain")
 
@@ -212,7 +212,7 @@ def test_a_stream_shows_both_orders() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_a_file_of_texts_is_searched_in_batches(tmp_path: Path, end: bytes) -> None:
-    """One that is refused is told, beside the others' answers, and seen in the exit status."""
+    """A refused line is printed among the others' answers, and changes the exit status."""
     queries = tmp_path / "queries.txt"
     queries.write_bytes(end.join([b"a cup", b"", b"bad", b"two dogs", b""]))
 

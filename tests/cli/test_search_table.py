@@ -1,4 +1,4 @@
-"""What a person is told of an answer that is less than was asked for."""
+"""What the table prints about a degraded answer."""
 
 from dataclasses import replace
 

@@ -13,7 +13,7 @@ from tests.support.client.search_server import search_server
 
 
 async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-    """One item, whose attributes come where they were asked for."""
+    """One item, whose attributes are returned where they were requested."""
     item = pb.RankedItem(item_id="emoji[red]", final_rank=1)
     attributes = attributes_to_proto({"style": "noto", "tags": ("a", "b"), "hidden": False, "n": 3})
     for name, message in attributes.items() if request.content_included else ():

@@ -115,7 +115,7 @@ async def test_savings_of_adaptive_depth_are_counted_over_all_galleries() -> Non
 async def test_a_bi_encoder_alone_is_measured_with_one_note(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Over all galleries; the pools that were asked for cannot be reranked."""
+    """Over all galleries; the requested pools cannot be reranked."""
 
     async def bi_encoder(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.rerank_required:

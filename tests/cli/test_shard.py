@@ -48,7 +48,7 @@ def test_a_backup_is_made_verified_and_restored(path: Path, tmp_path: Path) -> N
 
 
 def test_damage_is_reported_with_exit_status_1(path: Path) -> None:
-    """A damaged item is named; a store that cannot be read at all is told as such."""
+    """A damaged item is named; a store that cannot be read at all is reported as such."""
     overwrite(path, "items", item_key("scenes", "c"), b"not a record at all")
     status, output = run("verify", path)
     assert status == 1
@@ -83,7 +83,7 @@ def test_an_impossible_operation_prints_one_line(path: Path, tmp_path: Path) -> 
 
 
 def test_a_store_can_be_grown(path: Path) -> None:
-    """The limit is beside the store for its writer to read."""
+    """The limit lies next to the store for its writer to read."""
     status, output = run("grow", path, "2")
     assert (status, output.splitlines()[0]) == (0, f"{path} may grow to 2 GiB")
     assert "INDEX_STORE_MAP_BYTES" in output  # whose default is in force
@@ -94,7 +94,7 @@ def test_a_store_can_be_grown(path: Path) -> None:
 
 
 def test_a_limit_is_never_lowered(path: Path) -> None:
-    """What is told is what is in force; and none is so high that the store cannot be opened."""
+    """The limit in force is printed; and none is so high that the store cannot be opened."""
     assert run("grow", path, "128") == (0, f"{path} may grow to 128 GiB\n")
     for asked in ("64", "1", "128"):
         status, output = run("grow", path, asked)

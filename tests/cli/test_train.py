@@ -1,4 +1,4 @@
-"""`tandem train`: what it takes, what it refuses, and a corpus of one's own from end to end."""
+"""`tandem train`: what it takes, what it refuses, and your own corpus from end to end."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def test_an_invalid_seed_is_refused(seed: str) -> None:
     ],
 )
 def test_another_runs_files_are_not_overwritten(tmp_path: Path, file: str, says: str) -> None:
-    """Of an hour's training nothing may go for want of a --folder."""
+    """No hour of training may be lost because --folder is missing."""
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / file).write_bytes(b"an hour's work")
 
@@ -172,7 +172,7 @@ def test_training_again_in_the_same_folder_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recipe", [["tiny"], ["finetune", "--corpus", "emoji"]])
 def test_a_run_that_is_over_is_not_gone_on_with(tmp_path: Path, recipe: list[str]) -> None:
-    """It would begin anew and write over its result."""
+    """It would begin again and overwrite its result."""
     folder = tmp_path / recipe[0]
     folder.mkdir()
     (folder / "training.json").write_text('{"recipe": {"round_count": 2}}')
@@ -186,7 +186,7 @@ def test_a_run_that_is_over_is_not_gone_on_with(tmp_path: Path, recipe: list[str
 
 
 def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
-    """A Karpathy file of two splits, with a checkpoint of one's own; recalls before and after."""
+    """A Karpathy file of two splits, and your own checkpoint; recalls before and after."""
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
     words = tuple(caption.text for each in records for caption in each.captions)

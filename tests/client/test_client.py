@@ -231,7 +231,7 @@ async def test_a_servers_fault_is_an_internal_fault(connect: Callable[[str], Any
 
 
 async def test_a_late_answer_is_a_deadline_exceeded(connect: Callable[[str], AnyClient]) -> None:
-    """The client's own timeout, told as such."""
+    """The error says that it was the client's own timeout."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         await asyncio.sleep(5)
@@ -245,7 +245,7 @@ async def test_a_late_answer_is_a_deadline_exceeded(connect: Callable[[str], Any
 async def test_a_closed_port_raises_service_unavailable(
     connect: Callable[[str], AnyClient],
 ) -> None:
-    """Told with the address that was tried."""
+    """The error has the address that was tried."""
     # No server listens on port 1.
     with pytest.raises(errors.ServiceUnavailable, match=r"127\.0\.0\.1:1"):
         await connect("127.0.0.1:1").search("two dogs")
@@ -456,7 +456,7 @@ async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
 
 
 async def test_stopping_early_ends_the_call(connect: Callable[[str], AnyClient]) -> None:
-    """The server is told, and no further items are drawn from an endless supply."""
+    """The server is notified, and no further items are drawn from an endless supply."""
     drawn = []
 
     def endless() -> Iterator[tuple[str, NewContent]]:

@@ -72,7 +72,7 @@ def test_every_keyword_has_its_sentence(client: type) -> None:
 
 
 def test_both_clients_have_the_same_keywords() -> None:
-    """Signatures but for what is awaited; no docstring of one that is only a pointer."""
+    """Their signatures are equal, and no docstring only points to the other client's."""
     for name, method in vars(Client).items():
         if name.startswith("_"):
             continue

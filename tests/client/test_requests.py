@@ -176,7 +176,7 @@ def test_batches_have_the_requested_size(item_count: int, batch_item_count: int)
 
 @pytest.mark.parametrize(("asked", "given_"), [(0, 1), (-5, 1), (65, 64), (10_000, 64)])
 def test_batches_stay_within_the_servers_limits(asked: int, given_: int) -> None:
-    """1 to 64, whatever was asked for."""
+    """They have 1 to 64 items, whatever size was requested."""
     made = batches([(str(n), "text") for n in range(64)], asked)
 
     assert len(made[0]) == given_
@@ -374,7 +374,7 @@ def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
 
 
 def test_every_batch_carries_the_truncation_policy() -> None:
-    """ERROR unless told otherwise; the batches that a large item splits off say so too."""
+    """ERROR by default; the batches that a large item splits off carry it too."""
     items: list[NewItem] = [(name, bytes(8 * MIB)) for name in "abcdefg"]
 
     for policy in TruncationPolicy:

@@ -93,7 +93,7 @@ def test_an_answer_by_hand() -> None:
 
 
 def test_an_answer_that_found_nothing() -> None:
-    """No items, and no time where none was told."""
+    """It has no items, and no time where the server reported none."""
     result = search_result(pb.SearchItemsResponse())
 
     assert result.items == ()
@@ -180,7 +180,7 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
 
 
 def test_further_fields_of_an_answer_match_a_worked_example() -> None:
-    """How deep it was reranked, in what it is less, what it took, and how items came there."""
+    """Rerank depth, degradation, costs, and how each item was found."""
     response = pb.SearchItemsResponse(
         items=[
             pb.RankedItem(

@@ -1,4 +1,4 @@
-"""The calls beside plain search, through both clients: pages, streams, batches, the model."""
+"""The calls other than plain search, through both clients: pages, streams, batches, the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses as people write them: understood, or told what to write."""
+"""Addresses as people write them are understood, or the error says what to write."""
 
 import pytest
 

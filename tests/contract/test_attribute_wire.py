@@ -226,7 +226,7 @@ def test_any_attributes_are_read_or_refused_by_name(message_bytes: bytes) -> Non
 
 
 def test_values_and_conditions_are_counted_before_any_is_looked_at() -> None:
-    """Each of these has a fault of its own, which would be told if it had been looked at."""
+    """Each of these has its own fault, which would be reported if it had been looked at."""
     values = [pb.AttributeValue()] * (MAX_VALUE_COUNT + 1)
     with pytest.raises(FilterInvalid, match="has 1,001 values; send at most 1,000"):
         filter_from_proto(pb.Filter(one_of=pb.OneOf(name="style", values=values)))

@@ -160,7 +160,7 @@ def test_an_invalid_filter_is_refused(tree: Filter, why: str) -> None:
 
 @given(made_filters.filters_of(made_filters.values))
 def test_made_filters_are_valid(tree: Filter) -> None:
-    """So that the other properties are about filters that come to a search."""
+    """So that the other properties are about filters that can reach a search."""
     check_filter(tree)
 
 

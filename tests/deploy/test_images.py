@@ -277,7 +277,7 @@ def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> N
 
 
 def test_files_outside_the_image_are_not_found(image: Image) -> None:
-    """The positive control: torch is installed beside the tests, and not in the image."""
+    """The positive control: torch is installed for the tests, and not in the image."""
     done = image.run(*PYTHON, "-c", "import numpy, torch")
 
     assert done.returncode == 1

@@ -89,7 +89,7 @@ def test_callers_need_tokens_except_on_a_laptop(overlay: str) -> None:
 
 
 def test_our_images_are_of_this_release() -> None:
-    """But for the canary's, which is of one to come."""
+    """Except for the canary's, which is of a release to come."""
     tags = {
         container.spec["image"]
         for overlay in OVERLAYS

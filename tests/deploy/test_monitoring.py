@@ -185,10 +185,10 @@ def test_alerts_ask_for_the_job_of_every_target() -> None:
     assert jobs == asked == {LOCAL_JOB}
 
 
-# What is left out is told at the end of `make test`; CI brings the tool along (.ci/run).
+# What is left out is reported at the end of `make test`; CI brings the tool along (.ci/run).
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None,
-    reason="NOT CHECKED: Prometheus's rules and alerts, for want of promtool (Debian: prometheus)",
+    reason="NOT CHECKED: Prometheus's rules and alerts: promtool is missing (Debian: prometheus)",
 )
 
 

@@ -70,7 +70,7 @@ def test_it_answers_every_form_as_the_other_does(
 
 
 async def test_many_calls_run_concurrently(async_engine: AsyncEngine) -> None:
-    """And the caller's event loop goes on meanwhile."""
+    """And the caller's event loop runs meanwhile."""
     outcomes = [each async for each in async_engine.ingest(items(3), index_id=INDEX)]
     assert [each.error for each in outcomes] == [None] * 6
     turns = 0

@@ -84,7 +84,7 @@ async def grown_bytes(process: EncoderProcess, before_bytes: int) -> int:
 async def test_hostile_files_fail_alone(
     running: tuple[EncoderProcess, grpc.aio.Channel],
 ) -> None:
-    """Each as it must, with good ones encoded beside it; the process lives, and is no larger."""
+    """Each fails as it must, good ones are encoded at the same time, and memory does not grow."""
     process, channel = running
     before = process.memory_bytes()
 

@@ -126,7 +126,7 @@ async def test_one_text_by_two_policies_is_two_encodings(stub: EncoderServiceStu
 
 
 async def test_a_refused_query_is_refused_again(stub: EncoderServiceStub) -> None:
-    """Errors are not kept, and those beside them are."""
+    """Errors are not kept; the encodings of the same request are."""
     for miss_count in (2, 1):
         response = await ask(stub, DOGS, TextContent(""))
         assert reasons(response) == ["", "TEXT_EMPTY"]

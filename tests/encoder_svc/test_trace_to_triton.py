@@ -1,4 +1,4 @@
-"""A trace goes on to Triton, which is not ours, by the header that it reads."""
+"""A trace continues in Triton, which is not ours, by the header that it reads."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ TRACE_ID, UNSAMPLED_ID = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3
 SPAN_ID = "b7ad6b7169203331"
 START_SECONDS = 120
 
-# Beside the others that take the small model, which is exported once.
+# Runs with the others that take the small model, which is exported once.
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 
@@ -88,7 +88,7 @@ async def listening(process: EncoderProcess) -> grpc.aio.Channel:
 
 
 async def encode(channel: grpc.aio.Channel, traceparent: str) -> None:
-    """Asks for one text's encoding, which fails for want of a model."""
+    """Requests one text's encoding, which fails because the model is missing."""
     request = pb.EncodeContentsRequest(contents=[content_pb2.Content(text=f"a dog {traceparent}")])
     with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
         await EncoderServiceStub(channel).EncodeContents(

@@ -101,7 +101,7 @@ def test_the_page_compares_the_papers_times_with_ours() -> None:
 
 @pytest.mark.parametrize(("k", "is_every"), [(3, False), (5, True), (9, True)])
 def test_a_pool_of_the_whole_gallery_is_the_papers_ce(k: int, *, is_every: bool) -> None:
-    """Five items both ways; the paper's figures of its CE alone stand beside that pool."""
+    """Five items both ways; the paper's figures of its CE alone use that pool."""
     order = f"{BE} + CE {k}"
     whole = tuple(Ranking(direction, order, k, (1, 2)) for direction in (TEXT, IMAGE))
     asked = replace(report(), rankings=(*report().rankings, *whole))
@@ -113,7 +113,7 @@ def test_a_pool_of_the_whole_gallery_is_the_papers_ce(k: int, *, is_every: bool)
 
 
 def test_printed_times_are_the_papers() -> None:
-    """Pairs are what 20 candidates of six queries a picture come to: five captions and itself."""
+    """Pairs: 20 candidates for each of six queries a picture, its five captions and itself."""
     [small, *_, large] = published_times(f"{BE} + CE 20")
 
     assert (small.data_set, small.pair_count, small.printed) == ("MSCOCO 1k", 120_000, "5 min")

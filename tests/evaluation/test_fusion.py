@@ -1,4 +1,4 @@
-"""Fusion by hand, and beside each what the authors' code or first version would give."""
+"""Fusion by hand, compared with what the authors' code or first version would give."""
 
 from collections.abc import Callable
 

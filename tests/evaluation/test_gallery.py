@@ -130,7 +130,7 @@ def test_a_distractor_may_have_the_name_of_a_query() -> None:
 
 
 def test_some_queries_alone_read_no_other_picture() -> None:
-    """In the order that was asked for."""
+    """In the order of the request."""
 
     class NeverRead:
         def read(self) -> bytes:

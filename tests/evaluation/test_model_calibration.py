@@ -1,4 +1,4 @@
-"""A model's calibration: fitted on dev, told of test."""
+"""A model's calibration: fitted on dev, reported on test."""
 
 import pytest
 

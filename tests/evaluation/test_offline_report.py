@@ -199,7 +199,7 @@ def test_equal_contents_are_read_once(
 def test_equal_pairs_are_timed_as_if_all_were_read(
     checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that goes on a second a pair: a pair's cost is not that of the few."""
+    """The clock advances a second a pair: a pair's cost is not that of the few."""
     doubles = [copy_of(record, number) for record in records[:8] for number in range(2)]
     gallery = make_gallery(records[:8], ["en"], distractors=doubles)
     match_logits, read = checkpoint.model.match_logits, [0.0]

@@ -1,4 +1,4 @@
-"""Reports: what the ranks come to, and the same again from the file."""
+"""Reports: the figures that ranks give, and the same again from the file."""
 
 import json
 import math
@@ -163,7 +163,7 @@ def test_a_language_has_its_own_queries() -> None:
 
 
 def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
-    """Absent answers and arrows too; and what the ranks come to stands beside them."""
+    """Absent answers and arrows too, with the figures that the ranks give."""
     path = tmp_path / "new" / "report.json"
 
     report().write(path)
@@ -224,7 +224,7 @@ def test_a_ranking_of_another_shape_is_refused(tmp_path: Path, name: str, value:
 
 
 def test_a_title_of_any_text_is_written_and_drawn(tmp_path: Path) -> None:
-    """As text: neither as mathematics nor as an order to a terminal, and half a character too."""
+    """As text: neither as mathematics nor as a terminal sequence; a lone surrogate too."""
     hostile = "$\\frac{$ [/x] \x1b[31m half \udcff \ud83d 👩\u200d🚀"
     titled = replace(report(), about={**report().about, "title": hostile})
 
@@ -318,7 +318,7 @@ def test_the_page_names_the_source_of_its_numbers() -> None:
 
 
 def test_rows_with_distractors_follow_an_enlarged_gallery() -> None:
-    """And beside no other (Table 5)."""
+    """And no other row (Table 5)."""
     row = (
         "| BE + CE 20 | the paper's Joint | MSCOCO 5k among 20,000 | 45.6 / 73.0 / 82.3 "
         "| 69.0 / 90.3 / 94.7 | Table 5 |"

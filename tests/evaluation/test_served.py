@@ -92,7 +92,7 @@ async def test_queries_are_drawn_no_earlier_than_needed() -> None:
         ranks = await answer_ranks(client, "scenes", queries(), 20, 3, count_answer)
 
     assert len(ranks) == 12
-    # Three under way, and the next drawn while it waits for room.
+    # Three in progress, and the next drawn while it waits for room.
     assert most_ahead <= 4
 
 

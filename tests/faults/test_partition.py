@@ -57,7 +57,7 @@ async def test_a_broken_network_loses_nothing_acknowledged(
                         "writes succeed again",
                     )
                 )
-            # What was given up by its caller may still be under way in the service.
+            # A call that its caller gave up may still be in progress in the service.
             observed = await observe(path, IndexServiceStub(direct))
             findings += [
                 *observed.findings,

@@ -34,7 +34,7 @@ async def test_a_killed_process_ends_its_children(tmp_path: Path) -> None:
 
     assert process.ending() == Ending(killed_by=signal.SIGKILL)
     await wait_until(lambda: is_gone(child_id), 60, "the child is gone")
-    process.kill()  # once more is not an error
+    process.kill()  # a second call is not an error
 
 
 async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ async def test_a_service_that_crashes_is_found_out() -> None:
 
 
 async def test_a_service_that_hangs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given time, and asked once more."""
+    """It is given time, and called again."""
     monkeypatch.setattr(fuzzing, "CALL_SECONDS", 0.2)
     monkeypatch.setattr(fuzzing, "PATIENT_SECONDS", 0.4)
 

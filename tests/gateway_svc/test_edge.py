@@ -319,7 +319,7 @@ async def test_more_connections_than_a_host_may_have_are_closed() -> None:
 async def test_tokens_are_read_before_the_body(
     tmp_path: Path, authorization: str | None, expected: int
 ) -> None:
-    """A stranger's body of any size is not read; a known caller's token goes on."""
+    """A stranger's body of any size is not read; a known caller's is forwarded with its token."""
     path = tmp_path / "tokens.toml"
     path.write_text(TOKENS)
     sent = "" if authorization is None else f"Authorization: {authorization}\r\n"

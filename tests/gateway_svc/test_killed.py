@@ -1,4 +1,4 @@
-"""A gateway that is killed under load: nothing acknowledged is lost, and callers go on."""
+"""A gateway that is killed under load: nothing acknowledged is lost, and callers continue."""
 
 from __future__ import annotations
 

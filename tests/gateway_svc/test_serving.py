@@ -14,7 +14,7 @@ from tests.support.gateway_svc.running import SEARCH
 
 
 async def test_it_serves_and_a_signal_lets_calls_in_flight_end() -> None:
-    """Exit code 0, and the answer of a search that was under way."""
+    """Exit code 0, and the answer of a search that was in progress."""
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

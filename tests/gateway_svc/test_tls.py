@@ -109,7 +109,7 @@ def written(files: Files) -> bytes:
 
 
 def spoil_key(files: Files, authority: trustme.CA) -> None:
-    """Puts another certificate's key beside the certificate, as between two writes."""
+    """Puts another certificate's key next to the certificate, as between two writes."""
     key = authority.issue_cert("localhost").private_key_pem.bytes()
     Path(files.settings.key_file).write_bytes(key)
 
@@ -243,7 +243,7 @@ async def test_only_the_names_that_are_accepted_may_call(
 async def test_new_files_are_shown_from_the_next_handshake(
     files: Files, authority: trustme.CA
 ) -> None:
-    """Connections go on; a pair that does not match is not shown."""
+    """Connections continue; a pair that does not match is not shown."""
     caller = Caller(authority)
     async with secured(files) as served:
         reader, writer = await caller.connect(served.port)

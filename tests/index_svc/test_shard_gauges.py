@@ -106,7 +106,7 @@ def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:
 
 
 def test_two_shards_of_a_process_have_series_of_their_own(tmp_path: Path) -> None:
-    """So that one that takes no writes shows beside one that does; it leaves with its own."""
+    """So one that takes no writes shows next to one that does; it leaves with its own."""
     shards = [opened(tmp_path / str(number), number, 2) for number in range(2)]
     upsert(shards[1], "one", "two")
     shards[1].maintenance.snapshots.write(INDEX_ID, shards[1].index(INDEX_ID))

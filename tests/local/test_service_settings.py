@@ -53,7 +53,7 @@ def test_settings_are_handed_on_each_to_its_service(
     ],
 )
 def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) -> None:
-    """All of it at once, beside what is right."""
+    """Everything that is wrong is listed at once, and nothing that is right."""
     environ = {"RERANK_THREAD_COUNT": "2", "INDEX_THREAD_COUNT": "two", variable: text}
 
     with pytest.raises(StartRefused) as refused:

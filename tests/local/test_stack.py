@@ -73,7 +73,7 @@ def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> N
 def test_a_service_that_cannot_work_ends_the_start_by_its_own_words(
     lone_instances: Path, tmp_path: Path
 ) -> None:
-    """While Triton still loads; what its log has of earlier runs is not told."""
+    """While Triton still loads; lines of earlier runs in its log are not repeated."""
     setting = {"ORCHESTRATOR_MINIMUM_COVERAGE": "7"}
     stack = LocalStack(tmp_path, lone_instances, Ports.free(shard_count=1), settings=setting)
     (tmp_path / "logs").mkdir()

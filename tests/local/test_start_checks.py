@@ -1,4 +1,4 @@
-"""What cannot work is told before anything is started, by its cause and with what mends it."""
+"""What cannot work is reported before anything starts, with its cause and its fix."""
 
 import fcntl
 import os
@@ -129,7 +129,7 @@ def test_a_path_that_cannot_be_written_in_is_reported(path: str, why: str) -> No
 
 
 def test_the_folder_decides_the_number_of_shards(tmp_path: Path) -> None:
-    """Another number is refused with both ways out; a new folder gets what was asked for, or 2."""
+    """Another number is refused with both ways out; a new folder gets the requested one, or 2."""
     made_store(tmp_path, 3)
     stored = DataFolder(tmp_path).shard_count()
 

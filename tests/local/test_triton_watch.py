@@ -30,7 +30,7 @@ def manifest_path(stack: LocalStack) -> Path:
 def test_triton_is_not_restarted_over_another_model(
     stack: LocalStack, tiny_manifest: Manifest
 ) -> None:
-    """As after tandem models add into the repository that serves: searches would go on, wrongly."""
+    """As after tandem models add into the repository that serves: searches would be wrong."""
     replace(tiny_manifest, fingerprint="b" * 64).write(manifest_path(stack))
 
     with TritonWatch(stack, tiny_manifest) as watch:
@@ -45,7 +45,7 @@ def test_triton_is_not_restarted_over_another_model(
 def test_triton_is_not_restarted_over_half_an_export(
     stack: LocalStack, tiny_manifest: Manifest
 ) -> None:
-    """One that broke off, or goes on, has no manifest."""
+    """One that broke off, or is in progress, has no manifest."""
     manifest_path(stack).unlink()
 
     with TritonWatch(stack, tiny_manifest) as watch:

@@ -1,4 +1,4 @@
-"""Swaps beside a Triton that is late, overloaded or gone: what passes costs no version."""
+"""Swaps with a Triton that is late, overloaded or gone: what passes costs no version."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ NOT_LOADED: Fault = (grpc.StatusCode.INTERNAL, "version 2 is at UNAVAILABLE stat
 
 
 class FailingTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Fails as it is told to, which no real one does to order; else it loads whatever is linked.
+    """Fails on request, which no real Triton does; else it loads whatever is linked.
 
     What it infers is nothing at all.
     """
@@ -226,7 +226,7 @@ def test_the_current_version_serves_while_an_old_one_cannot_be_unloaded(
     repository: Path,
     late: str,
 ) -> None:
-    """It is tried again with each look, and lost processes are told once it is done."""
+    """It is tried again with each look, and lost processes are reported once it is done."""
     triton.loaded = {1, 2}
     (triton.models / JOINT_ENCODER / "2").symlink_to(version_folder(repository, 2))
     swaps._leaving = 2
@@ -261,7 +261,7 @@ def test_a_version_that_is_loaded_too_late_is_unloaded_again(
 def test_a_refused_version_whose_unload_is_late_is_unloaded_again(
     swaps: VersionSwaps, triton: FailingTriton, server: ServerWithoutProcess, repository: Path
 ) -> None:
-    """Its own fault is what is told, not Triton's."""
+    """The error names its own fault, not Triton's."""
     asked_for(repository, 2)
     triton.faults = {"index": LATE}
 

@@ -41,7 +41,7 @@ def test_rows_are_divided_by_length_and_none_is_lost() -> None:
 
 
 def test_rows_over_whole_chunks_fill_up_longer_ones() -> None:
-    """One row of 4 tokens beside two of 16; not beside one of 64, which would cost more."""
+    """One row of 4 tokens with two of 16; not with one of 64, which would cost more."""
     lengths = [4, 4, 4, 16, 16, 4]
 
     short = chunks_by_length(lengths, BUCKETS, chunk_size=3)
@@ -68,9 +68,9 @@ def test_rows_do_not_climb_from_length_to_length() -> None:
 
 
 def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
-    """Returns which share of the computed tokens is padding, beside so many rows of an image."""
+    """Returns which share of the computed tokens is padding, with so many rows of an image."""
     chunks = chunks_by_length(lengths, buckets, chunk_size=24)
-    # A text alone is computed beside one masked row.
+    # A text alone is computed with one masked row.
     rows = max(1, image_length)
     padded = sum(len(chunk.rows) * (chunk.padded_length + rows) for chunk in chunks)
     return 1 - (sum(lengths) + len(lengths) * image_length) / padded

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 COMMITTED = Path(__file__).parents[2] / "model_repository"
 
-# forward's of ImageBackbone and JointEncoder; the exported files are asked for theirs below.
+# forward's of ImageBackbone and JointEncoder; the exported files give theirs below.
 ARGUMENTS = {
     IMAGE_BACKBONE: ("pixels",),
     JOINT_ENCODER: ("input_ids", "text_mask", "image_tokens", "image_mask"),
@@ -134,7 +134,7 @@ def test_an_exported_model_keeps_the_rules(
 def test_a_config_tells_the_manifests_shapes(
     tiny_repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Outputs have the dimensions that clients are told to expect."""
+    """Outputs have the dimensions that clients expect."""
     backbone = read_config(config_file(tiny_repository, IMAGE_BACKBONE))
     encoder = read_config(config_file(tiny_repository, JOINT_ENCODER))
 

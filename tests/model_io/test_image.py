@@ -41,7 +41,7 @@ def colour_at(pixels: np.ndarray, x: int, y: int) -> tuple[int, ...]:
 def is_near(
     pixels: np.ndarray, x: int, y: int, colour: tuple[int, ...], tolerance: int = 8
 ) -> bool:
-    """Says whether a pixel has the colour, but for what JPEG makes of it."""
+    """Says whether a pixel has the colour, within what JPEG makes of it."""
     return all(
         abs(a - b) <= tolerance for a, b in zip(colour_at(pixels, x, y), colour, strict=True)
     )

@@ -63,7 +63,7 @@ async def scored(
 
 
 async def turns() -> None:
-    """Lets every task that can go on do so."""
+    """Lets every task that can continue do so."""
     for _ in range(10):
         await asyncio.sleep(0)
 

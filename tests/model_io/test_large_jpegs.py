@@ -53,7 +53,7 @@ def peak_bytes() -> int:
 
 
 def decoding_peak_bytes(way: str, file: bytes, folder: Path) -> int:
-    """Returns the memory that decoding takes in a process of its own, beside the file's bytes."""
+    """Returns the memory that decoding takes in a separate process, without the file's bytes."""
     path = folder / "file.jpg"
     path.write_bytes(file)
     done = subprocess.run(
@@ -81,7 +81,7 @@ def test_photographs_stay_within_the_memory_of_25_megapixels(
 
 
 def test_a_progressive_photograph_stays_within_its_limit(tmp_path: Path) -> None:
-    """All its coefficients are held at once: 150 MB at most, beside the file."""
+    """All its coefficients are held at once: 150 MB at most, in addition to the file."""
     file = phone_jpeg(*SIZES[50], progressive=True)
 
     most_bytes = decoding_peak_bytes("reduced", file, tmp_path)

@@ -71,7 +71,7 @@ def test_texts_around_the_limit_are_read(
     window_count: int,
     used_token_count: int,
 ) -> None:
-    """The counts are told as they are, and no window is over the limit."""
+    """The counts are reported as they are, and no window is over the limit."""
     read = preprocessor.windows(letters(token_count), policy)
 
     assert read.text_use == TextUse(token_count, used_token_count)

@@ -81,7 +81,7 @@ def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path, name: str) -> 
 
 
 def test_remove_keeps_committed_files(repository: Path) -> None:
-    """The two config.pbtxt stay, byte for byte; all that add wrote beside them goes."""
+    """The two config.pbtxt stay, byte for byte; all that add wrote next to them goes."""
     configs = {path: path.read_bytes() for path in repository.glob("*/config.pbtxt")}
     (repository / "calibration.json").write_text("{}")
 
@@ -100,7 +100,7 @@ def test_remove_keeps_committed_files(repository: Path) -> None:
 
 
 def test_remove_deletes_nothing_of_others(repository: Path) -> None:
-    """Neither another model nor a file that somebody put beside ours."""
+    """Neither another model nor a file that someone put next to ours."""
     add_a_model_of_others(repository)
     (repository / "joint_encoder" / "1" / "notes.txt").write_text("mine")
     (repository / "joint_encoder" / "2").mkdir()
@@ -130,7 +130,7 @@ def test_remove_without_a_manifest_deletes_nothing(repository: Path) -> None:
 
 
 def test_a_manifest_whose_names_lead_elsewhere_is_refused(repository: Path, tmp_path: Path) -> None:
-    """A name becomes a path: ".." would delete a file beside the repository."""
+    """A name becomes a path: ".." would delete a file outside the repository."""
     outside = tmp_path / "1" / "model.pt"
     outside.parent.mkdir()
     outside.write_text("not ours")

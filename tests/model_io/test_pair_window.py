@@ -40,7 +40,7 @@ class Chunks:
 
 
 async def settled() -> None:
-    """Gives every task that can go on its turns."""
+    """Gives every task that can continue its turns."""
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -164,7 +164,7 @@ async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_p
 async def test_concurrent_calls_equal_sequential_ones(
     tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
-    """Calls of all kinds that run beside one another get what they get alone."""
+    """Concurrent calls of all kinds get what they get alone."""
     manifest = tiny_served.manifest
     texts = made_texts(random, manifest, 12)
     images, pixels = made_tokens(random, manifest, 12), made_pixels(random, manifest, 12)
@@ -215,7 +215,7 @@ async def test_a_call_reports_its_cost(
     pictures = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).cost
     pairs = (await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)).cost
 
-    # A text alone is computed beside one masked row, where an image would be.
+    # A text alone is computed with one masked row, where an image would be.
     assert (alone.token_count, alone.padded_token_count) == (sum(lengths), sum(padded) + 40)
     assert pictures.token_count == pictures.padded_token_count == 40 * (rows + 1)
     assert pairs.token_count == sum(lengths) + 40 * rows

@@ -92,7 +92,7 @@ async def test_an_answer_is_what_the_model_says(odd_client: TritonClient) -> Non
 async def test_a_wrong_answer_is_not_passed_on(
     odd_client: TritonClient, mood: float, why: str
 ) -> None:
-    """NaN, another shape or another dtype is the model's fault, told with what was wrong."""
+    """NaN, another shape or another dtype is the model's fault, and the error says which."""
     with pytest.raises(ModelOutputInvalid, match=why) as caught:
         await moody(odd_client, rows(mood))
     assert caught.value.metadata == {"model": MOODY}
@@ -277,7 +277,7 @@ async def test_cancelled_calls_are_not_run(
 
 
 class OtherTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Says of which version it is, and answers no inference: there is no newer one to be had here.
+    """Says which version it is, and answers no inference: no newer one is available here.
 
     It stands for its version alone.
     """

@@ -11,7 +11,7 @@ from tandem.model_io.triton_install import TritonUnavailable, wheel_folder
 def test_triton_is_found_with_packages_of_another_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A .pth file adds their folder to sys.path; `make install` unpacks Triton beside it."""
+    """A .pth file adds their folder to sys.path; `make install` unpacks Triton next to it."""
     packages = tmp_path / "lender/lib/python3.11/site-packages"
     server = tmp_path / "lender/triton/pytriton/tritonserver"
     server.mkdir(parents=True)

@@ -162,7 +162,7 @@ async def test_stopping_cleans_up_and_it_restarts_at_its_address(doubling: Servi
     doubling.server.stop()
 
     assert_nothing_is_left(doubling, group)
-    doubling.server.stop()  # and once more is no harm
+    doubling.server.stop()  # a second call does no harm
 
     doubling.server.start()
 
@@ -183,7 +183,7 @@ async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
 
 
 async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Path) -> None:
-    """Told to stop, it ends what it runs and says NOT_FOUND to others, who may go elsewhere."""
+    """When it stops, it ends what it runs and says NOT_FOUND to others, who may go elsewhere."""
     repository = write_moody(tmp_path / "models")
     with serving(repository) as leaving:
         client = TritonClient(leaving.address)

@@ -101,7 +101,7 @@ async def test_a_version_replaces_another(
     server: TritonServer, repository: Path, tiny_manifest: Manifest
 ) -> None:
     """Every inference is of the version it asks for, before, during and after; a broken one is
-    refused, and what served goes on. `benchmarks/runs/swaps.py` breaks more.
+    refused, and what served continues. `benchmarks/runs/swaps.py` breaks more.
     """
     versions = TritonVersions(server)
     client = TritonClient(server.address)

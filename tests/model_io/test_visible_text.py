@@ -104,7 +104,7 @@ def test_an_emoji_sequence_is_the_emoji_that_it_is_made_of() -> None:
 
 
 def test_seeing_twice_is_seeing_once() -> None:
-    """For every character within a word, but for letters that are as they are."""
+    """For every character within a word, except for letters that are as they are."""
     for number in (*range(0xD800), *range(0xF900, 0x20000), *range(0xE0000, 0xE1000)):
         letter = chr(number)
         if not letter.isalnum() or not unicodedata.is_normalized("NFKC", letter):

@@ -8,7 +8,7 @@ from tandem.model_io.whole_file import write_text_whole, write_whole
 
 
 def test_a_file_replaces_the_previous_one(tmp_path: Path) -> None:
-    """And nothing is left beside it."""
+    """And no other file is left in its folder."""
     path = tmp_path / "notes.json"
     for text in ("first", "second, longer"):
         write_text_whole(path, text)

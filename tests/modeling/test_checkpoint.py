@@ -88,7 +88,7 @@ def test_training_notes_are_optional(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    """A folder that is not a checkpoint says what it lacks."""
+    """A folder that is not a checkpoint is refused by what is missing."""
     save_tiny_checkpoint(tmp_path)
     (tmp_path / name).unlink()
 
@@ -108,7 +108,7 @@ def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> Non
 
 
 def test_training_notes_cut_short_are_refused_by_file(tmp_path: Path) -> None:
-    """They are what recipes and measurements are told from."""
+    """Recipes and measurements are read from them."""
     save_tiny_checkpoint(tmp_path)
     (tmp_path / "training.json").write_text('{"recipe"')
 

@@ -51,7 +51,7 @@ def test_an_image_source_that_there_is_not_is_refused() -> None:
 def test_a_source_gives_the_number_and_width_of_tokens(
     source: ImageSource, count: int, width: int
 ) -> None:
-    """Of 112 pixels: 7 x 7, or 4 x 4; of regions as many as are asked for."""
+    """Of 112 pixels: 7 x 7, or 4 x 4; of regions as many as requested."""
     config = JointConfig(vocabulary_size=10, image_source=source, grid_width=24, region_count=36)
 
     assert (config.image_token_count, config.token_width) == (count, width)

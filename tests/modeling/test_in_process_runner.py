@@ -47,7 +47,7 @@ def outputs(manifest: Manifest) -> list[OutputSpec]:
 async def test_it_answers_as_the_file_does(
     runner: InProcessRunner, tiny_repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Outputs come in the order in which they are asked for, with their times."""
+    """Outputs are in the requested order, with their times."""
     inputs = pairs(tiny_manifest)
     answer = await runner.infer(JOINT_ENCODER, inputs, outputs(tiny_manifest), 60.0)
 
@@ -104,7 +104,7 @@ async def test_the_program_s_own_torch_keeps_its_threads(
 def test_files_that_are_not_there_are_named_once_they_are_needed(
     tmp_path: Path, tiny_manifest: Manifest
 ) -> None:
-    """Loading goes on in the background, so that is where it fails."""
+    """Loading continues in the background, so that is where it fails."""
     runner = InProcessRunner(tmp_path, tiny_manifest)
     try:
         with pytest.raises(ModelUnavailable, match=str(tmp_path)):

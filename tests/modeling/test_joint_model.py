@@ -120,7 +120,7 @@ def test_padding_changes_neither_embedding_nor_logit(model: JointModel) -> None:
 
 @torch.inference_mode()
 def test_masked_image_tokens_have_no_influence(model: JointModel) -> None:
-    """A text encoded beside 49 absent tokens is the text encoded alone."""
+    """A text encoded with 49 absent tokens is the text encoded alone."""
     ids = texts(3, 7)
     mask = torch.ones_like(ids)
     absent = torch.zeros(3, R, dtype=torch.int64)
@@ -200,7 +200,7 @@ def test_the_logit_is_match_minus_no_match(model: JointModel) -> None:
 
 @torch.inference_mode()
 def test_words_are_scored_at_the_requested_positions(model: JointModel) -> None:
-    """By what was read there beside the image, whatever pads the text; row after row."""
+    """From what was read there with the image, whatever pads the text; row after row."""
     ids, tokens = texts(3, 7), image_tokens(3)
     mask = torch.ones_like(ids)
     at = torch.zeros(3, 7, dtype=torch.bool)

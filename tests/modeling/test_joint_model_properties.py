@@ -81,7 +81,7 @@ def halves(largest: float) -> st.SearchStrategy[float]:
 
 
 # As a backbone's norm leaves them, and more. Beyond, two huge tokens can cancel in float32, and the
-# rest hangs on the order of additions.
+# rest depends on the order of additions.
 ORDINARY = halves(8.0)
 ANY = halves(65_504.0)
 

@@ -1,4 +1,4 @@
-"""Work in threads: its result, its error, and what happens to work that nobody waits for."""
+"""Work in threads: its result, its error, and what happens to work without a caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_results_and_errors_are_returned(threads: ModelThreads) -> None:
 
 
 async def test_queued_work_is_dropped_with_its_caller(threads: ModelThreads) -> None:
-    """Begun work runs to its end, and its result is nobody's."""
+    """Work that has begun runs to its end, and its result is dropped."""
     is_begun, may_end = threading.Event(), threading.Event()
     done: list[str] = []
 

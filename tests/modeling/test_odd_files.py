@@ -43,7 +43,7 @@ ODD_VALUES: tuple[Any, ...] = (
     float("nan"),
     float("inf"),
 )
-# What no file says wrongly that has it, since it is a text that nobody compares, or may be unset.
+# What no file has wrongly, since it is a text that is never compared, or may be unset.
 FREE = {
     *("family", "fingerprint", "checkpoint", "model_sha256", "licence"),
     *("calibration_fingerprint", "request_id", "refusal", "precision"),
@@ -172,7 +172,7 @@ def test_every_odd_number_of_a_calibration_is_refused_by_its_name(
 
 @pytest.mark.parametrize("content", ["[]", '"x"', "null", '{"recipe": []}', "[" * 1_000_000])
 def test_invalid_training_notes_are_named(checkpoint: Path, content: str) -> None:
-    """Recipes are told from them."""
+    """Recipes are read from them."""
     (checkpoint / "training.json").write_text(content)
 
     with pytest.raises(ValueError, match=r"training\.json is damaged"):

@@ -91,7 +91,7 @@ def test_the_manifest_has_the_published_special_ids(family: str, checkpoint: Pat
 def test_an_export_equals_the_checkpoint(
     checkpoint: Path, tmp_path: Path, precision: Precision
 ) -> None:
-    """Texts as the served tokenizer splits them, alone and beside an image, in any precision."""
+    """Texts as the served tokenizer splits them, alone and with an image, in any precision."""
     model = lowered(load_checkpoint(checkpoint).model, precision)
     manifest = export_model(checkpoint, tmp_path, precision)
     preprocessor = TextPreprocessor.open(tmp_path, manifest.text)

@@ -1,4 +1,4 @@
-"""Contents of many items, by the byte: an answer has room for so many, and says how to go on."""
+"""Contents of many items, by bytes: an answer has a limit, and says how to continue."""
 
 from __future__ import annotations
 

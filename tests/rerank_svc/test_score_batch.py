@@ -125,7 +125,7 @@ async def test_queries_share_a_batch(
 async def test_a_query_that_cannot_be_scored_fails_alone(
     stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:
-    """By name, whatever is wrong with it; those beside it are scored."""
+    """The error names it, whatever is wrong with it; the other queries are scored."""
     response = await stub.ScoreBatch(
         batch(
             tiny_manifest,

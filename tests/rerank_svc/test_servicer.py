@@ -1,4 +1,4 @@
-"""RerankService over a real server, beside a real item store and before a real Triton."""
+"""RerankService over a real server, with a real item store and a real Triton."""
 
 import asyncio
 import math
@@ -282,7 +282,7 @@ async def test_index_of_another_model_is_refused_naming_both(
 async def test_before_the_store_exists_the_service_waits(
     tiny_served: ServedModel, tmp_path: Path, fingerprint: str
 ) -> None:
-    """check() asks to be tried again, and a call that comes too early is told the same."""
+    """check() raises a retryable error, and a call that comes too early gets the same one."""
     path = tmp_path / "shard"
     with ThreadPoolExecutor(1) as threads:
         reranker = Reranker(
@@ -306,7 +306,7 @@ async def test_before_the_store_exists_the_service_waits(
 async def test_another_shards_store_stops_the_start(
     tiny_served: ServedModel, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Which retrying cannot mend, so it is not a TandemError."""
+    """Retrying cannot fix it, so it is not a TandemError."""
     store_path = write_store(tmp_path / "shard", tiny_manifest)
     with ThreadPoolExecutor(1) as threads:
         reranker = Reranker(

@@ -1,4 +1,4 @@
-"""The store beside is opened when it is there and sound, and waited for until then."""
+"""The shard's store is opened when it is there and sound, and waited for until then."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 
 def settings(path: Path, shard_number: int = 0) -> RerankSettings:
-    """Returns settings of a service beside the shard at the path."""
+    """Returns settings of a service that reads the shard at the path."""
     return RerankSettings(
         triton_address="127.0.0.1:1",
         model_repository="nowhere",

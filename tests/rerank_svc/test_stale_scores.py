@@ -111,7 +111,7 @@ class OneVersionStore(ItemStore):
 
 @dataclass(slots=True)
 class Search:
-    """A call under way, and every state of each item since it began: a write, or None."""
+    """A call in progress, and every state of each item since it began: a write, or None."""
 
     item_ids: Sequence[str]
     call: "grpc.aio.UnaryUnaryCall[pb.ScoreCandidatesRequest, pb.ScoreCandidatesResponse]"
@@ -130,7 +130,7 @@ class Search:
 
 
 class Shard:
-    """A store, a rerank_svc beside it, and searches under way."""
+    """A store, a rerank_svc that reads it, and searches in progress."""
 
     def __init__(
         self, store: ItemStore, reads: SteppedReads, model: SteppedModel, stub: RerankServiceStub
@@ -142,7 +142,7 @@ class Shard:
         self.searches: list[Search] = []
 
     def begin_anew(self) -> None:
-        """Goes on in an index of its own."""
+        """Continues in a new index."""
         self.index_id = f"index-{self.write_count}"
         self.now = dict.fromkeys(ITEM_IDS)
         self.searches = []
@@ -173,12 +173,12 @@ class Shard:
         await asyncio.wait_for(self.reads.submitted.wait(), TIMEOUT_SECONDS)
 
     async def settle(self) -> None:
-        """Lets what can go on go on."""
+        """Lets every task run until it waits."""
         for _ in range(8):
             await asyncio.sleep(0)
 
     async def finish(self) -> int:
-        """Lets everything go on to its end and checks it; returns how many scores there were."""
+        """Lets every task run to its end and checks it; returns how many scores there were."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not all(search.call.done() for search in self.searches):
                 self.reads.step()

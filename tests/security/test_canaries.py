@@ -40,7 +40,7 @@ EXPORT_SECONDS = 60
 
 
 def secrets_of(stack: SecuredStack, requests: CanaryRequests) -> list[Canary]:
-    """Returns what must be told nowhere."""
+    """Returns what must appear nowhere."""
     return [
         text_canary("token", stack.token),
         text_canary("another's token", requests.bad_token),
@@ -68,7 +68,7 @@ async def test_secrets_are_never_logged(secured: SecuredStack, collector: Collec
 
     assert found(secrets_of(secured, requests), places) == []
     codes = Counter(error.code().name for error in refusals)
-    # That it was looked where things are told: ids, spans' names, reasons.
+    # That the places that are searched hold something: ids, spans' names, reasons.
     for service in secured.service_names():
         assert REQUEST_ID.encode() in places[f"{service}.log"]
     assert b'"level": "debug"' in places["orchestrator.log"]
@@ -145,7 +145,7 @@ async def send_all(stack: SecuredStack, sent: list[Sent]) -> list[grpc.aio.AioRp
 
 
 def told(stack: SecuredStack, collector: Collector) -> dict[str, bytes]:
-    """Returns all that the processes have told so far, by where."""
+    """Returns all that the processes have written so far, by where."""
     places = {path.name: path.read_bytes() for path in stack.log_paths()}
     for name in (*stack.service_names(), "triton"):
         places[f"{name} metrics"] = page(stack.metrics_url(name))

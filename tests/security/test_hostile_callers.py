@@ -213,7 +213,7 @@ async def settled_bytes(door: Door, before_bytes: int, attack: Attack) -> int:
 
 @pytest.mark.parametrize("name", attacks())
 async def test_hostile_calls_are_refused_and_cost_little(door: Door, name: str) -> None:
-    """By name; what they took is given back, and liveness is told beside them."""
+    """The error names why; the memory they took is freed, and liveness is reported throughout."""
     attack = attacks()[name]
     told: Counter[str] = Counter()
     ended = asyncio.Event()

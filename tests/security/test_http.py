@@ -323,7 +323,7 @@ def wrong(
 
 
 async def test_hostile_requests_are_refused_and_cost_little(tmp_path: Path) -> None:
-    """By a status that each may have; who sends nothing odd is answered beside them."""
+    """Each gets a status that it may have; meanwhile a plain caller is answered."""
     told, beside = {}, []
     async with opened(tmp_path, PATIENT) as door:
         beside.append(await good_search(door))

@@ -35,7 +35,7 @@ from tests.support.security.run_counts import run_count
 
 FRAME_COUNT = run_count(400, 100_000)
 CONNECTION_FRAME_COUNT = 20
-# Of a process of about 60 MiB; what a leak of 1 kB a frame would come to in full.
+# Of a process of about 60 MiB; what a leak of 1 kB a frame would amount to in full.
 GROWTH_BYTES = 100 * 2**20
 
 
@@ -50,7 +50,7 @@ def attacked(port: int, dice: random.Random) -> int:
             connection.sendall(sent[start : start + piece_bytes])
         if attack.is_wild:
             connection.shutdown(socket.SHUT_WR)
-        # A call that is hung up on is cancelled before it says what it would have come to.
+        # A call that is hung up on is cancelled before it has a result.
         connection.settimeout(dice.choice((0.0, 0.05)) if attack.is_wild else 0.05)
         while part := connection.recv(65_536):
             received_count += len(part)
@@ -104,7 +104,7 @@ async def test_no_frames_end_a_service_or_fill_it(tmp_path: Path) -> None:
         async with asyncio.timeout(60):
             code = await reading
 
-    # That frames like these are heard: one call by hand came through, beside those by a channel.
+    # That frames like these are heard: one call by hand came through, next to those by a channel.
     served = Counter(each["code"] for each in service.events if each["event"] == "call served")
     assert served["OK"] >= len(sizes) + 2
     assert not served.keys() & {"INTERNAL", "UNKNOWN"}

@@ -1,4 +1,4 @@
-"""The gateway before an orchestrator that is asked for ten times of what it can answer.
+"""The gateway before an orchestrator that gets ten times the requests that it can answer.
 
 `make test-security` holds the goodput; with every change it is seen how the others are refused.
 """
@@ -59,7 +59,7 @@ async def sent(url: str, rate: float) -> Sent:
 
 
 async def test_ten_times_the_capacity_leaves_the_goodput() -> None:
-    """Who is refused is told at once when to come again; nothing else fails."""
+    """A refused caller learns at once when to retry; nothing else fails."""
     rows: dict[int, Sent] = {}
     async with (
         search_server(limited_search()) as (address, _),
@@ -67,7 +67,7 @@ async def test_ten_times_the_capacity_leaves_the_goodput() -> None:
     ):
         port = (await gateway.event("listening"))["port"]
         await gateway.event("serving")
-        # Its log, which nobody would read otherwise, would fill its pipe.
+        # Its log, which nothing else reads, would fill its pipe.
         reading = asyncio.create_task(gateway.end())
         for factor in FACTORS:
             url = f"http://127.0.0.1:{port}/"

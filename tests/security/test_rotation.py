@@ -29,9 +29,9 @@ from tests.support.security.secured_stack import INDEX_ID, SecuredStack
 
 TEXT = "two dogs left of one umbrella"
 ROTATION_COUNT = run_count(1, 20)
-# Beside other tests the load is smaller; what is claimed is the full one.
+# With other tests running the load is smaller; what is claimed is the full one.
 CALLS_PER_SECOND = run_count(30, 100)
-# Connections end in peace after 45 s, give or take a tenth.
+# Connections end gracefully after 45 s, give or take a tenth.
 OUT_SECONDS = 60
 
 
@@ -64,7 +64,7 @@ async def test_rotations_fail_no_call(secured: SecuredStack, tmp_path: Path) -> 
     print(json.dumps(told))
     assert tally.failures == []
     assert tally.degraded_count == 0
-    # In short it runs beside other tests, which may take most of the machine.
+    # In short it runs with other tests, which may take most of the machine.
     assert tally.sent["SearchItems"] >= (0.2 if is_full() else 0.02) * CALLS_PER_SECOND * seconds
     assert max(shown) <= (1.0 if is_full() else 30.0)
     assert await caller.once() is grpc.StatusCode.OK
@@ -120,13 +120,13 @@ async def fill(stack: SecuredStack) -> None:
         async for outcome in client.ingest(items, index_id=INDEX_ID):
             assert outcome.error is None
         answer = await client.search(TEXT, index_id=INDEX_ID)
-        # Beside what other tests have stored in this stack.
+        # In addition to what other tests have stored in this stack.
         assert {item.item_id for item in answer.items} >= {item_id for item_id, _ in items}
         assert answer.degradations == ()
 
 
 def retried_count(stack: SecuredStack) -> int:
-    """Returns how many calls to services behind it the orchestrator made a second time."""
+    """Returns how many calls to downstream services the orchestrator made a second time."""
     with urllib.request.urlopen(stack.metrics_url("orchestrator"), timeout=60) as response:
         families = text_string_to_metric_families(response.read().decode())
     return sum(

@@ -41,7 +41,7 @@ def nothing_is_lost(client: Client, scenes_index: str) -> Iterator[None]:
 
 
 def content(**fields: Any) -> content_pb2.Content:
-    """Returns a content, of nothing unless told."""
+    """Returns a content, empty by default."""
     return content_pb2.Content(**fields)
 
 
@@ -154,7 +154,7 @@ def test_a_bad_vector_is_refused_by_name(
     ids=["empty", "10 kB", "NUL"],
 )
 def test_a_bad_item_id_fails_alone(client: Client, item_id: str, reason: str) -> None:
-    """The items beside it in the batch are stored."""
+    """The other items of the batch are stored."""
     items = [("good-1", "one cat"), (item_id, "one dog"), ("good-2", "one cow")]
 
     outcomes = list(client.ingest(items, index_id="bad-ids"))

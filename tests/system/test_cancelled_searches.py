@@ -1,4 +1,4 @@
-"""A search that its caller gave up costs no more of the cross-encoder than was under way."""
+"""A search that its caller gave up costs no more of the cross-encoder than was in progress."""
 
 from __future__ import annotations
 

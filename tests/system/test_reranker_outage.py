@@ -1,4 +1,4 @@
-"""Whatever becomes of the cross-encoder's processes, searches are answered in time, and say so.
+"""However the cross-encoder's processes fail, searches are answered in time, and say so.
 
 Short with every change; TANDEM_DEADLINE_RUNS=full makes 2,000 searches.
 """
@@ -27,7 +27,7 @@ IS_FULL = os.environ.get("TANDEM_DEADLINE_RUNS") == "full"
 SEED = int(os.environ.get("TANDEM_DEADLINE_SEED", "7"))
 
 COUNT = 2_000 if IS_FULL else 60
-# In short beside other tests, which leave little of the machine.
+# In short with other tests, which leave little of the machine.
 DEADLINE_SECONDS = 0.5 if IS_FULL else 2.0
 # What a caller's own thread may take to be woken.
 LATE_SECONDS = 0.05 if IS_FULL else 0.5
@@ -52,7 +52,7 @@ class Outages:
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Begins; goes on until `end`."""
+        """Begins; continues until `end`."""
         self._thread.start()
 
     def end(self) -> None:

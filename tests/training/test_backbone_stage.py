@@ -158,10 +158,10 @@ def test_a_resumed_run_reaches_the_same_weights(
 
     whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
     assert stopped.weights_sha256 == whole.weights_sha256
-    # A stage that is done is told of by its last step alone.
+    # A stage that is done is represented by its last step alone.
     is_done_again = any(stage == "backbone" and step < 12 for stage, step in stages)
     assert is_done_again == (stop_at[0] == "backbone"), "what is done stays done"
-    # Where it began is told by the run that began there, and of that step's weights.
+    # The run that began there names where it began, and that step's weights.
     assert ("backbone", 0) not in stages
     assert (("encoder", 0) in stages) == (stop_at[0] == "backbone")
 

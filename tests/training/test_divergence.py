@@ -65,7 +65,7 @@ SPOILS: dict[str, Spoil] = {
 def test_a_diverging_run_keeps_its_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
-    """The step is named, the checkpoint and the state are those of before, and it can go on."""
+    """The step is named, the checkpoint and the state are those of before, and it can continue."""
 
     def spoiled(own: Callable[[Objectives, int], Tensor]) -> Callable[[Objectives, int], Tensor]:
         def loss(objectives: Objectives, round_number: int) -> Tensor:

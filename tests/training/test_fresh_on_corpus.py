@@ -1,4 +1,4 @@
-"""A fresh encoder on a corpus of one's own: its words, its image tokens, every objective."""
+"""A fresh encoder on your own corpus: its words, its image tokens, every objective."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN, DEV = records("train", 100), records("val", 60)
 FRESH = on_corpus(replace(tiny(1), round_count=6, dev_every_round_count=3), "emoji")
-# Softmax, then the triplet; masked words beside both; mined from the third round on.
+# Softmax, then the triplet; masked words with both; mined from the third round on.
 EVERYTHING = on_corpus(
     replace(
         tiny(1),
@@ -90,7 +90,7 @@ def losses(folder: Path, use: str) -> list[float]:
 
 @pytest.mark.parametrize("source", ["grid", "patches", "regions"])
 def test_every_objective_and_image_source(tmp_path: Path, source: ImageSource) -> None:
-    """From random weights: the corpus' own words, and the image tokens that were asked for."""
+    """From random weights: the corpus' own words, and the requested image tokens."""
     recipe = replace(EVERYTHING, image_source=source, backbone_step_count=0)
     regions = (
         write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
@@ -167,7 +167,7 @@ def test_a_published_encoder_begins_it(tmp_path: Path) -> None:
 
 
 def weights_of(folder: Path, regions: Regions, region_count: int) -> str:
-    """Returns the digest of what a run over the regions comes to."""
+    """Returns the digest of the weights after a run over the regions."""
     path = write_file(folder / "regions.safetensors", regions, region_count)
     train_fresh(of_regions(EVERYTHING), folder / "out", regions=path)
     return load_checkpoint(folder / "out").weights_sha256
@@ -285,7 +285,7 @@ def test_regions_are_learned(tmp_path: Path) -> None:
     "stop_at", [("encoder", 3), pytest.param(("backbone", 4), marks=pytest.mark.slow)]
 )
 def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, stop_at: tuple[str, int]) -> None:
-    """From its vocabulary on, which is learned anew, through the backbone's steps and mining."""
+    """From its vocabulary on, which is learned again, through the backbone's steps and mining."""
     recipe = replace(EVERYTHING, backbone_step_count=4)
 
     def stop(stage: str, step: int, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Masked words: only words, so many of them, and what a model is asked for is what stood there."""
+"""Masked words: only words, so many of them; the model predicts what stood there."""
 
 import doctest
 import random
@@ -29,7 +29,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def batch(tokenizer: Tokenizer, copies: int = 1) -> MatchBatch:
-    """Returns the texts, so many times over, beside images of their own."""
+    """Returns the texts, so many times over, each with its own image."""
     texts = tokenize(tokenizer, TEXTS * copies, 64)
     count = len(texts.ids)
     return MatchBatch(
@@ -89,7 +89,7 @@ def test_a_share_too_small_for_the_batch_masks_one_word(tokenizer: Tokenizer) ->
 
 
 def test_the_draw_follows_its_seed(tokenizer: Tokenizer) -> None:
-    """The same seed masks the same words, another others: a stopped run goes on as it would."""
+    """The same seed masks the same words, another others: a stopped run continues as it would."""
     first, again, other = (of(tokenizer, 0.5, 5, seed).is_masked for seed in (1, 1, 2))
 
     assert torch.equal(first, again)
@@ -113,7 +113,7 @@ def test_an_invalid_share_is_refused(tokenizer: Tokenizer, share: float) -> None
 
 
 def test_texts_without_words_are_refused(tokenizer: Tokenizer) -> None:
-    """There is nothing in them to be told."""
+    """There is nothing in them to predict."""
     texts = tokenize(tokenizer, ["", ""], 64)
     empty = MatchBatch(texts, torch.zeros(2, 1, 2), torch.ones(2, 1), torch.arange(2))
 

@@ -36,7 +36,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What two processes left and told."""
+    """What two processes left and reported."""
 
     folder: Path
     told: str
@@ -103,7 +103,7 @@ def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None
     # Positive control of the tolerance: one round later the losses are others.
     assert difference(together[:2], alone[1:3]) > 10 * TOLERANCE
 
-    # Only the first wrote, and told.
+    # Only the first wrote and reported.
     assert (pair.folder / WHOLE / "rank-0" / "model.safetensors").is_file()
     assert not (pair.folder / WHOLE / "rank-1").exists()
     assert pair.told.count(f"{WHOLE} done 1 1") == 1

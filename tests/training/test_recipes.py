@@ -1,4 +1,4 @@
-"""Recipes: found by name, and whole in what is written beside a checkpoint."""
+"""Recipes: found by name, and complete in the checkpoint's folder."""
 
 import json
 from dataclasses import replace
@@ -192,6 +192,6 @@ def test_fewer_rounds_are_the_same_in_small() -> None:
 
 
 def test_half_of_a_checkpoint_of_ours_is_refused() -> None:
-    """It goes on whole, and the recipe would say otherwise."""
+    """It continues whole, and the recipe would say otherwise."""
     with pytest.raises(ValueError, match="half_minilm has half the layers of a published encoder"):
         replace(recipe_named("half_minilm", 1), begins_trained=True)

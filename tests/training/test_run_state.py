@@ -1,4 +1,4 @@
-"""A run that is killed goes on to the same weights."""
+"""A run that is killed continues to the same weights."""
 
 import doctest
 import json
@@ -85,7 +85,7 @@ train(RECIPE, SceneSource(), folder, lambda *_: None, resume=True, state_every_s
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
-    """Returns a run that has begun, going on where the folder's run stopped."""
+    """Returns a run that has begun, continuing where the folder's run stopped."""
     child = subprocess.Popen([sys.executable, "-c", RUN, str(folder)], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"begins\n"
@@ -93,7 +93,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Returns whether the run came to its end within so long."""
+    """Returns whether the run ended within so long."""
     try:
         return child.wait(seconds) == 0
     except subprocess.TimeoutExpired:
@@ -128,7 +128,7 @@ def last_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def curve(folder: Path) -> list[dict[str, Any]]:
-    """Returns the loss curve, but for the seconds, which no two runs share."""
+    """Returns the loss curve without the seconds, which no two runs share."""
     lines = (folder / loss_curve.FILE_NAME).read_text().splitlines()
     return [
         {name: value for name, value in json.loads(line).items() if name != "seconds"}
@@ -144,7 +144,7 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-# Twenty take a minute and a half alone; beside others that use both cores they have taken five.
+# Twenty take a minute and a half alone; with others that use both cores they have taken five.
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -219,7 +219,7 @@ def test_each_state_that_a_resumed_run_omits_changes_its_weights(
 ) -> None:
     """Positive controls of the test above: what steps change is not kept for nothing.
 
-    But for torch's generator, which is left out here: no recipe has dropout, so none draws from it.
+    Only torch's generator is left out here: no recipe has dropout, so none draws from it.
     """
     stop_after(10, tmp_path)
 
@@ -294,7 +294,7 @@ def test_without_resume_a_run_starts_over(tmp_path: Path, whole: str) -> None:
 def test_only_a_whole_run_is_over(tmp_path: Path, files: dict[str, str], is_over: bool) -> None:
     """Its checkpoint's last round is in its curve, and its state is gone.
 
-    Killed before its first state, in its first round's files even, a run may begin anew.
+    Killed before its first state, in its first round's files even, a run may begin again.
     """
     for name, content in files.items():
         (tmp_path / name).write_text(content)

@@ -32,7 +32,7 @@ def from_published(folder: Path, image_source: ImageSource = "patches") -> Recip
 
 
 def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Path) -> None:
-    """Its shape, its tokenizer, weights that have moved, and what it began from written beside."""
+    """Its shape, its tokenizer, weights that have moved, and what it began from in its folder."""
     published_xlm_r(tmp_path / "published")
 
     train(from_published(tmp_path / "published"), SceneSource(), tmp_path / "ours", lambda *_: None)
@@ -127,7 +127,7 @@ def test_half_the_layers_are_used(tmp_path: Path) -> None:
 
 
 def test_half_takes_half_of_any_starting_model(tmp_path: Path) -> None:
-    """`tandem train half --from`: two of three layers, as the recipe says beside them."""
+    """`tandem train half --from`: two of three layers, as the recipe in its folder says."""
     published_bert(tmp_path)
     asked = replace(half(1), pretrained=str(tmp_path), image_source="patches")
 

@@ -229,7 +229,7 @@ def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[
 def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
     tmp_path: Path, begins: str
 ) -> None:
-    """It would be replaced. A recipe that reads no checkpoint is not told so."""
+    """It would be replaced. A recipe that reads no checkpoint does not say so."""
     recipe = replace(tiny(1), backbone_step_count=0, round_count=0)
 
     with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):

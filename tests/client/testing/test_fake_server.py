@@ -32,7 +32,7 @@ from tandem.v1 import content_service_pb2 as pb
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 from tests.support.orchestrator_svc.threaded_door import threaded_door
 
-# The services behind the real orchestrator are fakes as well, which read a number as an angle.
+# The real orchestrator's downstream services are fakes as well, which read a number as an angle.
 ITEMS = [
     *(
         Item(
@@ -295,7 +295,7 @@ def answered(address: str, request: Message) -> object:
 def test_the_fake_has_the_content_service(
     name: str, real: Client, fake: Client, real_address: str, fake_address: str
 ) -> None:
-    """The same message to the real orchestrator has the same answer, but for scores."""
+    """The same message to the real orchestrator has the same answer, except for scores."""
     expected = answered(real_address, MESSAGES[name])
 
     assert answered(fake_address, MESSAGES[name]) == expected
@@ -357,7 +357,7 @@ def outcome(call: Callable[[Client], object], client: Client) -> object:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_fake_keeps_to_the_contract(name: str, real: Client, fake: Client) -> None:
-    """The same call of the real orchestrator has the same outcome, but for scores."""
+    """The same call of the real orchestrator has the same outcome, except for scores."""
     expected = outcome(CALLS[name], real)
 
     assert outcome(CALLS[name], fake) == expected
@@ -434,7 +434,7 @@ def test_two_fakes_know_nothing_of_each_other() -> None:
 
 
 def test_requested_failures_can_be_taken_back() -> None:
-    """A test that has seen enough goes on."""
+    """A test that has seen enough continues without them."""
     with FakeServer() as server, Client(server.address, retries=NO_RETRIES) as client:
         server.fail(errors.StoreFull(why="the test says so"), times=5)
         with pytest.raises(errors.StoreFull):

@@ -74,7 +74,7 @@ def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
 
 
 def test_one_file_is_one_split(pets: Path) -> None:
-    """Given by its own path; its pictures lie beside it."""
+    """It is given by its own path; its pictures lie next to it."""
     (record,) = read_caption_list(pets / "val.tsv", "val")
 
     assert (record.record_id, record.image.read()) == ("2.jpg", b"pixels of 2")
@@ -180,7 +180,7 @@ def test_a_missing_picture_shows_when_it_is_read(pets: Path) -> None:
 
 
 def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
-    """Where work goes on; each is told by its number."""
+    """Where reading continues, each is reported by its number."""
     lines = [
         "no tab",
         "a cat\t../1.jpg",

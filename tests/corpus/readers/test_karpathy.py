@@ -110,7 +110,7 @@ def test_a_caption_has_no_pictures_name(tmp_path: Path) -> None:
 
 
 def test_sentids_may_restart_with_each_image(tmp_path: Path) -> None:
-    """Captions are told apart all the same."""
+    """Captions are distinct all the same."""
     images = [an_image(n, "test", f"{n}.jpg", [0, 1]) for n in range(2)]
 
     first, second = read_karpathy(written({"images": images}, tmp_path), tmp_path, "test")
@@ -371,7 +371,7 @@ def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -
 
 
 def test_entries_that_make_no_record_are_passed_one_by_one(tmp_path: Path) -> None:
-    """Where work goes on; each is told by its number in the file."""
+    """Where reading continues, each is reported by its number in the file."""
     bad: list[object] = [
         {"filename": "x.jpg"},
         7,

@@ -247,7 +247,7 @@ def test_a_picture_list_that_is_not_utf8_is_refused(task1: Path) -> None:
 
 
 def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None:
-    """Where work goes on: lines still count, and captions stay with their pictures."""
+    """Where reading continues, lines still count, and captions stay with their pictures."""
     names = ("20.jpg", "../x.jpg", "20.jpg", "", "10.jpg")
     lines(task1 / "train_images.txt", *names)
     for language in ("en", "de", "fr", "cs"):

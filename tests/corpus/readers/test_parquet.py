@@ -409,7 +409,7 @@ def test_whole_real_ids_are_whole_numbers(tmp_path: Path) -> None:
 
 
 def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
-    """In the order of their numbers; other columns that look like captions are told."""
+    """They keep the order of their numbers; other columns that look like captions are reported."""
     path = write(
         tmp_path / "train.parquet",
         image=[b"0", b"1"],

@@ -78,7 +78,7 @@ def test_all_pictures_and_captions_are_read(whole: list[Made], train: list[Made]
 
 
 def test_a_record_is_one_picture_with_its_lines(pets: Path) -> None:
-    """Its own family, its captions numbered, in the language that was told."""
+    """It is its own family, with numbered captions in the language that the caller gave."""
     cat, dog = read_picture_folder(pets, "all", language="de")
 
     assert (cat.record_id, cat.family, cat.split) == ("cat", "cat", "all")
@@ -371,7 +371,7 @@ def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("there", ["val", "validation", "valid", "dev", "Validation"])
 @pytest.mark.parametrize("asked", ["val", "validation", "valid", "dev"])
 def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: str) -> None:
-    """Where both are there, each is itself, and the other is told."""
+    """Where both are there, each is itself, and the other is reported."""
     put(pets / there, DOG)
     put(pets / "train", CAT)
 
@@ -385,7 +385,7 @@ def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: st
 
 
 def test_reading_continues_past_an_unreadable_record(pets: Path) -> None:
-    """It is counted with its words; unless told, it is an error."""
+    """It is counted with its captions; by default it is an error."""
     (pets / "dog.png").write_bytes(b"another")
     left_out = LeftOut(goes_on=True)
 

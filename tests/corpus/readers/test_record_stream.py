@@ -70,7 +70,7 @@ def test_a_refused_record_uses_no_ids() -> None:
 
 
 def test_nothing_read_is_an_error_that_says_what_there_is() -> None:
-    """Once; and none where nothing was asked for."""
+    """It is raised once, and not where nothing was requested."""
     left_out = LeftOut()
     left_out.pass_over("a.bmp")
     records = RecordStream((), "pets", left_out)
@@ -98,7 +98,7 @@ def test_no_more_records_are_read_than_requested() -> None:
 
 
 def test_pictures_without_captions_are_counted() -> None:
-    """But for those whose captions cannot be read: these are told otherwise."""
+    """Those whose captions cannot be read are reported otherwise."""
     unreadable = replace(a_record("c"), captions_fault="c.txt is not UTF-8")
     records = stream(a_record("a"), a_record("b", "b#0"), unreadable)
 
@@ -108,7 +108,7 @@ def test_pictures_without_captions_are_counted() -> None:
 
 
 def test_a_report_says_how_many_of_each_and_the_first_by_name() -> None:
-    """Of files three of each kind; what is told twice, as by two splits of one file, is one."""
+    """Three files of each kind are named; what two splits of one file report counts once."""
     left_out = LeftOut(goes_on=True)
     for number in (*range(5), 0):
         left_out.pass_over(f"{number}.BMP")

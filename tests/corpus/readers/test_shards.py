@@ -48,7 +48,7 @@ def test_a_folder_is_a_split(tmp_path: Path) -> None:
 
 
 def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
-    """But for the one in a disk's root. A link to itself cannot be followed even by root."""
+    """Except in a disk's lost+found. A link to itself cannot be followed even by root."""
     for folder in ("train", "val", "lost+found"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0.tar").touch()
@@ -175,7 +175,7 @@ def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_in_hugging_faces_cache_is_read_through_its_links(tmp_path: Path) -> None:
-    """They lead to blobs/ beside it, and nowhere else."""
+    """They lead to the blobs/ next to it, and nowhere else."""
     snapshot = tmp_path / "datasets--x" / "snapshots" / "abc"
     (snapshot / "data").mkdir(parents=True)
     blobs = tmp_path / "datasets--x" / "blobs"

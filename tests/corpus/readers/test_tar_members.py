@@ -169,7 +169,7 @@ def test_one_block_ends_an_archive(tmp_path: Path) -> None:
 
 
 def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    """In a header, in a file, or between two; but for a cut in the last, unused blocks."""
+    """In a header, in a file, or between two; only the last, unused blocks may be cut."""
     whole = plain()
     used = whole.rstrip(b"\0")
     path = tmp_path / "000.tar"

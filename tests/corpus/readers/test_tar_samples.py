@@ -1,4 +1,4 @@
-"""Every file of an archive is a record's, or is told: none is left out without a word."""
+"""Every file of an archive is in a record or reported: none is left out silently."""
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath

@@ -369,7 +369,7 @@ def test_names_with_dots_are_paired_by_what_is_there(
 def test_names_that_could_be_paired_in_two_ways_are_refused(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    """By all of them; going on, the record alone is left out."""
+    """A strict reader refuses them; one that continues leaves out only that record."""
     path = packed(tmp_path, *names, "a.png")
 
     with pytest.raises(CorpusMalformed, match=r"000\.tar: which of .* is ambiguous"):
@@ -431,7 +431,7 @@ def test_concatenated_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
-    """Where work goes on; the archive is counted, and the next one comes."""
+    """Where reading continues, the archive is counted, and the next one is read."""
     pack(tmp_path / "1.tar", CAT)
     path = pack(tmp_path / "0.tar", [*CAT, *DOG])
     path.write_bytes(path.read_bytes()[: 4 * 512 + 100])
@@ -447,7 +447,7 @@ def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["train-000.tar.gz", "train-000.tgz", "train/000.tar.XZ"])
 def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    """Beside others of their split too, which they are a part of; of other splits they are told."""
+    """Also where others of their split can be read; a read of another split reports them."""
     pack(tmp_path / "train-001.tar", CAT)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"packed")

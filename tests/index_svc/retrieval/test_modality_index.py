@@ -190,7 +190,7 @@ def test_filters_equal_brute_force_at_every_selectivity(index_type: str) -> None
             assert len(found_rows) == len(set(found_rows)) == min(10, limit)
             assert all(row < limit for row in found_rows)
             if index_type in EXACT_TYPES:
-                # As near, for two that are level but for rounding may change places.
+                # As near, for two that are level except for rounding may change places.
                 np.testing.assert_allclose(
                     similarities_N[found_rows], similarities_N[expected], atol=1e-6
                 )

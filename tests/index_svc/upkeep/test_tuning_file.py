@@ -68,7 +68,7 @@ def test_whole_numbers_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(SmallDisk.why_not()), reason=SmallDisk.why_not() or "")
 def test_a_full_disk_keeps_the_tuning_before(tmp_path: Path) -> None:
-    """The operator is told that there is no room; once there is, the tuning is stored."""
+    """The operator reads that there is no room; once there is, the tuning is stored."""
     with SmallDisk(tmp_path / "disk", 4 << 20) as disk:
         path = disk.path / "tuning.json"
         tunings = TuningFile(path, IndexTuning())

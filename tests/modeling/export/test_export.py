@@ -158,7 +158,7 @@ def test_a_gpu_computes_an_fp32_export_in_fp32(exported: Path) -> None:
     assert torch.backends.cudnn.allow_tf32
     # Held while its nodes are looked at, which are gone with it.
     graph = torch.jit.load(exported / "image_backbone" / "1" / "model.pt").inlined_graph
-    # The last thing that a traced convolution is told.
+    # The last value that a traced convolution is given.
     told = [list(node.inputs())[-1] for node in graph.findAllNodes("aten::_convolution")]
     assert told
     assert not any(value.toIValue() for value in told)

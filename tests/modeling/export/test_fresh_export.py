@@ -66,7 +66,7 @@ def test_a_damaged_file_is_repaired(
 def test_another_checkpoint_replaces_the_export(
     repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A model trained anew is served at the next start."""
+    """A retrained model is served at the next start."""
     folder = tmp_path_factory.mktemp("other")
     save_tiny_checkpoint(folder, seed=1)
     old = read_manifest(repository)

@@ -85,7 +85,7 @@ def test_a_half_precision_norm_reads_numbers_of_its_weights_type(
 
 @torch.inference_mode()
 def test_a_bf16_score_is_the_same_in_every_batch(model: JointModel) -> None:
-    """Or the order of the same candidates would hang on who else searches."""
+    """Or the order of the same candidates would depend on who else searches."""
     half = lowered(model, Precision.BF16)
     inputs = pairs(16)
     together = half.match_logits(*inputs)

@@ -136,7 +136,7 @@ def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repositor
 def test_another_checkpoints_export_is_refused_by_both_fingerprints(
     repository: Path, tmp_path: Path
 ) -> None:
-    """A model trained anew that was not added yet."""
+    """A retrained model that was not added yet."""
     save_tiny_checkpoint(tmp_path / "other", seed=1)
 
     with pytest.raises(ExportMismatch, match=r"holds model [0-9a-f]{12}, and .*other would export"):
@@ -154,6 +154,6 @@ def test_answers_that_differ_from_the_checkpoints_are_refused(
     torch.jit.save(module, str(tmp_path / "theirs.pt"))
     put_in(repository, "joint_encoder", (tmp_path / "theirs.pt").read_bytes())
 
-    verify_repository(repository)  # alone it cannot be told
+    verify_repository(repository)  # without a checkpoint it cannot tell
     with pytest.raises(ExportMismatch, match="joint_encoder: exported and eager differ by"):
         verify_repository(repository, checkpoint)

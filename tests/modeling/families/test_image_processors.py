@@ -66,7 +66,7 @@ SERVED: dict[str, dict[str, Any]] = {
 
 
 def written(folder: Path, fields: Mapping[str, Any]) -> Path:
-    """Writes a CLIP's image processor; a field that is None is left out."""
+    """Writes a CLIP's image processor, without the fields that are None."""
     named = {"image_processor_type": "CLIPImageProcessor"} | dict(fields)
     write_json(folder / "config.json", {"model_type": "clip"})
     write_json(

@@ -60,7 +60,7 @@ def texts(pad_id: int) -> Tensor:
 
 @torch.inference_mode()
 def our_hidden_states(encoder: JointEncoder, ids: Tensor) -> Tensor:
-    """Returns [B, T, D] of texts beside five absent image tokens."""
+    """Returns [B, T, D] of texts, each with five absent image tokens."""
     tokens = torch.randn(3, 5, encoder.image_project.in_features)
     absent = torch.zeros(3, 5, dtype=torch.int64)
     return encoder.hidden_states(ids, MASK, tokens, absent)[:, : ids.shape[1]]
@@ -287,7 +287,7 @@ def test_a_pickle_of_tensors_is_read(tmp_path: Path, *, is_sharded: bool, is_zip
 
 
 def test_safetensors_are_preferred_to_pickles(tmp_path: Path) -> None:
-    """A damaged pickle beside them is never opened."""
+    """A damaged pickle next to them is never opened."""
     published_bert(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"damaged")
 

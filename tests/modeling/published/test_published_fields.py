@@ -30,7 +30,7 @@ READ_FIELDS = (
     *("intermediate_size", "max_position_embeddings", "layer_norm_eps", "hidden_act"),
     *("type_vocab_size", "position_embedding_type", "is_decoder"),
 )
-# A value of a field that leaves it what it is, and what no shape hangs on.
+# A value of a field that leaves it what it is, and that no shape depends on.
 HARMLESS = {("is_decoder", "false"), ("layer_norm_eps", "1e-05")}
 
 
@@ -254,7 +254,7 @@ def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
 
 
 def tokenizer(**changes: Any) -> Tokenizer:
-    """Returns a tokenizer of the folder's model, but for what is changed."""
+    """Returns a tokenizer of the folder's model with these changes."""
     ids = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | {w: 4 + n for n, w in enumerate(WORDS)}
     ids |= changes.get("ids", {})
     for word in changes.get("without", ()):

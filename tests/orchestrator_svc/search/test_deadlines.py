@@ -146,7 +146,7 @@ class Storm:
 
 
 class Troubled:
-    """A cross-encoder that is well, gone, hanging, slow, or out of its mind, as it is told."""
+    """A cross-encoder that is well, gone, hanging, slow, or out of its mind, on request."""
 
     def __init__(self, seed: int, factor: float) -> None:
         self.random = random.Random(seed)
@@ -166,7 +166,7 @@ class Troubled:
                 await raising(errors.ModelOutputInvalid(model="joint", why="NaN"))(request)
 
     async def change(self, until: asyncio.Event) -> None:
-        """Changes at random, until told to end; at first in turn, so that a short run has all."""
+        """Changes at random until the end; at first in turn, so that a short run has all."""
         kinds = ["well", "stopped", "gone", "well", "slow", "nonsense", "well"]
         turns = iter(kinds)
         while not until.is_set():
@@ -245,7 +245,7 @@ async def check_storm(factor: float) -> None:
 
 
 class Work:
-    """Some seconds of it, noting for whom it was begun, when, and how much is under way."""
+    """Some seconds of it, noting for whom it was begun, when, and how much is in progress."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

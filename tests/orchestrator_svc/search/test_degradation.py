@@ -258,7 +258,7 @@ async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
 
 
 async def test_a_bi_encoder_alone_keeps_its_order(filled: Stack) -> None:
-    """A cross-encoder is asked for once, as a remote one may be there; the answer says that there
+    """A cross-encoder is requested once, as a remote one may be there; the answer says that there
     is none, and who must have it is refused by name.
     """
     filled.encoder.has_cross_encoder = False

@@ -1,4 +1,4 @@
-"""Hybrid searches end to end: both lists are fused, reranked, paged, and their lack is told."""
+"""Hybrid searches end to end: both lists are fused, reranked and paged; gaps are reported."""
 
 from __future__ import annotations
 

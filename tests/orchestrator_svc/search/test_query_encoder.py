@@ -100,7 +100,7 @@ def query(
 
 
 async def encode(behind: Stack, *parts: WeightedPart, **asked: object) -> EncodedQuery:
-    """Returns what becomes of a query of these parts."""
+    """Returns the encoding or the error of a query of these parts."""
     encoder = QueryEncoder(behind.encoder_client, behind.shard_clients, behind.shard_map)
     return await encoder.encode(query(parts, **asked), Deadline.after(10))  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ from orchestrator_svc.services.breaker import Breaker, BreakerRule, BreakerState
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A clock that advances on request."""
 
     def __init__(self) -> None:
         self.seconds = 100.0

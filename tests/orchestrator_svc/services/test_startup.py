@@ -41,7 +41,7 @@ async def service(
 
 @dataclass
 class Clock:
-    """Time that passes when told to."""
+    """A clock that advances on request."""
 
     seconds: float = 0.0
 

@@ -188,14 +188,14 @@ columns: dict[str, list[object]] = {
 
 
 def held_by(**fields: object) -> bytes:
-    """Returns what a cursor of one item holds, but for these fields."""
+    """Returns what a cursor of one item holds, with these fields changed."""
     usual = {"index_id": "scenes", "return_n": 3, "given_count": 10} | columns
     held = search_cursor_pb2.SearchCursor(**(usual | fields))  # type: ignore[arg-type]
     return held.SerializeToString()
 
 
 def forged(**fields: object) -> bytes:
-    """Returns a cursor of one item, but for these fields."""
+    """Returns a cursor of one item with these fields changed."""
     return seal_cursor(held_by(**fields))
 
 

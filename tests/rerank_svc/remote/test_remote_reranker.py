@@ -113,7 +113,7 @@ async def test_candidates_travel_in_batches(shard: RemoteShard) -> None:
 
 
 async def test_a_pair_is_requested_once(shard: RemoteShard) -> None:
-    """Until its item is written again; an item without a score is asked for each time."""
+    """Until its item is written again; an item without a score is requested each time."""
     with remote_api() as api:
         async with reranker_of(api, shard, cache_bytes=1 << 20) as reranker:
             await score(reranker, asked(WORDS, "i-0", "i-1"))

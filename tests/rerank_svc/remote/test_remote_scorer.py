@@ -235,7 +235,7 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
 
 
 async def test_a_certificate_of_no_known_authority_is_refused() -> None:
-    """With an authority of one's own it is taken; trustme makes both."""
+    """With your own authority it is accepted; trustme makes both."""
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)

@@ -14,7 +14,7 @@ async def _unheard(request: bytes, context: grpc.aio.ServicerContext) -> NoRetur
 
 
 async def main() -> None:
-    """Serves one method until it is told to stop, or is stopped."""
+    """Serves one method until it is stopped."""
     server = grpc.aio.server()
     handlers = {"Method": grpc.unary_unary_rpc_method_handler(_unheard)}
     server.add_registered_method_handlers("Service", handlers)

@@ -17,7 +17,7 @@ async def holds_with_longer_times(
 ) -> None:
     """Runs the check with one factor of its times after another, until it holds with one.
 
-    Raises what it raised with the last. The check makes everything anew that keeps a state.
+    Raises what it raised with the last. The check rebuilds everything that keeps a state.
     """
     before: list[str] = []
     for factor in factors:

@@ -1,4 +1,4 @@
-"""A search of every form, and what its answers say but for times, costs and cursors."""
+"""A search of every form, and what its answers say without times, costs and cursors."""
 
 from __future__ import annotations
 

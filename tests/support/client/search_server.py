@@ -133,7 +133,7 @@ async def all_removed(request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
 
 
 class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceServicer):
-    """Answers as it was told, and notes what it was sent."""
+    """Answers as the test sets it, and notes what it was sent."""
 
     def __init__(self, search: Search, ingest: IngestBatch, remove: Remove) -> None:
         self._search, self._ingest, self._remove = search, ingest, remove

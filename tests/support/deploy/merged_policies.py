@@ -17,7 +17,7 @@ from tests.support.deploy.workloads import Container, service_containers, worklo
 EMBEDDED = "embedded"
 _SHARED = ("ACCESS_", "DOOR_", "TLS_")
 _GIBIBYTE = 1 << 30
-# Of a volume, the stores' maps may be half: snapshots lie beside them.
+# Of a volume, the stores' maps may be half: snapshots lie in it too.
 _MOST_OF_THE_VOLUME = 0.5
 
 

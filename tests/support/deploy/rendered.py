@@ -42,7 +42,7 @@ def rendered_text(folder: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, f"{folder}: {done.stderr}"
-    # Deprecated fields are told of on stderr.
+    # Deprecated fields are reported on stderr.
     assert not done.stderr, f"{folder}: {done.stderr}"
     return done.stdout
 

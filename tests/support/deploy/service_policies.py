@@ -38,7 +38,7 @@ SETTINGS: Mapping[str, type[Any]] = {
 }
 # Those without gRPC, which no probe by gRPC can ask.
 _BY_HTTP = {"gateway_svc"}
-# What every service is told under the same names.
+# The settings that every service has under the same names.
 _SHARED: Mapping[str, type[Any]] = {
     "ACCESS_": AccessSettings,
     "DOOR_": SideDoors,
@@ -46,7 +46,7 @@ _SHARED: Mapping[str, type[Any]] = {
 }
 TLS_PROXY = "tandem.chassis.tls_proxy"
 _GIBIBYTE = 1 << 30
-# Of a volume, the store's map may be half: snapshots lie beside it.
+# Of a volume, the store's map may be half: snapshots lie in it too.
 _MOST_OF_THE_VOLUME = 0.5
 # NVIDIA's security bulletin 5828 of May 2026.
 _TRITON_FLOOR = (26, 5)
@@ -103,7 +103,7 @@ def ports(resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def addresses(resources: Sequence[Resource]) -> Iterator[str]:
-    """Every address that a service is told is a Service here, and the right port of it."""
+    """Every address in a service's settings is a Service here, and the right port of it."""
     ports_of = {
         service["metadata"]["name"]: {
             port["name"]: port["port"] for port in service["spec"]["ports"]
@@ -302,7 +302,7 @@ def _backups(resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def probes(resources: Sequence[Resource]) -> Iterator[str]:
-    """Started, alive and ready; whether a process lives never hangs on another pod."""
+    """Started, alive and ready; whether a process lives never depends on another pod."""
     for workload in workloads(resources):
         every = list(workload.containers())
         own_ports = {port for container in every for port in container.ports.values()}

@@ -124,7 +124,7 @@ class FuseConnection:
             _MINOR_VERSION,
             readahead_bytes,
             _FLAGS & offered,
-            64,  # requests under way in the background
+            64,  # requests in progress in the background
             48,
             MAX_WRITE_BYTES,
             1,  # times count nanoseconds

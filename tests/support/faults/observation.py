@@ -74,7 +74,7 @@ async def observe_served(stub: IndexServiceStub, item_ids: Sequence[str]) -> Obs
 
 
 def _stored_items(path: Path) -> tuple[list[ItemRecord | ItemCorrupt], int]:
-    """Reads the store beside the running service, as rerank_svc does."""
+    """Reads the store while the service runs, as rerank_svc does."""
     store = ItemStore.open(path, 0, 1, readonly=True)
     try:
         if not store.index_ids():  # no write was committed yet

@@ -20,9 +20,9 @@ from tests.support.faults.versioned_item import modality_of, versioned_item
 from tests.support.index_svc.encoded_items import INDEX_ID, upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, unit_vector
 
-# The rate of a run that is worth judging: below it too little was under way at each fault.
+# The rate of a run that is worth judging: below it too little was in progress at each fault.
 FLOOR_WRITES_PER_SECOND = 50.0
-# In short a run goes on beside other tests, which may take most of the machine.
+# In short a run has other tests next to it, which may take most of the machine.
 _QUICK_SHARE = 0.1
 
 # These mean that nothing was changed; all others leave it open.
@@ -63,7 +63,7 @@ class Traffic:
     ) -> AsyncIterator[None]:
         """Writes and searches while the block runs, and awaits the last calls.
 
-        A writer stops at its first failure, unless it is told to continue.
+        A writer stops at its first failure, unless the caller lets it continue.
         """
         stopping = asyncio.Event()
         tasks = [

@@ -112,7 +112,7 @@ class Folder:
 
 
 Node = File | Folder
-# What a name in a folder comes to mean; None where it is gone.
+# What a name in a folder will refer to; None where it is gone.
 Naming = tuple[Folder, str, Node | None]
 
 

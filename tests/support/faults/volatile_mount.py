@@ -118,7 +118,7 @@ class VolatileMount:
         waiting: list[threading.Thread] = []
         for request in connection.requests():
             if self.faults.delay_seconds and request.operation == Operation.FSYNC:
-                # Aside, so that everything else goes on.
+                # In a thread, so that everything else continues.
                 thread = threading.Thread(target=self._handle, args=(connection, is_cut, request))
                 thread.start()
                 waiting.append(thread)

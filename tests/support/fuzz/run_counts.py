@@ -7,7 +7,7 @@ SEED_VARIABLE = "TANDEM_FUZZ_SEED"
 
 
 def run_count(quick: int, full: int) -> int:
-    """Returns how many were asked for: `full`, a number, or without a word the quick count."""
+    """Returns how many were requested: `full`, a number, or without a value the quick count."""
     asked = os.environ.get(RUNS_VARIABLE, "")
     if asked == "full":
         return full

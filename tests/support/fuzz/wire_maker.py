@@ -60,7 +60,7 @@ class WireMaker:
         return b"".join(self._one(field, depth) for _ in range(count))
 
     def changed(self, message: Message) -> bytes:
-        """Returns a valid message with a field of it, or of one inside it, made anew."""
+        """Returns a valid message with one field of it, or of a message inside it, replaced."""
         copied = type(message)()
         copied.CopyFrom(message)
         for _ in range(self.chance.choice([1, 1, 2, 3])):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 MOODY, REVERSED, UNBATCHED = "moody", "reversed", "unbatched"
 
-# What moody does is told by the largest number in its input.
+# The largest number in moody's input decides what it does.
 PLAIN, NAN, HEADLESS, DOUBLE, SLOW = 1.0, 10.0, 20.0, 30.0, 40.0
 # Enough to wait for one another, too few for what tests/model_io sends to overflow it.
 MOODY_QUEUE_SIZE = 4

@@ -1,4 +1,4 @@
-"""A rerank_svc that tests call: its servicer behind a real server, beside a real item store."""
+"""A rerank_svc that tests call: its servicer behind a real server, with a real item store."""
 
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Secrets that are sent through the services on purpose, and the look for them in what is told."""
+"""Secrets that are sent through the services on purpose, and the search for them in the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PART_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """What must not be told, and how it would look if it were."""
+    """What must not appear, and how it would look if it did."""
 
     name: str
     forms: tuple[bytes, ...]

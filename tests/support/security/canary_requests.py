@@ -37,7 +37,7 @@ class Sent:
 
 
 class CanaryRequests:
-    """Makes calls with a token, and a text or a picture in each, that must not be told."""
+    """Makes calls with a token, and a text or a picture in each, that must not appear."""
 
     def __init__(self, token: str, text: str, request_id: str) -> None:
         self.text = text
@@ -144,7 +144,7 @@ class CanaryRequests:
         return [*made, self._sent("SearchService/SearchItems", cursor)]
 
     def _ingest(self) -> list[Sent]:
-        """Items that are stored, and items that are refused beside them."""
+        """Items that are stored, and items of the same request that are refused."""
         request = search_service_pb2.IngestItemsRequest(index_id=INDEX_ID)
         contents = [
             content_pb2.Content(text=self.text),

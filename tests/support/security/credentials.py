@@ -39,7 +39,7 @@ class Shown:
     """Whether it is bad for its index alone."""
 
     def open(self, address: str) -> grpc.aio.Channel:
-        """Returns a channel that shakes hands anew."""
+        """Returns a channel that makes a new handshake."""
         if self.credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
         return grpc.aio.secure_channel(address, self.credentials, options=_OPTIONS)
@@ -102,7 +102,7 @@ def bad_tokens(
 
 @dataclass(frozen=True)
 class Door:
-    """Where tokens are asked for: its file, and a token of each kind."""
+    """A service that requires tokens: its file, and a token of each kind."""
 
     path: Path
     token: str
@@ -124,5 +124,5 @@ class Door:
 
 
 def scope_of(access: AccessRule) -> Scope | None:
-    """Returns what a token needs for a method; None where certificates alone are asked for."""
+    """Returns what a token needs for a method; None where only certificates are required."""
     return None if access is AccessRule.INTERNAL else Scope(access.value)

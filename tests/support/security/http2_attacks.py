@@ -67,7 +67,7 @@ class Attack:
         return b"".join(self._dice.choice(kinds)(self) for _ in range(count))
 
     def headers(self) -> bytes:
-        """A call, or nearly one, that may go on in frames to come."""
+        """A call, or nearly one, that may continue in frames to come."""
         flags = self._dice.choice((END_HEADERS, END_HEADERS, END_HEADERS | END_STREAM, 0, 0xFF))
         if not self.is_wild:
             flags = END_HEADERS | END_STREAM

@@ -38,7 +38,7 @@ class Tally:
     sent: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     degraded_count: int = 0
-    """Searches that were answered without some service behind the orchestrator."""
+    """Searches that were answered without one of the downstream services."""
     slowest_seconds: float = 0.0
     fault: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first failure or degraded answer."""
@@ -97,7 +97,7 @@ class Caller:
                 await loading
 
     async def done_with(self, token: str) -> None:
-        """Returns once no call with the token is under way."""
+        """Returns once no call with the token is in progress."""
         async with asyncio.timeout(CALL_SECONDS):
             while self._under_way[token]:  # noqa: ASYNC110 (a count has no event to wait for)
                 await asyncio.sleep(0.02)

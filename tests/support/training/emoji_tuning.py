@@ -36,7 +36,7 @@ def train_further(
     folder: Path,
     **options: object,
 ) -> RunRecalls:
-    """Trains a checkpoint further, unwatched unless told."""
+    """Trains a checkpoint further, unwatched by default."""
     options.setdefault("progress", lambda *_: None)
     return train(
         as_trained(recipe, init),

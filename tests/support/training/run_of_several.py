@@ -1,7 +1,7 @@
 """Training runs of two processes, one after another: a whole one, or one without each of LEFT_OUT.
 
 Argument 1 is the folder, the others name the runs. Each run has a folder in it, WHOLE or the name
-of what is left out, and in that each rank has its own, so that what a rank writes can be told.
+of what is left out, and in that each rank has its own, so that ranks can be distinguished.
 torchrun starts them, or a process that has imported torch forks into them: each import of torch
 and of what its optimisers need takes three seconds.
 """

@@ -56,7 +56,7 @@ def test_only_captions_that_are_too_long_are_left_out() -> None:
 def test_a_record_without_a_fitting_caption_has_a_fault(
     texts: tuple[str, ...], fault: RecordFault
 ) -> None:
-    """It stops the work by the record's name, or the work goes on past it, as told."""
+    """It stops the work by the record's name, or is skipped, as the caller chose."""
     captions = fitting()
     records = [record("a", "two dogs"), record("bad", *texts), record("c", "dogs")]
 

@@ -286,7 +286,7 @@ def test_a_triplet_batch_holds_pairs_and_their_mined_negatives(pool: Pool) -> No
 
 
 def test_scenes_that_say_the_same_are_one_group() -> None:
-    """Single drawings of two families may be counted alike; each sibling is told apart."""
+    """Single drawings of two families may be counted alike; siblings are always distinguished."""
     families = list(islice(scene_families("train", 1), 400))
     scenes = [scene for family in families for scene in family]
     pool = PairPool(
@@ -327,7 +327,7 @@ def test_a_batch_larger_than_the_pool_is_refused(pool: Pool) -> None:
 
 
 def test_labelled_pixels_are_the_scenes_in_order() -> None:
-    """Drawn in a process beside, they are those of the same seed drawn here."""
+    """Drawn in another process, they are those of the same seed drawn here."""
     batches = list(labelled_pixels(seed=5, batch_size=6, batch_count=2, image_size=112))
 
     scenes: list[Scene] = [
