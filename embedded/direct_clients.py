@@ -140,7 +140,7 @@ class DirectEncoderClient(EncoderClient):
         def encode(given: Sequence[Content], seconds: float) -> Awaitable[EncodedBatch]:
             return self._room.servicer.encode(given, seconds, truncation_policy, is_query=True)
 
-        batch = await self._dependency.ask(
+        batch = await self._dependency.call(
             _called(self._room.channel, "EncodeContents", encode), contents, deadline
         )
         return EncodedContents(
@@ -177,7 +177,7 @@ class DirectRerankClient(RerankClient):
             return scored
 
         asked = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
-        batch = await self._dependency.ask(
+        batch = await self._dependency.call(
             _called(self._room.channel, "ScoreCandidates", score),
             asked,
             deadline,
@@ -234,7 +234,7 @@ class DirectShardClient(ShardClient):
             k=query.retrieve_k,
             minimum_sequence=query.minimum_sequence,
         )
-        answer = await self._dependency.ask(
+        answer = await self._dependency.call(
             _called(self._room.channel, "SearchEmbeddings", self._searched), asked, deadline
         )
         if answer.applied_sequence < query.minimum_sequence:

@@ -71,7 +71,7 @@ class Dependency:
         """Whether the circuit breaker would refuse a call now."""
         return self._breaker.is_refusing
 
-    async def ask(
+    async def call(
         self,
         method: Callable[..., Awaitable[Response]],
         request: object,
@@ -103,13 +103,13 @@ class Dependency:
         RETRIES.labels(self._name, "answered").inc()
         return response
 
-    async def tell(
+    async def call_once(
         self,
         method: Callable[..., Awaitable[Response]],
         request: object,
         deadline: Deadline,
     ) -> Response:
-        """Calls a method that changes state: once, even if the circuit breaker is open.
+        """Calls a method once, even if the circuit breaker is open, as for a change of state.
 
         Only the caller knows whether a retry is safe.
         """

@@ -51,7 +51,9 @@ class EncoderClient:
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedContents:
         """Returns each content's encoding or error, from one call."""
-        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
+        send = (
+            self._dependency.call if purpose is EncodePurpose.QUERY else self._dependency.call_once
+        )
         response: encoder_service_pb2.EncodeContentsResponse = await send(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
@@ -75,7 +77,7 @@ class EncoderClient:
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that is served."""
-        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.call_once(
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)

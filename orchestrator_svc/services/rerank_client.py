@@ -115,7 +115,7 @@ class RerankClient:
         def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
             self._check_scores(response.scores, candidates)
 
-        response: rerank_service_pb2.ScoreCandidatesResponse = await self._dependency.ask(
+        response: rerank_service_pb2.ScoreCandidatesResponse = await self._dependency.call(
             self._stub.ScoreCandidates,
             rerank_service_pb2.ScoreCandidatesRequest(
                 index_id=query.index_id,
@@ -148,7 +148,7 @@ class RerankClient:
                 if not result.HasField("error"):
                     self._check_scores(result.scores, candidates)
 
-        response: rerank_service_pb2.ScoreBatchResponse = await self._dependency.ask(
+        response: rerank_service_pb2.ScoreBatchResponse = await self._dependency.call(
             self._stub.ScoreBatch,
             rerank_service_pb2.ScoreBatchRequest(
                 index_id=query.index_id,
@@ -199,7 +199,7 @@ class RerankClient:
             if not all(score.HasField("match_logit") for score in response.scores):
                 raise ModelOutputInvalid(model=self._name, why="a candidate has no score")
 
-        response: rerank_service_pb2.ScoreTokensResponse = await self._dependency.ask(
+        response: rerank_service_pb2.ScoreTokensResponse = await self._dependency.call(
             self._stub.ScoreTokens,
             rerank_service_pb2.ScoreTokensRequest(
                 query=tokens_to_proto(query),
@@ -233,7 +233,7 @@ class RerankClient:
             if not all(abs(score) <= _HIGHEST_COSINE for score in response.scores):
                 raise ModelOutputInvalid(model=self._graph_name, why="a score is not a cosine")
 
-        response: rerank_service_pb2.ScoreGraphResponse = await self._graph_dependency.ask(
+        response: rerank_service_pb2.ScoreGraphResponse = await self._graph_dependency.call(
             self._stub.ScoreGraph,
             rerank_service_pb2.ScoreGraphRequest(
                 model_fingerprint=graph.fingerprint,
@@ -263,7 +263,7 @@ class RerankClient:
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Describes the served model; a failure does not count against the scoring."""
-        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.call_once(
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)

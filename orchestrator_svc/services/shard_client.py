@@ -111,7 +111,7 @@ class ShardClient:
         An item appears once a request. Takes at most MAX_EMBEDDING_COUNT embeddings in all.
         Raises SequenceNotReached if the shard does not apply `query.minimum_sequence` in time.
         """
-        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.ask(
+        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.call(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
                 index_id=query.index_id,
@@ -197,7 +197,7 @@ class ShardClient:
 
         Raises InternalFault if the answer does not cover each of them.
         """
-        response: index_service_pb2.FindNeighboursResponse = await self._neighbour_dependency.ask(
+        response: index_service_pb2.FindNeighboursResponse = await self._neighbour_dependency.call(
             self._index.FindNeighbours,
             index_service_pb2.FindNeighboursRequest(
                 index_id=query.index_id,
@@ -285,7 +285,7 @@ class ShardClient:
 
         A repeated `request_id` gets the first answer again; an empty one is not remembered.
         """
-        response: index_service_pb2.UpsertItemsResponse = await self._dependency.tell(
+        response: index_service_pb2.UpsertItemsResponse = await self._dependency.call_once(
             self._index.UpsertItems,
             index_service_pb2.UpsertItemsRequest(
                 index_id=index_id,
@@ -302,7 +302,7 @@ class ShardClient:
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
     ) -> Deleted:
         """Deletes the items, all or none; `request_id` as for `upsert`."""
-        response: index_service_pb2.DeleteItemsResponse = await self._dependency.tell(
+        response: index_service_pb2.DeleteItemsResponse = await self._dependency.call_once(
             self._index.DeleteItems,
             index_service_pb2.DeleteItemsRequest(
                 index_id=index_id,
@@ -316,7 +316,7 @@ class ShardClient:
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one, as `is_complete` says."""
-        response: index_service_pb2.DeleteIndexResponse = await self._dependency.tell(
+        response: index_service_pb2.DeleteIndexResponse = await self._dependency.call_once(
             self._index.DeleteIndex,
             index_service_pb2.DeleteIndexRequest(
                 index_id=index_id, shard_map_version=self._shard_map_version
@@ -329,7 +329,7 @@ class ShardClient:
         self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
         """Returns ids after that one, in byte order; raises IndexNotFound."""
-        response: index_service_pb2.ListItemIdsResponse = await self._dependency.ask(
+        response: index_service_pb2.ListItemIdsResponse = await self._dependency.call(
             self._index.ListItemIds,
             index_service_pb2.ListItemIdsRequest(
                 index_id=index_id, after=after, max_count=max_count
@@ -344,7 +344,7 @@ class ShardClient:
         A shard of an earlier version raises InternalFault.
         """
         response: index_service_pb2.DescribeShardIndexResponse = (
-            await self._description_dependency.ask(
+            await self._description_dependency.call(
                 self._index.DescribeShardIndex,
                 index_service_pb2.DescribeShardIndexRequest(
                     index_id=index_id, shard_map_version=self._shard_map_version
@@ -381,7 +381,7 @@ class ShardClient:
             asked = left[:MAX_ITEM_ID_COUNT]
             if taking is not None:
                 await taking.reserve(max_bytes)
-            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
+            response: index_service_pb2.GetItemsResponse = await self._dependency.call(
                 self._index.GetItems,
                 index_service_pb2.GetItemsRequest(
                     index_id=index_id,

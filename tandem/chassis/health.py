@@ -57,7 +57,7 @@ class Health:
         All names except LIVENESS start as NOT_SERVING.
         """
         self._tell(serving=False)
-        self._servicer.tell({LIVENESS: health_pb2.HealthCheckResponse.SERVING})
+        self._servicer.set_statuses({LIVENESS: health_pb2.HealthCheckResponse.SERVING})
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def watch(self, warm: Probe, ready: Probe | None) -> None:
@@ -86,7 +86,7 @@ class Health:
         """Sets every name, LIVENESS too, to NOT_SERVING for good."""
         self._serving = False
         self.has_left = True
-        self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._servicer.set_all(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._note(False)
 
     def end_watches(self) -> None:
@@ -128,4 +128,4 @@ class Health:
         status = statuses.SERVING if serving else statuses.NOT_SERVING
         self._serving = serving
         self._note(serving)
-        self._servicer.tell(dict.fromkeys(self._names, status))
+        self._servicer.set_statuses(dict.fromkeys(self._names, status))

@@ -27,14 +27,14 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
         self._has_ended = False
         self._changed = asyncio.Event()
 
-    def tell(self, statuses: Mapping[str, ServingStatus]) -> None:
+    def set_statuses(self, statuses: Mapping[str, ServingStatus]) -> None:
         """Sets the status of these names, and notifies their watchers."""
         self._statuses |= statuses
         self._wake()
 
-    def tell_all(self, status: ServingStatus) -> None:
+    def set_all(self, status: ServingStatus) -> None:
         """Sets the status of every name."""
-        self.tell(dict.fromkeys(self._statuses, status))
+        self.set_statuses(dict.fromkeys(self._statuses, status))
 
     def end_watches(self) -> None:
         """Ends the open Watch calls, and later ones at once."""

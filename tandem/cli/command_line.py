@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tandem.cli.console import errors
 from tandem.cli.old_names import with_new_names
-from tandem.cli.refusals import tell
+from tandem.cli.refusals import print_error
 from tandem.cli.stop_signals import Stopped
 from tandem.errors import TandemError
 
@@ -138,7 +138,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TandemError as error:
-        tell(error)
+        print_error(error)
         return 1
     except UnicodeError as error:
         errors.print(_not_text(error))

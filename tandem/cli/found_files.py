@@ -58,7 +58,7 @@ class FoundFiles:
             except OSError as error:  # For example a full disk; the results are still printed.
                 self._refuse(f"{path}: {error.strerror}")
 
-    def tell(self) -> None:
+    def print_count(self) -> None:
         """Prints the number of files."""
         count = len(set(self.paths.values()))
         errors.print(f"saved in {one_line(str(self._folder))}: {count:,} files")

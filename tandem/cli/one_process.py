@@ -68,7 +68,7 @@ def serve_one_process(
     # An access log belongs into a file; there is one terminal here.
     os.environ.setdefault("LOG_LEVEL", "warning")
 
-    def tell() -> None:
+    def announce() -> None:
         out.print(f"serving at {address}, metrics at http://{HOST}:{metrics_port}/metrics")
         out.print(http_line(f"http://localhost:{http_port}/" if has_http else None))
         out.print("Ctrl-C stops it.")
@@ -87,7 +87,7 @@ def serve_one_process(
         manifest,
         settings,
         caches=caches,
-        when_ready=tell,
+        when_ready=announce,
         when_stopping=stop,
     )
 

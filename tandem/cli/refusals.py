@@ -27,7 +27,7 @@ def described(error: TandemError) -> str:
     return message if fix is None else f"{message}; {fix}"
 
 
-def tell(error: TandemError) -> None:
+def print_error(error: TandemError) -> None:
     """Prints the error on one line of stderr; in simpler words if nothing listens."""
     unreached = (
         nobody_there(error.metadata.get("service", ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tandem.cli.console import errors, out
 from tandem.cli.found_files import FoundFiles
-from tandem.cli.refusals import tell
+from tandem.cli.refusals import print_error
 from tandem.cli.search_json import error_json, json_text, result_json
 from tandem.cli.search_table import print_result, warnings
 from tandem.client import SearchResult
@@ -74,7 +74,7 @@ class SearchOutput:
 
     def show_refusal(self, error: TandemError, query: str | None) -> None:
         """Receives an error instead of an answer."""
-        tell(error)
+        print_error(error)
         if self._as_json:
             self._answers.append({"query": query, "error": error_json(error)})
 
@@ -95,7 +95,7 @@ class SearchOutput:
             out.file.write(json_text(whole) + "\n")
         if self._files is None:
             return True
-        self._files.tell()
+        self._files.print_count()
         return not self._files.refused_count
 
     def _print(self, result: SearchResult) -> None:

@@ -408,7 +408,7 @@ class AsyncClient:
         except grpc.aio.AioRpcError as error:
             if requests.error is not None:
                 raise requests.error from error
-            failure = await status.behind(error)
+            failure = await status.hidden_by(error)
             raise error_of(failure, self._address, dict(metadata)) from error
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
@@ -417,7 +417,7 @@ class AsyncClient:
             # just before gRPC says that all batches were written.
             if requests.error is not None:
                 raise requests.error from error
-            failure = await status.behind_cancellation()
+            failure = await status.hidden_by_cancellation()
             raise error_of(failure, self._address, dict(metadata)) from error
         finally:
             # If the caller stops early, gRPC must not continue to read `items`.

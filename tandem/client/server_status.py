@@ -29,7 +29,7 @@ class ServerStatus:
         self._arrived = asyncio.Event()
         call.add_done_callback(self._note)
 
-    async def behind(self, error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
+    async def hidden_by(self, error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
         """Returns the server's status if `error` hides it, otherwise `error`."""
         if error.details() not in (_FAILED_WRITE, _CANCELLED_HERE):
             return error
@@ -39,10 +39,10 @@ class ServerStatus:
             return error
         return self._error or error
 
-    async def behind_cancellation(self) -> grpc.aio.AioRpcError:
+    async def hidden_by_cancellation(self) -> grpc.aio.AioRpcError:
         """Returns the server's status of a call that grpc.aio cancelled by itself."""
         empty = grpc.aio.Metadata()
-        return await self.behind(
+        return await self.hidden_by(
             grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, empty, empty, _CANCELLED_HERE)
         )
 

@@ -75,9 +75,9 @@ class VersionSwaps:
                 self._take(server, request.version, now.version)
         except (OSError, TandemError, TritonUnavailable, ValueError) as error:
             why = self._refusal(request.version, error)
-            self._attendance.tell("")
+            self._attendance.record_stage("")
             return self._write(replace(now, request_id=request.request_id, refusal=why))
-        self._attendance.tell("")
+        self._attendance.record_stage("")
         return self._write(Serving(version=request.version, request_id=request.request_id))
 
     def _write(self, outcome: Serving) -> str | None:
@@ -110,20 +110,20 @@ class VersionSwaps:
     def _take(self, server: TritonServer, version: int, before: int) -> None:
         """Loads a version and verifies it; unloads it if it is refused."""
         folder = version_folder(self._repository, version)
-        self._attendance.tell(f"version {version}: its files are checked")
+        self._attendance.record_stage(f"version {version}: its files are checked")
         if version == FIRST_VERSION:
             self._manifest.verify(self._repository)
         else:
             # Before Triton sees it, because loading a file runs its code.
             ModelVersion.read(folder).verify(folder, self._manifest)
         versions = TritonVersions(server)
-        self._attendance.tell(f"version {version}: Triton loads it")
+        self._attendance.record_stage(f"version {version}: Triton loads it")
         try:
             versions.load(version)
         except TritonUnavailable:
             self._leaving = version  # Triton may still load it later.
             raise
-        self._attendance.tell(f"version {version}: its answers are held to version {before}'s")
+        self._attendance.record_stage(f"version {version}: compared with version {before}")
         try:
             asyncio.run(self._try(server.address, version, before))
         except BaseException:

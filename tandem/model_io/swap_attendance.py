@@ -18,9 +18,9 @@ class SwapAttendance:
         self._close = weakref.finalize(self, os.close, self._descriptor)
         with suppress(BlockingIOError):  # of another process that also swaps
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.tell("")
+        self.record_stage("")
 
-    def tell(self, stage: str) -> None:
+    def record_stage(self, stage: str) -> None:
         """Records the current stage; does nothing if the disk is full."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)

@@ -86,7 +86,7 @@ class Door:
             else:
                 await call
         except grpc.aio.AioRpcError as error:
-            refusal = await status.behind(error) if status else error
+            refusal = await status.hidden_by(error) if status else error
             found = dict(refusal.trailing_metadata() or ()).get(REASON_KEY)
             return str(found or refusal.code().name)
         finally:

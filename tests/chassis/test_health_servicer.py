@@ -67,10 +67,10 @@ async def test_a_name_reports_the_status_that_was_set(served: Served) -> None:
         await served.stub.Check(request)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
-    served.servicer.tell({"a": SERVING})
+    served.servicer.set_statuses({"a": SERVING})
     assert (await served.stub.Check(request)).status == SERVING
 
-    served.servicer.tell_all(NOT_SERVING)
+    served.servicer.set_all(NOT_SERVING)
     assert (await served.stub.Check(request)).status == NOT_SERVING
 
 
@@ -81,17 +81,17 @@ async def test_each_watcher_gets_each_change_when_others_leave(served: Served) -
 
     watches.pop(0).cancel()
     await asyncio.sleep(0.1)
-    served.servicer.tell({"a": SERVING})
+    served.servicer.set_statuses({"a": SERVING})
     assert [await status(watch) for watch in watches] == [SERVING] * 2
-    served.servicer.tell({"a": SERVING, "b": NOT_SERVING})  # nothing new of this name
-    served.servicer.tell({"a": NOT_SERVING})
+    served.servicer.set_statuses({"a": SERVING, "b": NOT_SERVING})  # nothing new of this name
+    served.servicer.set_statuses({"a": NOT_SERVING})
     assert [await status(watch) for watch in watches] == [NOT_SERVING] * 2
 
 
 @pytest.mark.parametrize("is_ended", [True, False], ids=["ended", "control: not ended"])
 async def test_ended_watches_do_not_hold_the_server(served: Served, is_ended: bool) -> None:
     """Else its stop takes the whole grace period."""
-    served.servicer.tell({"a": SERVING})
+    served.servicer.set_statuses({"a": SERVING})
     watch = served.watch("a")
     assert await status(watch) == SERVING
 

@@ -28,7 +28,7 @@ def swap(repository: Path, *words: str) -> tuple[int, str]:
 def test_a_swap_that_no_process_performs_is_withdrawn(repository: Path) -> None:
     """Or a Tandem that is started next week would make it."""
     attendance = SwapAttendance(repository)  # of one that hangs
-    attendance.tell("version 1: Triton loads it")
+    attendance.record_stage("version 1: Triton loads it")
     status, output = swap(repository, "--to", "1", "--wait-seconds", "1")
 
     assert status == 1

@@ -178,7 +178,7 @@ async def outcome(channel: grpc.aio.Channel, attack: Attack) -> str:
     try:
         code = await call.code()
         if await call.details() == OWN_ERROR:
-            found = await status.behind(
+            found = await status.hidden_by(
                 grpc.aio.AioRpcError(code, Metadata(), Metadata(), OWN_ERROR)
             )
             return str(dict(found.trailing_metadata()).get(REASON_KEY, found.code().name))

@@ -84,7 +84,7 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
         scripted = Scripted(600.0)
         async with served(scripted) as method, asyncio.timeout(90):
             with pytest.raises(errors.DeadlineExceeded):
-                await dependency().ask(method, REQUEST, Deadline.after(1.0 * factor))
+                await dependency().call(method, REQUEST, Deadline.after(1.0 * factor))
         assert scripted.timeouts[0] <= 1.0 * factor - 0.005
 
     await holds_with_longer_times(check)
@@ -94,7 +94,7 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
 async def test_without_time_left_nothing_is_called(seconds: float) -> None:
     scripted = Scripted()
     async with served(scripted) as method:
-        for send in (dependency().ask, dependency().tell):
+        for send in (dependency().call, dependency().call_once):
             with pytest.raises(errors.DeadlineExceeded):
                 await send(method, REQUEST, Deadline.after(seconds))
 
@@ -107,7 +107,7 @@ async def test_an_unreachable_service_is_retried_once(error: errors.TandemError)
     scripted = Scripted(error)
     async with served(scripted) as method:
         start_time = time.monotonic()
-        await dependency().ask(method, REQUEST, Deadline(start_time + 60))
+        await dependency().call(method, REQUEST, Deadline(start_time + 60))
         assert time.monotonic() - start_time >= 0.01
     assert len(scripted.timeouts) == 2
     assert retries("answered") == before + 1
@@ -115,7 +115,7 @@ async def test_an_unreachable_service_is_retried_once(error: errors.TandemError)
     scripted = Scripted(error, error, error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
-            await dependency().ask(method, REQUEST, Deadline.after(60))
+            await dependency().call(method, REQUEST, Deadline.after(60))
     assert len(scripted.timeouts) == 2
 
 
@@ -133,7 +133,7 @@ async def test_no_other_error_is_retried(error: errors.TandemError) -> None:
     scripted = Scripted(error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
-            await dependency().ask(method, REQUEST, Deadline.after(60))
+            await dependency().call(method, REQUEST, Deadline.after(60))
 
     assert len(scripted.timeouts) == 1
 
@@ -145,8 +145,8 @@ async def test_writes_are_not_retried() -> None:
         asked = dependency()
         for _ in range(8):
             with pytest.raises(errors.ServiceUnavailable):
-                await asked.tell(method, REQUEST, Deadline.after(60))
-        await asked.tell(method, REQUEST, Deadline.after(60))
+                await asked.call_once(method, REQUEST, Deadline.after(60))
+        await asked.call_once(method, REQUEST, Deadline.after(60))
 
     assert len(scripted.timeouts) == 9
 
@@ -159,7 +159,7 @@ async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
     async with served(scripted) as method:
         for _ in range(20):
             with pytest.raises(errors.ServiceUnavailable):
-                await dependency(retry_budget=budget).ask(method, REQUEST, Deadline.after(60))
+                await dependency(retry_budget=budget).call(method, REQUEST, Deadline.after(60))
 
     assert 20 + 3 <= len(scripted.timeouts) <= 20 + 3 + 2
     assert retries("over_budget") > over
@@ -188,13 +188,13 @@ async def test_the_circuit_breaker_opens_for_a_failing_service(
             asked = dependency(retry_budget=RetryBudget(0.0), clock=lambda: 0.0)
             for _ in range(5):
                 with pytest.raises(errors.TandemError):
-                    await asked.ask(method, REQUEST, Deadline.after(call_seconds))
+                    await asked.call(method, REQUEST, Deadline.after(call_seconds))
             assert asked.is_refusing
             seconds = []
             for _ in range(20):
                 start_time = time.monotonic()
                 with pytest.raises(errors.ServiceUnavailable, match="too often"):
-                    await asked.ask(method, REQUEST, Deadline.after(call_seconds))
+                    await asked.call(method, REQUEST, Deadline.after(call_seconds))
                 seconds.append(time.monotonic() - start_time)
             assert median(seconds) < call_seconds / 3
 
@@ -222,7 +222,7 @@ async def test_other_errors_do_not_spare_it(
         asked = dependency()
         for _ in range(20):
             with pytest.raises(errors.TandemError):
-                await asked.ask(method, REQUEST, Deadline.after(seconds))
+                await asked.call(method, REQUEST, Deadline.after(seconds))
 
         assert not asked.is_refusing
 
@@ -238,7 +238,7 @@ async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
         asked = dependency()
         for _ in range(5):
             with pytest.raises(errors.ModelOutputInvalid):
-                await asked.ask(method, REQUEST, Deadline.after(60), check)
+                await asked.call(method, REQUEST, Deadline.after(60), check)
 
         assert asked.is_refusing
 
@@ -251,15 +251,15 @@ async def test_the_circuit_breaker_closes_after_recovery() -> None:
         asked = dependency(clock=lambda: clock[0])
         for _ in range(7):
             with pytest.raises(errors.TandemError):
-                await asked.ask(method, REQUEST, Deadline.after(60))
+                await asked.call(method, REQUEST, Deadline.after(60))
         clock[0] = 1.0
         with pytest.raises(errors.InternalFault):
-            await asked.ask(method, REQUEST, Deadline.after(60))
+            await asked.call(method, REQUEST, Deadline.after(60))
         assert asked.is_refusing
 
         clock[0] = 2.0
         for _ in range(3):
-            await asked.ask(method, REQUEST, Deadline.after(60))
+            await asked.call(method, REQUEST, Deadline.after(60))
 
     assert len(scripted.timeouts) == 5 + 1 + 3
 
@@ -271,10 +271,10 @@ async def test_each_call_is_timed_after_success_and_failure() -> None:
     async with served(scripted) as method:
         asked = dependency()
         with pytest.raises(errors.IndexNotFound):
-            await asked.ask(method, REQUEST, Deadline.after(60.0))
+            await asked.call(method, REQUEST, Deadline.after(60.0))
         with pytest.raises(errors.DeadlineExceeded):
-            await asked.ask(method, REQUEST, Deadline.after(0.2))
-        await asked.ask(method, REQUEST, Deadline.after(60.0))
+            await asked.call(method, REQUEST, Deadline.after(0.2))
+        await asked.call(method, REQUEST, Deadline.after(60.0))
     assert timed_count() == before + 3
 
 
