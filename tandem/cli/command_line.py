@@ -156,7 +156,7 @@ def _leave(number: int, _frame: object) -> NoReturn:
 def _not_text(error: UnicodeError) -> str:
     what = getattr(error, "object", None)
     if isinstance(error, UnicodeEncodeError):
-        return f"{what!r} is not text: it has bytes that are not UTF-8, or an unpaired surrogate"
+        return f"{what!r} is not text: it has bytes that are not UTF-8, or a lone surrogate"
     return f"not UTF-8: {error}; save it as UTF-8"
 
 

@@ -52,7 +52,5 @@ def _key(text: str, *, quoted: bool = False) -> str:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if one_line(text) != text:  # TOML cannot represent them here.
-        raise typer.BadParameter(
-            "a name must not contain control characters or unpaired surrogates"
-        )
+        raise typer.BadParameter("a name must not contain control characters or lone surrogates")
     return f'"{escaped}"'

@@ -37,7 +37,7 @@ def check_sendable(field: str, text: str) -> str:
     except UnicodeEncodeError as error:
         half = ascii(text[error.start])
         raise RequestMalformed(
-            why=f"{field} has an unpaired surrogate ({half}, half of an emoji for example) at "
+            why=f"{field} has a lone surrogate ({half}, half of an emoji for example) at "
             f"character {error.start + 1:,}, which UTF-8 cannot carry"
         ) from error
     return text

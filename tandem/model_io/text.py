@@ -163,7 +163,7 @@ def _sized(text: str, policy: TruncationPolicy) -> str:
 
 
 def _check_bytes(text: str, limit: int) -> None:
-    # visible_text rejects an unpaired surrogate; here only its size counts.
+    # visible_text rejects a lone surrogate; here only its size counts.
     byte_count = len(text.encode(errors="surrogatepass"))
     if byte_count > limit:
         raise TextTooLong(got=byte_count, limit=limit, unit="bytes")

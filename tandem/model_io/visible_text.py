@@ -60,7 +60,7 @@ class TextNotUnicode(ValueError):
 
     def __init__(self, code_unit: str, place: int) -> None:
         super().__init__(
-            f"the text has an unpaired surrogate (U+{ord(code_unit):04X}) at "
+            f"the text has a lone surrogate (U+{ord(code_unit):04X}) at "
             f"place {place:,}; write the whole character, or leave it out"
         )
 
@@ -69,7 +69,7 @@ def visible_text(text: str) -> str:
     r"""Returns the visible part of a text, which may be empty.
 
     The function is idempotent. It drops combining marks after MAX_MARK_RUN in a row. Raises
-    TextNotUnicode for an unpaired surrogate.
+    TextNotUnicode for a lone surrogate.
 
     >>> visible_text("\ufefftwo\u200b  d\u00adogs\u2028")
     'two dogs'

@@ -76,7 +76,7 @@ BAD = {
         F.CAPTION_UNREADABLE,
         "x.txt: line 1 is not UTF-8",
     ),
-    "half a character": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "an unpaired surrogate"),
+    "lone surrogate": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "a lone surrogate"),
     "no picture": (
         replace(GOOD, image=NoImage("a.txt", "no picture next to it")),
         F.PICTURE_MISSING,

@@ -137,7 +137,7 @@ def test_a_form_that_is_many_letters_counts_as_them(tokenizer: Tokenizer) -> Non
 
 def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
     """It is not text, and the error says where it is; two halves are one."""
-    with pytest.raises(TextNotUnicode, match=r"an unpaired surrogate \(U\+D83D\) at place 4"):
+    with pytest.raises(TextNotUnicode, match=r"a lone surrogate \(U\+D83D\) at place 4"):
         TextPreprocessor(tokenizer, 64).token_ids("two \ud83d dogs")
 
     assert folded_text("\ud83d") == "\ud83d"

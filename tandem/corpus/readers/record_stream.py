@@ -81,7 +81,7 @@ class RecordStream(Iterator[Record]):
         try:
             same, owner = self._ids.add(record)
         except UnicodeEncodeError as error:
-            message = f"{named}: an unpaired surrogate in the id {error.object!a}; correct it"
+            message = f"{named}: a lone surrogate in the id {error.object!a}; correct it"
             self.left_out.refuse(CorpusMalformed(message), ReaderFault.ID_UNREADABLE)
             return False
         if same:
