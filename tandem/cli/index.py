@@ -68,8 +68,8 @@ def describe(
             )
         for one in response.descriptions:
             table.add_row(one.index_id, str(number), *_cells(one))
-            said = (note for note in (one.fallback_reason, one.activity) if note)
-            notes.extend(f"{one.index_id} on shard {number}: {note}" for note in said)
+            its_notes = (note for note in (one.fallback_reason, one.activity) if note)
+            notes.extend(f"{one.index_id} on shard {number}: {note}" for note in its_notes)
     out.print(table)
     for note in notes:
         out.print(note)

@@ -92,9 +92,10 @@ def _notes(found: IndexDescription) -> list[str]:
     notes: list[str] = []
     for shard in found.shards:
         for part in shard.parts:
-            said = (note for note in (part.fallback.why, part.activity) if note)
+            its_notes = (note for note in (part.fallback.why, part.activity) if note)
             notes.extend(
-                f"{part.modality.value}s on shard {shard.shard_number}: {note}" for note in said
+                f"{part.modality.value}s on shard {shard.shard_number}: {note}"
+                for note in its_notes
             )
     states = {shard.keyword_state for shard in found.shards}
     return [

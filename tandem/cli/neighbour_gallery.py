@@ -41,7 +41,7 @@ def neighbour_gallery(
     spoken = [
         each
         for each in records
-        if language is None or any(said.language == language for said in each.captions)
+        if language is None or any(caption.language == language for caption in each.captions)
     ]
     if not spoken:
         raise ValueError(f"no record has a caption{f' in {language!r}' if language else ''}")

@@ -109,9 +109,9 @@ class LongWork:
     def __enter__(self) -> Self:
         if self._terminal.is_live:
             self._bars = Progress(
-                _Said("{task.description}"),
+                _LiteralColumn("{task.description}"),
                 BarColumn(bar_width=20),
-                _Said("{task.fields[state]}"),
+                _LiteralColumn("{task.fields[state]}"),
                 console=self._terminal,
             )
             self._bars.start()
@@ -166,7 +166,7 @@ class LongWork:
                     self._print(f"{one_line(self._stage.name)}: {one_line(state)}")
 
 
-class _Said(ProgressColumn):
+class _LiteralColumn(ProgressColumn):
     """A column of literal text; rich's own interprets markup."""
 
     def __init__(self, form: str) -> None:

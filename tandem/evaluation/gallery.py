@@ -156,14 +156,16 @@ class Gallery:
         numbers: dict[str, set[int]] = {}
         if target is Modality.IMAGE:
             for number, (record, _) in enumerate(self.chosen):
-                for said in record.captions:
-                    numbers.setdefault(folded_text(said.text), set()).add(number)
+                for caption in record.captions:
+                    numbers.setdefault(folded_text(caption.text), set()).add(number)
             asked = self.pairs[: len(self.languages(target))]
             return [numbers[folded_text(caption.text)] for _, caption in asked]
         for number, (_, caption) in enumerate(self.pairs):
             numbers.setdefault(folded_text(caption.text), set()).add(number)
         return [
-            set().union(*(numbers.get(folded_text(said.text), ()) for said in record.captions))
+            set().union(
+                *(numbers.get(folded_text(caption.text), ()) for caption in record.captions)
+            )
             for record, _ in self.chosen[: self.asking_count]
         ]
 

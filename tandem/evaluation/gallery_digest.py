@@ -27,10 +27,10 @@ def gallery_digest(galleries: Iterable[Gallery], *, reads_pictures: bool = True)
     digest = sha256()
     pictures: dict[str, bytes] = {}
     for gallery in galleries:
-        for number, (record, captions) in enumerate(gallery.chosen):
-            said = [(each.language, each.text) for each in captions]
+        for number, (record, chosen) in enumerate(gallery.chosen):
+            captions = [(each.language, each.text) for each in chosen]
             # As JSON, so that different captions cannot concatenate to the same text.
-            digest.update(json.dumps([record.record_id, said]).encode() + b"\n")
+            digest.update(json.dumps([record.record_id, captions]).encode() + b"\n")
             if reads_pictures and gallery.asks(number):
                 pictures[record.record_id] = sha256(picture_bytes(record)).digest()
                 digest.update(pictures[record.record_id])

@@ -84,8 +84,8 @@ def expected_calibration_error(
 
     Each bin is weighted by its size (Guo et al. 2017).
 
-    >>> said, so = np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])
-    >>> round(expected_calibration_error(said, so), 3)
+    >>> predicted, is_true = np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])
+    >>> round(expected_calibration_error(predicted, is_true), 3)
     0.15
     """
     bins_N = np.minimum((probability_N * bin_count).astype(np.int64), bin_count - 1)

@@ -81,13 +81,13 @@ class HeifReader:
     ) -> None:
         if done.returncode == 0:
             return
-        said = done.stderr.decode(errors="replace").strip()
+        message = done.stderr.decode(errors="replace").strip()
         if done.returncode == LARGE_STATUS:
-            raise ImageTooLarge(got=int(said), limit=max_pixel_count, unit="pixels")
+            raise ImageTooLarge(got=int(message), limit=max_pixel_count, unit="pixels")
         if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             raise self._too_slow()
         if done.returncode == REFUSED_STATUS:
-            raise ImageUnreadable(why=said[:_MAX_WHY_LENGTH])
+            raise ImageUnreadable(why=message[:_MAX_WHY_LENGTH])
         raise ImageUnreadable(why=f"the {kind} decoder ended with status {done.returncode}")
 
     def _too_slow(self) -> ImageTooLarge:

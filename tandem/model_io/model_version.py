@@ -92,7 +92,7 @@ class Serving:
     """Why the last request was rejected; empty if it was not."""
 
 
-_Said = TypeVar("_Said", Serving, Wanted)
+_State = TypeVar("_State", Serving, Wanted)
 
 
 def serving(repository: Path) -> Serving:
@@ -192,22 +192,22 @@ def _version_files(repository: Path) -> list[Path]:
         and (path.parent / VERSION_NAME).is_file()  # or the folder is not ours
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
-    said = [repository / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
+    state_files = [repository / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
     # The file that marks a folder as ours goes last, so that a deletion can be repeated.
     later.sort(key=lambda path: path.name == VERSION_NAME)
-    return [*later, *(path for path in said if path.is_file())]
+    return [*later, *(path for path in state_files if path.is_file())]
 
 
-def _read(path: Path, kind: type[_Said]) -> _Said | None:
+def _read(path: Path, kind: type[_State]) -> _State | None:
     if not path.exists():
         return None
     try:
         fields = read_object(path)
         if "version" not in fields:
             raise ValueError("it names no version")
-        said = from_fields(kind, fields)
-        within("version", said.version, FIRST_VERSION, _MAX_VERSION)
-        return said
+        state = from_fields(kind, fields)
+        within("version", state.version, FIRST_VERSION, _MAX_VERSION)
+        return state
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}; remove it") from error
 

@@ -144,14 +144,14 @@ def read_parquet(
     for file_split, its_shards in shards.items():
         for shard in its_shards:
             try:
-                said, row_count = _splits_in(shard.path, max_group_bytes, left_out)
+                row_splits, row_count = _splits_in(shard.path, max_group_bytes, left_out)
             except CorpusMalformed as error:
                 left_out.refuse(error, FileFault.DAMAGED)
                 continue
-            for each in said or {file_split}:
+            for each in row_splits or {file_split}:
                 splits.setdefault(each, []).append(shard)
                 before = totals.get(each, 0)
-                totals[each] = None if said or before is None else before + row_count
+                totals[each] = None if row_splits or before is None else before + row_count
     chosen = split_named(split, splits, path, left_out)
     check_one_configuration(splits[chosen], chosen)
     report_missing_parts(splits[chosen], left_out)

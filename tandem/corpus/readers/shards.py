@@ -142,11 +142,11 @@ def split_of(below: Path) -> str:
         name = folder.removeprefix(_TRUNCATED)
         if is_well_known(name):
             return name
-    said = _split_of(below.stem)
-    if said is not None and (is_well_known(said) or not folders):
-        return said
+    stem_split = _split_of(below.stem)
+    if stem_split is not None and (is_well_known(stem_split) or not folders):
+        return stem_split
     named = [folder for folder in folders if not _PARTITION.fullmatch(folder)]
-    return named[0] if named else said or WHOLE_SPLIT
+    return named[0] if named else stem_split or WHOLE_SPLIT
 
 
 def _split_of(stem: str) -> str | None:

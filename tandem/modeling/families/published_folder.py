@@ -105,9 +105,9 @@ class PublishedFolder:
         return PublishedCheckpointInvalid(f"{self.path}: {why}")
 
     def refused_by_library(self, what: str, error: Exception) -> PublishedCheckpointInvalid:
-        """Returns the error with what a library said on one line, which may have several."""
-        said = " ".join(str(error).split())
-        if isinstance(error, LookupError | ArithmeticError) or not said:
+        """Returns the error with a library's message, joined into one line."""
+        message = " ".join(str(error).split())
+        if isinstance(error, LookupError | ArithmeticError) or not message:
             # Such as "'nonsense'", a key alone.
-            said = f"{type(error).__name__} {said}".rstrip()
-        return self.refused(f"{what}: {said}")
+            message = f"{type(error).__name__} {message}".rstrip()
+        return self.refused(f"{what}: {message}")

@@ -112,11 +112,11 @@ class _Fields:
     """Reads fields of config.json and checks their types."""
 
     path: Path
-    said: Mapping[str, Any]
+    values: Mapping[str, Any]
 
     def integer(self, name: str, unset: int | None = None, low: int = 1) -> int:
-        value = self.said.get(name, unset)
-        if name not in self.said and unset is None:
+        value = self.values.get(name, unset)
+        if name not in self.values and unset is None:
             raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.refused(name, "an integer")
@@ -125,25 +125,25 @@ class _Fields:
         return value
 
     def fraction(self, name: str) -> float:
-        if name not in self.said:
+        if name not in self.values:
             raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
-        value = self.said[name]
+        value = self.values[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
             raise self.refused(name, "a number between 0 and 1")
         return float(value)
 
     def types(self) -> int | None:
         """Returns the number of token types; None where the field is missing."""
-        return self.integer("type_vocab_size") if "type_vocab_size" in self.said else None
+        return self.integer("type_vocab_size") if "type_vocab_size" in self.values else None
 
     def refused(self, name: str, wanted: str) -> PublishedCheckpointInvalid:
         return PublishedCheckpointInvalid(
-            f"{self.path}: {name} is {shown(self.said.get(name))}, not {wanted}"
+            f"{self.path}: {name} is {shown(self.values.get(name))}, not {wanted}"
         )
 
 
 def _kind_and_first_position(fields: _Fields) -> tuple[str, int]:
-    kind = fields.said.get("model_type")
+    kind = fields.values.get("model_type")
     if not isinstance(kind, str) or kind not in _COUNTS_POSITIONS_PAST_PADDING:
         known = ", ".join(_COUNTS_POSITIONS_PAST_PADDING)
         raise PublishedCheckpointInvalid(
@@ -173,7 +173,7 @@ def _shape(fields: _Fields, first_position: int, max_text_tokens: int) -> JointC
         ("position_embedding_type", "absolute"),
         ("is_decoder", False),
     ):
-        value = fields.said.get(name, only)
+        value = fields.values.get(name, only)
         if type(value) is not type(only) or value != only:
             raise PublishedCheckpointInvalid(
                 f"{fields.path}: {name} is {value!r:.60}, not {only!r}"

@@ -26,11 +26,11 @@ def records_sha256(
         for record in part:
             captions = [(each.language, each.text) for each in record.captions]
             # As JSON, so that different captions cannot concatenate to the same text.
-            said = json.dumps([record.record_id, record.family, captions])
+            line = json.dumps([record.record_id, record.family, captions])
             picture = b""
             if reads_pictures:
                 picture = sha256(picture_bytes(record)).digest()
                 on_picture(picture)
-            digest.update(f"{said} {picture.hex()}\n".encode())
+            digest.update(f"{line} {picture.hex()}\n".encode())
         digest.update(b"\n")
     return digest.hexdigest()
