@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -22,9 +24,13 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.headers import AUTHORIZATION_KEY
 from tandem.chassis.log import get_logger
 from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, ANSWER_BYTES, INFLIGHT_BYTES
-from tandem.errors import InternalFault, Overloaded, TandemError
+from tandem.errors import InternalFault, Overloaded, TandemError, Unauthenticated
 
 log = get_logger()
+
+# What gRPC carries in a header, of which all take 8 KiB at most.
+_SENDABLE = re.compile(r"[ -~]*")
+_MAX_AUTHORIZATION_CHARACTERS = 4_096 + len("Bearer ")
 
 
 class EndpointAdmission:
@@ -119,7 +125,7 @@ class AdmittedEndpoint:
             default_seconds=settings.default_timeout_seconds,
             max_seconds=settings.max_timeout_seconds,
         )
-        authorization = headers.get(AUTHORIZATION_KEY, "")
+        authorization = _authorization_of(headers)
         guard.let_in(guard.access_of(self._endpoint.method.path), authorization)
         max_bytes = self._endpoint.max_body_bytes(headers)
         declared = declared_byte_count(headers)
@@ -134,6 +140,20 @@ class AdmittedEndpoint:
             response = await _unless_gone(self._endpoint, call)
             with self._admission.room_for_answer(len(getattr(response, "body", b""))):
                 await response(request.scope, request.receive, send)
+
+
+def _authorization_of(headers: Headers) -> str:
+    """Returns the header for the orchestrator's call; raises Unauthenticated if gRPC refuses it."""
+    authorization = headers.get(AUTHORIZATION_KEY, "")
+    if _SENDABLE.fullmatch(authorization) is None:
+        raise Unauthenticated(
+            why="its authorization header has a character that is not printable ASCII"
+        )
+    if len(authorization) > _MAX_AUTHORIZATION_CHARACTERS:
+        raise Unauthenticated(
+            why=f"its authorization header has over {_MAX_AUTHORIZATION_CHARACTERS:,} characters"
+        )
+    return authorization
 
 
 async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:

@@ -65,6 +65,15 @@ _ALLOWED_HEADERS = (
     "grpc-timeout, x-grpc-web, x-user-agent, x-request-id, x-request-timeout-ms, traceparent, "
     "tracestate"
 )
+# A proxy could read the first of two, and this gateway the last.
+_SINGLE_HEADERS = (
+    "authorization",
+    "content-type",
+    "origin",
+    "grpc-timeout",
+    "connect-timeout-ms",
+    "x-request-timeout-ms",
+)
 
 
 class Edge:
@@ -195,6 +204,10 @@ def _check_framing(headers: Headers) -> None:
         )
     if len(headers.getlist("host")) != 1:
         raise HttpRefusal(HTTPStatus.BAD_REQUEST, "send one host header")
+    if len(set(headers.keys())) < len(headers.raw):
+        for name in _SINGLE_HEADERS:
+            if len(headers.getlist(name)) > 1:
+                raise HttpRefusal(HTTPStatus.BAD_REQUEST, f"send one {name} header")
     encodings = headers.get("content-encoding", "").lower().split(",")
     if {each.strip() for each in encodings} - {"identity", ""}:
         raise HttpRefusal(

@@ -38,6 +38,9 @@ _UNKNOWN_NAME = re.compile(
     r"(?P<enum>tandem\.v1\.[\w.]+)",
     re.DOTALL,
 )
+# json_format's message for the hundredth level of messages.
+_TOO_DEEP = "Message too deep"
+_DEPTH = ("it is nested too deeply", "send fewer levels")
 _NAMES_REMEDY = "send one of them"
 _UTF8_REMEDY = "send JSON in UTF-8, without a byte order mark"
 # Commas of texts count as well; one of 8 KiB rarely has more.
@@ -100,7 +103,7 @@ def _loaded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_members)
     except RecursionError:
-        raise malformed("it is nested too deeply", "send fewer levels") from None
+        raise malformed(*_DEPTH) from None
     except ValueError as error:
         if "set_int_max_str_digits" in str(error):  # advice for Python programs
             raise malformed("a number has too many digits", "send a smaller one") from None
@@ -151,11 +154,13 @@ def _parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa:
     # json_format raises these for odd values, ParseError for most.
     except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
         text = str(error)
+        if _TOO_DEEP in text:
+            raise malformed(*_DEPTH) from None
         if why := _unknown_name(text, message):
             raise malformed(why, _NAMES_REMEDY) from None
         raise malformed(_unknown_field(text, message) or _short(error)) from None
     except RecursionError:
-        raise malformed("it is nested too deeply", "send fewer levels") from None
+        raise malformed(*_DEPTH) from None
     return message
 
 

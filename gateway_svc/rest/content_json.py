@@ -28,7 +28,9 @@ _DATA_PREFIX_CHARACTERS = 256
 _PIECE_CHARACTERS = 256 * 1024
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BASE64_REMEDY = "send the bytes of the picture's file as base64"
-_KINDS = ("text", "image", "image_url", "image_base64")
+_PICTURES = ("image", "image_url", "image_base64")
+# OpenAI has two names for each.
+_TEXT_TYPES, _PICTURE_TYPES = ("text", "input_text"), (*_PICTURES, "input_image")
 
 
 def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
@@ -40,11 +42,19 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
     if not isinstance(value, dict):
         raise malformed(f"{where} is neither a text nor an object")
     members = {name: each for name, each in value.items() if name not in ("type", "detail")}
-    if set(members) == {"text"}:
-        return content_pb2.Content(text=text_of(members["text"], f"{where}.text"))
-    if len(members) == 1 and (name := next(iter(members))) in _KINDS:
-        return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
-    raise malformed(f"{where} needs exactly one of text, image and image_url", "send one of them")
+    if len(members) != 1 or (name := next(iter(members))) not in ("text", *_PICTURES):
+        raise malformed(
+            f"{where} needs exactly one of text, image and image_url", "send one of them"
+        )
+    types = _TEXT_TYPES if name == "text" else _PICTURE_TYPES
+    if value.get("type") not in (None, *types):
+        raise malformed(
+            f"{where} has {name}, and its type is none of {', '.join(types)}",
+            "send one of them, or no type",
+        )
+    if name == "text":
+        return content_pb2.Content(text=text_of(members[name], f"{where}.text"))
+    return content_pb2.Content(image=_image(members[name], f"{where}.{name}"))
 
 
 def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)

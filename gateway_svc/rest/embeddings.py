@@ -140,15 +140,17 @@ def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
 
 def _of_messages(messages: Any) -> content_pb2.Content:  # noqa: ANN401 (JSON)
     """Returns the content of a chat with one part, as vLLM's clients send pictures."""
-    try:
-        [message] = messages
-        parts = message["content"]
-        [part] = [parts] if isinstance(parts, str) else parts
-    except (TypeError, ValueError, KeyError):
-        raise malformed(
-            "messages is not one message with one part", "send one text or one picture"
-        ) from None
+    message = _only(messages)
+    parts = message.get("content") if isinstance(message, dict) else None
+    part = parts if isinstance(parts, str) else _only(parts)
+    if part is None:
+        raise malformed("messages is not one message with one part", "send one text or one picture")
     return content_of(part, "messages[0].content[0]")
+
+
+def _only(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    """Returns the only element of a list; None for anything else."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else None
 
 
 def _check_dimensions(asked: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)

@@ -120,7 +120,8 @@ class ListItems(JsonEndpoint):
             page_token=checked_text(query.get("page_token", ""), "page_token"),
         )
         if (size := query.get("page_size")) is not None:
-            if not (size.isascii() and size.isdecimal() and len(size) < 10):
+            # 0 would be the default.
+            if not (size.isascii() and size.isdecimal() and len(size) < 10 and int(size)):
                 raise malformed("page_size is not a number in range", "send 1 to 1,000")
             request.page_size = int(size)
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)

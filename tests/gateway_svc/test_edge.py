@@ -337,6 +337,42 @@ async def test_tokens_are_read_before_the_body(
         assert not served.service.requests
 
 
+@pytest.mark.parametrize(
+    "value",
+    [b"Basic \xfcn\xef", b"Bearer a\tb", b"Bearer " + b"a" * 4_097, b"Bearer " + b"a" * 9_000],
+)
+async def test_credentials_that_grpc_does_not_carry_are_refused(value: bytes) -> None:
+    """Also where no tokens are checked: they are passed on, which failed as a fault of ours."""
+    async with gateway() as served:
+        refused = await served.answer_to(
+            POST.encode() + b"Authorization: " + value + b"\r\nContent-Length: 2\r\n\r\n{}"
+        )
+        longest = await served.answer_to(
+            f"{POST}Authorization: Bearer {'a' * 4_096}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+        )
+
+    assert (status(refused), status(longest)) == (401, 200)
+    assert b"its authorization header has " in refused
+    assert value[7:] not in refused
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "Content-Type", "Origin", "X-Request-Timeout-Ms", "Grpc-Timeout"]
+)
+async def test_a_header_that_says_one_thing_may_not_be_there_twice(name: str) -> None:
+    """A proxy may have checked the first, and the last may be what counts."""
+    twice = f"{name}: 1\r\n{name.upper()}: 2\r\n"
+    async with gateway() as served:
+        refused = await served.answer_to(f"{POST}{twice}Content-Length: 2\r\n\r\n{{}}".encode())
+        accepted = await served.answer_to(
+            f"{POST}Accept: a/b\r\nAccept: c/d\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+        )
+
+    assert (status(refused), status(accepted)) == (400, 200)
+    assert f"send one {name.lower()} header".encode() in refused
+    assert len(served.service.requests) == 1
+
+
 async def test_requests_over_capacity_get_a_retry_delay() -> None:
     """And never queued."""
     may_end = asyncio.Event()

@@ -34,6 +34,23 @@ def test_a_data_uri_is_a_picture_wherever_a_text_may_be(prefix: str) -> None:
     assert content_of("data: image/png", "query").text == "data: image/png"
 
 
+@pytest.mark.parametrize("kind", ["image", "image_url", "input_image", "video", 7, ["text"]])
+def test_a_part_is_of_the_type_that_it_has(kind: object) -> None:
+    """The type was passed over: a text went for a picture."""
+    with pytest.raises(RequestMalformed, match="query has text, and its type is none of text, "):
+        content_of({"type": kind, "text": "a dog"}, "query")
+
+
+@pytest.mark.parametrize("kind", ["text", "video", ""])
+def test_a_picture_is_of_the_type_that_it_has(kind: str) -> None:
+    """Each API names it otherwise, and all of its names are read."""
+    with pytest.raises(RequestMalformed, match="and its type is none of image, image_url"):
+        content_of({"type": kind, "image": "iVBORw=="}, "query")
+
+    for known in (None, "image", "image_url", "image_base64", "input_image"):
+        assert content_of({"type": known, "image": "iVBORw=="}, "query").image == b"\x89PNG"[:4]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -63,6 +63,11 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
         ({"input": "a", "colour": "red"}, "colour"),
         ({"input": {"image": "https://x.example/a.png"}}, "fetched"),
         ({"messages": []}, "messages"),
+        ({"messages": {"content": "a"}}, "messages is not one message with one part"),
+        ({"messages": [{"content": {"text": "a"}}]}, "messages is not one message with one part"),
+        ({"messages": [{"content": {"a dog": 1}}]}, "messages is not one message with one part"),
+        ({"messages": [{"role": "user"}]}, "messages is not one message with one part"),
+        ({"input": [{"type": "image_url", "text": "a"}]}, "input[0] has text, and its type is"),
     ],
 )
 async def test_invalid_inputs_are_refused_in_both_forms(body: dict[str, Any], told: str) -> None:

@@ -90,7 +90,7 @@ async def test_a_filter_may_be_json() -> None:
         ({"query": {"image_url": {"url": "http://169.254.169.254/"}}}, "nothing is fetched"),
         ({"query": {"image": "no base64!"}}, "not base64"),
         ({"query": {"image": 3}}, "query.image"),
-        ({"query": {"text": "dog", "image": ENCODED}}, "not one of"),
+        ({"query": {"text": "dog", "image": ENCODED}}, "needs exactly one of"),
         ({"query": 3}, "neither a text nor an object"),
         ({"query": "\ud800"}, "surrogate"),
         ({"query": "dog", "filter": "a = 1", "filter_text": "b = 2"}, "filter_text"),
