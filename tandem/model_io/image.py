@@ -51,6 +51,7 @@ _READERS: Final[Mapping[str, type[ImageFile.ImageFile]]] = {
     "WEBP": WebPImageFile,
 }
 BROKEN_FILE: Final = (
+    AssertionError,
     OSError,
     SyntaxError,
     ValueError,
@@ -64,8 +65,8 @@ BROKEN_FILE: Final = (
     struct.error,
     zlib.error,
 )
-"""Pillow's errors for broken files: half a million truncated and corrupted files raised the first
-three; its parsers' code can raise the others."""
+"""Pillow's errors for broken files: half a million truncated and corrupted files raised OSError,
+SyntaxError and ValueError; its parsers' code can raise the others."""
 
 
 def decode_image(
@@ -228,8 +229,11 @@ def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:
     if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scaling
         grey = np.asarray(image).clip(0, 65535) // 257
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
-    if image.mode == "P" and image.has_transparency_data:
-        image = image.convert("RGBA")  # of the step straight to RGB Pillow warns
+    if image.mode == "P":
+        if image.palette is None:  # which Pillow only asserts
+            raise ImageUnreadable(why="it has no palette")
+        if image.has_transparency_data:
+            image = image.convert("RGBA")  # of the step straight to RGB Pillow warns
     mode = colour_mode(image, rules)
     return image if image.mode == mode else image.convert(mode)
 

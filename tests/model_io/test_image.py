@@ -26,12 +26,16 @@ from tests.support.model_io.pictures import (
     halves,
     noise,
     plain,
+    png_chunk,
+    png_chunks,
     png_header,
 )
 
 SIZE = 112
 RULES = ImageRules(size=SIZE)
 ORIENTATION_TAG = 0x112
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ODD_KINDS = (b"PLTE", b"tRNS", b"IDAT", b"IHDR", b"acTL", b"fcTL", b"CgBI")
 
 
 def colour_at(pixels: np.ndarray, x: int, y: int) -> tuple[int, ...]:
@@ -199,6 +203,50 @@ def test_empty_png_is_unreadable(size: tuple[int, int]) -> None:
     """A picture without pixels shows nothing."""
     with pytest.raises(ImageUnreadable):
         decode_image(png_header(*size), RULES)
+
+
+def test_a_png_that_lacks_its_palette_is_unreadable() -> None:
+    """Pillow asserts that there is one, and one such picture failed its whole batch."""
+    whole = encoded(plain(RED).convert("P"), "PNG")
+    start = whole.index(b"PLTE") - 4
+    end = start + 12 + int.from_bytes(whole[start : start + 4])
+    assert decode_image(whole, RULES).shape == (SIZE, SIZE, 3)
+
+    with pytest.raises(ImageUnreadable, match="it has no palette"):
+        decode_image(whole[:start] + whole[end:], RULES)
+
+
+def test_pngs_of_damaged_chunks_are_read_or_refused_by_name() -> None:
+    """With the checksums that the damaged chunks should have, so that they are read."""
+    dice = random.Random(20261128)
+    whole = [
+        encoded(plain(RED).convert("P"), "PNG", transparency=0),
+        encoded(noise(size=8), "PNG"),
+        encoded(plain((0, 0), mode="LA"), "PNG"),
+    ]
+    refused = 0
+    for _ in range(600):
+        chunks = png_chunks(dice.choice(whole))
+        number = dice.randrange(len(chunks))
+        kind, data = chunks[number]
+        match dice.randrange(4):
+            case 0 if data:
+                place = dice.randrange(len(data))
+                other = dice.choice((0, 1, 2, 3, 4, 8, 16, 255))
+                chunks[number] = (kind, data[:place] + bytes([other]) + data[place + 1 :])
+            case 1:
+                del chunks[number]
+            case 2:
+                chunks.insert(number, (dice.choice(ODD_KINDS), dice.randbytes(dice.randrange(7))))
+            case _:
+                dice.shuffle(chunks)
+        file = PNG_SIGNATURE + b"".join(png_chunk(*chunk) for chunk in chunks)
+        try:
+            decode_image(file, RULES)
+        except (ImageUnreadable, ImageTooLarge):
+            refused += 1
+
+    assert 200 < refused < 590
 
 
 def test_file_over_the_byte_limit_is_not_opened() -> None:

@@ -66,6 +66,16 @@ def claiming_jpeg(width: int, height: int, **options: object) -> bytes:
     return bytes(file)
 
 
+def png_chunks(file: bytes) -> list[tuple[bytes, bytes]]:
+    """Returns the kind and the data of each chunk of a PNG file."""
+    chunks, position = [], 8
+    while position < len(file):
+        end = position + 8 + int.from_bytes(file[position : position + 4])
+        chunks.append((file[position + 4 : position + 8], file[position + 8 : end]))
+        position = end + 4
+    return chunks
+
+
 def png_chunk(kind: bytes, data: bytes) -> bytes:
     """Returns a chunk of a PNG file."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
