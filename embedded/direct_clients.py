@@ -176,10 +176,10 @@ class DirectRerankClient(RerankClient):
                 raise scored.outcomes[0]
             return scored
 
-        asked = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
+        request = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
         batch = await self._dependency.call(
             _called(self._room.channel, "ScoreCandidates", score),
-            asked,
+            request,
             deadline,
             self._check_batch,
         )
@@ -225,7 +225,7 @@ class DirectShardClient(ShardClient):
         is_plain = query.filter is None and not (query.keywords or query.embeddings_included)
         if not (is_plain and 1 <= len(embeddings) <= MAX_EMBEDDING_COUNT):
             return await super().search_each(query, requests, deadline)
-        asked = Query(
+        index_query = Query(
             index_id=query.index_id,
             fingerprint=check_fingerprint(query.fingerprint),
             modality=query.modality,
@@ -235,7 +235,7 @@ class DirectShardClient(ShardClient):
             minimum_sequence=query.minimum_sequence,
         )
         answer = await self._dependency.call(
-            _called(self._room.channel, "SearchEmbeddings", self._searched), asked, deadline
+            _called(self._room.channel, "SearchEmbeddings", self._searched), index_query, deadline
         )
         if answer.applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(

@@ -71,7 +71,7 @@ class ScoredBatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _HashedQuery:
     """A query and its hash."""
 
     digest: bytes
@@ -153,23 +153,23 @@ class Reranker:
             raise CrossEncoderMissing(what="a rerank")
         model = self._model.at(model_version or self._serving_version())
         calibration = self._calibration_of(model.version) or ProbabilityCalibration()
-        asked = {
-            number: _Asked(
+        hashed = {
+            number: _HashedQuery(
                 query_digest(each.query, fingerprint, model.version), each.query, each.item_ids
             )
             for number, each in enumerate(queries)
             if isinstance(each, QueryCandidates)
         }
-        digests = [each.digest for each in asked.values()]
+        digests = [each.digest for each in hashed.values()]
         # Calls of several queries fill their batches by themselves.
         expected = self._model.joined.expected(digests[0]) if len(digests) == 1 else nullcontext()
         with expected as joined_call:
-            kept = await self._kept(index_id, fingerprint, asked.values())
-            lacking = _lacking(asked, kept)
+            kept = await self._kept(index_id, fingerprint, hashed.values())
+            lacking = _lacking(hashed, kept)
             candidates, picture_cost = await self._candidates(
                 model, index_id, fingerprint, lacking, deadline
             )
-            pairs, errors = self._pairs(index_id, asked, lacking, candidates)
+            pairs, errors = self._pairs(index_id, hashed, lacking, candidates)
             read_time = time.monotonic()
             computed, cost = await self._computed(model, pairs, deadline, joined_call)
         cost += picture_cost
@@ -178,7 +178,7 @@ class Reranker:
             [
                 each
                 if isinstance(each, TandemError)
-                else errors.get(number) or _scores(asked[number], logits, calibration)
+                else errors.get(number) or _scores(hashed[number], logits, calibration)
                 for number, each in enumerate(queries)
             ],
             read_time - start_time,
@@ -228,16 +228,16 @@ class Reranker:
         )
 
     async def _kept(
-        self, index_id: str, fingerprint: str, asked: Collection[_Asked]
+        self, index_id: str, fingerprint: str, hashed: Collection[_HashedQuery]
     ) -> dict[_PairName, float]:
         """Returns the cached logits of the items' current versions."""
-        if not (asked and self._cache.is_on):
+        if not (hashed and self._cache.is_on):
             return {}
-        item_ids = list(dict.fromkeys(item_id for each in asked for item_id in each.item_ids))
+        item_ids = list(dict.fromkeys(item_id for each in hashed for item_id in each.item_ids))
         versions = await self._reader.versions(index_id, fingerprint, item_ids)
         keys = {
             PairKey(each.digest, index_id, item_id, versions[item_id])
-            for each in asked
+            for each in hashed
             for item_id in each.item_ids
             if item_id in versions
         }
@@ -273,14 +273,14 @@ class Reranker:
     def _pairs(
         self,
         index_id: str,
-        asked: Mapping[int, _Asked],
+        hashed: Mapping[int, _HashedQuery],
         lacking: Mapping[int, Sequence[str]],
         stored: Mapping[str, StoredTokens],
     ) -> tuple[dict[PairKey, Pair], dict[int, TandemError]]:
         """Returns the pairs without a logit, of existing items, and the errors."""
         pairs: dict[PairKey, Pair] = {}
         errors: dict[int, TandemError] = {}
-        for number, each in asked.items():
+        for number, each in hashed.items():
             own_pairs = QueryPairs(each.query, self._model.manifest)
             try:
                 pairs |= {
@@ -326,18 +326,20 @@ class Reranker:
         )
 
 
-def _lacking(asked: Mapping[int, _Asked], kept: Mapping[_PairName, float]) -> dict[int, list[str]]:
+def _lacking(
+    hashed: Mapping[int, _HashedQuery], kept: Mapping[_PairName, float]
+) -> dict[int, list[str]]:
     """Returns the ids of each query's items that have no logit yet."""
     return {
         number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
-        for number, each in asked.items()
+        for number, each in hashed.items()
     }
 
 
 def _scores(
-    asked: _Asked, logits: Mapping[_PairName, float], calibration: ProbabilityCalibration
+    query: _HashedQuery, logits: Mapping[_PairName, float], calibration: ProbabilityCalibration
 ) -> Scores:
-    found = (logits.get((asked.digest, item_id)) for item_id in asked.item_ids)
+    found = (logits.get((query.digest, item_id)) for item_id in query.item_ids)
     return [
         None if logit is None else MatchScore(logit, calibration.probability(logit))
         for logit in found

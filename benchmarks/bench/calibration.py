@@ -65,7 +65,7 @@ def _probabilities(
     client: Client, gallery: Gallery, target: Modality, query_count: int
 ) -> tuple[list[list[float]], list[list[bool]]]:
     """Returns of each query the probabilities of its items, first hit first, and which match."""
-    asked = gallery.asked(target, query_count)
+    asked = gallery.query_numbers(target, query_count)
     matches, ids = gallery.matches(target), gallery.item_ids[target]
     said, so = [], []
     for number, query in zip(asked, gallery.queries(target, asked), strict=True):

@@ -115,12 +115,12 @@ class EmbeddingsEndpoint(JsonEndpoint):
         return response
 
 
-def _format_name(asked: Any) -> str:  # noqa: ANN401 (JSON)
-    if asked is None:
+def _format_name(requested: Any) -> str:  # noqa: ANN401 (JSON)
+    if requested is None:
         return "float"
-    if asked not in _FORMATS:
+    if requested not in _FORMATS:
         raise malformed(f"encoding_format is none of {', '.join(_FORMATS)}", "send one of them")
-    return str(asked)
+    return str(requested)
 
 
 def _contents(members: dict[str, Any]) -> list[content_pb2.Content]:
@@ -153,9 +153,9 @@ def _only(value: Any) -> Any:  # noqa: ANN401 (JSON)
     return value[0] if isinstance(value, list) and len(value) == 1 else None
 
 
-def _check_dimensions(asked: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)
+def _check_dimensions(requested: Any, embeddings: list[bytes]) -> None:  # noqa: ANN401 (JSON)
     dimension = len(embeddings[0]) // 4
-    if asked is not None and asked != dimension:
+    if requested is not None and requested != dimension:
         raise malformed(f"dimensions is not {dimension}, the model's", "leave it out")
 
 

@@ -74,8 +74,8 @@ class SearchEndpoint(JsonEndpoint):
             members["filter_text"] = members.pop("filter")
         search = await self.message(call, members, pb.SearchItemsRequest)
         if isinstance(query, dict) and "regions" in query:
-            asked = await self.message(call, {"query": query}, pb.SearchItemsRequest)
-            search.query.CopyFrom(asked.query)
+            parsed = await self.message(call, {"query": query}, pb.SearchItemsRequest)
+            search.query.CopyFrom(parsed.query)
         elif query is not None:
             content = await by_size(len(call.body), content_of, query, "query")
             search.query.CopyFrom(content)

@@ -378,24 +378,24 @@ class ShardClient:
         left = list(item_ids)
         max_bytes = _FIRST_GET_BYTES
         while left:
-            asked = left[:MAX_ITEM_ID_COUNT]
+            batch_ids = left[:MAX_ITEM_ID_COUNT]
             if taking is not None:
                 await taking.reserve(max_bytes)
             response: index_service_pb2.GetItemsResponse = await self._dependency.call(
                 self._index.GetItems,
                 index_service_pb2.GetItemsRequest(
                     index_id=index_id,
-                    item_ids=asked,
+                    item_ids=batch_ids,
                     encodings_included=are_encodings_included,
                     max_bytes=max_bytes,
                 ),
                 deadline,
             )
             # A shard of an earlier version answers all or fails.
-            read_count = response.read_count if response.HasField("read_count") else len(asked)
-            if not 1 <= read_count <= len(asked):
+            read_count = response.read_count if response.HasField("read_count") else len(batch_ids)
+            if not 1 <= read_count <= len(batch_ids):
                 raise InternalFault(
-                    why=f"{self._index_name} read {read_count} of {len(asked)} items"
+                    why=f"{self._index_name} read {read_count} of {len(batch_ids)} items"
                 )
             yield response, max_bytes
             del left[:read_count]

@@ -115,18 +115,18 @@ class RemoteReranker:
         """
         start_time = time.monotonic()
         deadline = Deadline.after(timeout_seconds)
-        asked, errors = await self._asked(queries)
+        remote_queries, errors = await self._remote_queries(queries)
         call = _RemoteCall(
             index_id,
             fingerprint,
             deadline,
-            {each.digest: each for each in asked.values()},
+            {each.digest: each for each in remote_queries.values()},
         )
         logits, cost = await self._logits(call)
         outcomes = [
             each
             if isinstance(each, TandemError)
-            else errors.get(number) or self._scores(asked[number], logits)
+            else errors.get(number) or self._scores(remote_queries[number], logits)
             for number, each in enumerate(queries)
         ]
         # Batches are read concurrently, so their sum may exceed the time that passed.
@@ -152,10 +152,10 @@ class RemoteReranker:
         """Raises QueryContentMissing: the API reads contents, not tokens."""
         raise QueryContentMissing(why="documents that are not stored come only as tokens")
 
-    async def _asked(
+    async def _remote_queries(
         self, queries: Sequence[QueryCandidates | TandemError]
     ) -> tuple[dict[int, _RemoteQuery], dict[int, TandemError]]:
-        asked: dict[int, _RemoteQuery] = {}
+        remote_queries: dict[int, _RemoteQuery] = {}
         errors: dict[int, TandemError] = {}
         for number, each in enumerate(queries):
             if isinstance(each, TandemError):
@@ -167,8 +167,10 @@ class RemoteReranker:
                 errors[number] = error.kept()
             else:
                 digest = self._digest(document)
-                asked[number] = _RemoteQuery(digest, content.modality, document, each.item_ids)
-        return asked, errors
+                remote_queries[number] = _RemoteQuery(
+                    digest, content.modality, document, each.item_ids
+                )
+        return remote_queries, errors
 
     def _checked(self, content: Content | None) -> TextContent | ImageContent:
         if content is None:
@@ -255,8 +257,8 @@ class RemoteReranker:
                 logits = dict(zip(found, scored, strict=True))
         return [logits.get(item_id, _NO_LOGIT) for item_id in item_ids]
 
-    def _scores(self, asked: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
-        found = (logits.get((asked.digest, item_id), _NO_LOGIT) for item_id in asked.item_ids)
+    def _scores(self, query: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
+        found = (logits.get((query.digest, item_id), _NO_LOGIT) for item_id in query.item_ids)
         return [
             MatchScore(logit, self._calibration.probability(logit))
             if math.isfinite(logit)

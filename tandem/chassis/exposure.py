@@ -37,8 +37,8 @@ def _exposures(
     address: str, service_names: Sequence[str], identity: Identity | None, guard: Guard
 ) -> Iterator[tuple[str, str]]:
     """Yields what is open, and the settings that close it."""
-    asked = {guard.access.get(path) for path in guard.access if _service_of(path) in service_names}
-    has_internal, has_public = AccessRule.INTERNAL in asked, bool(asked - {AccessRule.INTERNAL})
+    rules = {guard.access.get(path) for path in guard.access if _service_of(path) in service_names}
+    has_internal, has_public = AccessRule.INTERNAL in rules, bool(rules - {AccessRule.INTERNAL})
     knows_callers = identity is not None and identity.is_client_certificate_required
     if not is_loopback(address):
         if guard.tokens is None and not knows_callers:

@@ -53,7 +53,7 @@ def check_embeds(folder: Path, checkpoint: AnyCheckpoint) -> None:
 
 def trained_on(
     checkpoints: Iterable[AnyCheckpoint],
-    asked: GalleryDigest,
+    digest: GalleryDigest,
     asks_of: tuple[str, str, int],
     otherwise: str,
     *,
@@ -67,12 +67,12 @@ def trained_on(
     names: dict[str, None] = {}
     is_recorded = True
     for each in checkpoints:
-        trained = trained_names(each.trained_pictures, each.training, asked, *asks_of)
+        trained = trained_names(each.trained_pictures, each.training, digest, *asks_of)
         is_recorded = is_recorded and trained is not None
         names |= dict.fromkeys(trained or ())
     if names and not allows_trained:
         raise ValueError(
-            f"{len(names):,} of {len(asked.pictures):,} pictures were trained on, "
+            f"{len(names):,} of {len(digest.pictures):,} pictures were trained on, "
             f"{next(iter(names))} first; {otherwise}, or give --allow-trained"
         )
     return list(names) if is_recorded else None

@@ -116,13 +116,13 @@ def calibrate(
     )
     fitted = FittedCalibration.of(dev, first_count, further_count, lost_points)
     calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
-    asked = "" if query_count is None else f", {query_count:,} queries each way"
+    drawn = "" if query_count is None else f", {query_count:,} queries each way"
     about = {
         "title": f"Calibration of {folder.name} in {chosen}",
         "weights": loaded.weights_sha256[:12],
         "fingerprint": fingerprint[:12],
-        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}{asked}, seed {seed}",
-        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}{asked}, seed {seed}",
+        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
+        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
         "pools": f"{k} candidates",
         "limit": f"{lost_points} points of R@1 lost on dev, by the interval's upper end",
     }
@@ -172,14 +172,16 @@ def _pools(
         )
     gallery = make_gallery(records, languages_of(records))
     encoded = OfflineGallery(checkpoint, gallery)
-    asked = {name: gallery.asked(target, query_count) for name, target in DIRECTIONS.items()}
-    with query_progress({name: len(numbers) for name, numbers in asked.items()}) as show:
+    query_numbers = {
+        name: gallery.query_numbers(target, query_count) for name, target in DIRECTIONS.items()
+    }
+    with query_progress({name: len(numbers) for name, numbers in query_numbers.items()}) as show:
         return {
             name: HeldOutPools.of(
-                encoded.score(target, k, partial(show, name), asked=asked[name]),
+                encoded.score(target, k, partial(show, name), query_numbers=query_numbers[name]),
                 gallery,
                 target,
-                asked[name],
+                query_numbers[name],
             )
             for name, target in DIRECTIONS.items()
         }

@@ -216,11 +216,11 @@ def evaluate(
             partial(work.show, _READING),
         )
         work.show(_DIGESTING, 0, unit="galleries")
-        asked = gallery_digest(galleries, reads_pictures=regions is None)
+        digest = gallery_digest(galleries, reads_pictures=regions is None)
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
-        "corpus digest": asked.sha256[:16],
+        "corpus digest": digest.sha256[:16],
         "split": split,
         "seed": seed,
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
@@ -232,7 +232,7 @@ def evaluate(
         _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.record_lines()) or "none",
         "passed over": "; ".join(skipped.file_lines()) or "none",
-        **measure.origin(asked, allows_trained=allow_trained),
+        **measure.origin(digest, allows_trained=allow_trained),
         "command": " ".join(["tandem", *sys.argv[1:]]),
         **machine_about(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -344,24 +344,24 @@ def _distractors(
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
-    asked = set()
+    queried = set()
     # Another seed draws other scenes under the same names.
     if corpus != "scenes" and corpus_place(corpus) == corpus_place(asking_corpus):
-        asked = {(each.split, each.record_id) for each in asking}
-    others = open_corpus(corpus, split, seed + 1, int(count) + len(asked), skipped)
+        queried = {(each.split, each.record_id) for each in asking}
+    others = open_corpus(corpus, split, seed + 1, int(count) + len(queried), skipped)
     if others.is_undivided:
-        asked = {(split, record_id) for _, record_id in asked}
-    unasked = (each for each in others if (each.split, each.record_id) not in asked)
-    return islice(unasked, int(count))
+        queried = {(split, record_id) for _, record_id in queried}
+    distractors = (each for each in others if (each.split, each.record_id) not in queried)
+    return islice(distractors, int(count))
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:
     """Returns the ceiling in each direction, over the queries of all folds."""
     means = []
     for direction, target in DIRECTIONS.items():
-        asked = [gallery.asked(target, query_count) for gallery in galleries]
-        each = map(Gallery.best_recall_at_1, galleries, repeat(target), asked)
-        means.append(f"{direction} {fmean(each, map(len, asked)):.1f}")
+        query_numbers = [gallery.query_numbers(target, query_count) for gallery in galleries]
+        each = map(Gallery.best_recall_at_1, galleries, repeat(target), query_numbers)
+        means.append(f"{direction} {fmean(each, map(len, query_numbers)):.1f}")
     return ", ".join(means)
 
 

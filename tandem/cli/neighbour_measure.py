@@ -44,9 +44,9 @@ class NeighbourMeasure:
             _check_model(str(dev), near_dev.source.model_fingerprint, fingerprint)
         methods: list[LeaprrMethod | LabelFreeMethod] = []
         about = {}
-        asked = list(dict.fromkeys(names))
-        folders = [Path(name) for name in asked if name not in METHODS]
-        for name in asked:
+        requested = list(dict.fromkeys(names))
+        folders = [Path(name) for name in requested if name not in METHODS]
+        for name in requested:
             if name not in METHODS:
                 method = _learned(Path(name), _title(Path(name), folders), fingerprint, known)
                 methods.append(method)

@@ -102,7 +102,7 @@ class OfflineMeasure:
             check = RegionCheck(self._images, texts, needs_caption=False)
         return partial(_check_both, texts_of(self._retriever), check) if self._retriever else check
 
-    def origin(self, asked: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
         """Returns how many of the asking pictures were trained on, for the report.
 
         Raises ValueError if any were, unless `allows_trained`: their recall would say nothing
@@ -110,14 +110,14 @@ class OfflineMeasure:
         """
         names = trained_on(
             [self._checkpoint, *([self._retriever] if self._retriever else [])],
-            asked,
+            digest,
             self._asks_of,
             "evaluate on another split",
             allows_trained=allows_trained,
         )
-        if names is None or not asked.pictures:
+        if names is None or not digest.pictures:
             return {_TRAINED: "not recorded"}
-        return {_TRAINED: f"{len(names):,} of {len(asked.pictures):,}"}
+        return {_TRAINED: f"{len(names):,} of {len(digest.pictures):,}"}
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]

@@ -263,9 +263,9 @@ def _search_each(
     """Searches with each text; reports refused ones, and returns whether all were answered."""
     is_whole = True
     for start in range(0, len(texts), MAX_SEARCH_COUNT):
-        asked = texts[start : start + MAX_SEARCH_COUNT]
-        outcomes = client.search_batch(Search(text, index_id=index, **options) for text in asked)
-        for text, outcome in zip(asked, outcomes, strict=True):
+        batch = texts[start : start + MAX_SEARCH_COUNT]
+        outcomes = client.search_batch(Search(text, index_id=index, **options) for text in batch)
+        for text, outcome in zip(batch, outcomes, strict=True):
             output.head(text)
             if isinstance(outcome, TandemError):
                 output.show_refusal(outcome, text)

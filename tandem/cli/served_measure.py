@@ -66,7 +66,7 @@ class ServedMeasure:
         check_captions_sendable(record)
         self._regions.content(record)
 
-    def origin(self, asked: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
         """Returns nothing: a server does not know what its model was trained on."""
         return {}
 
@@ -136,9 +136,9 @@ class ServedMeasure:
         about: Mapping[str, Any],
     ) -> Report:
         totals = {
-            name: len(pool_sizes) * min(self._query_count or len(asked), len(asked))
+            name: len(pool_sizes) * min(self._query_count or len(languages), len(languages))
             for name, target in DIRECTIONS.items()
-            if (asked := gallery.languages(target))
+            if (languages := gallery.languages(target))
         }
         done = dict.fromkeys(totals, 0)
         access = Access.from_environment()

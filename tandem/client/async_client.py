@@ -319,12 +319,12 @@ class AsyncClient:
 
         The searches share batches of encoding and reranking. Raises if the whole call fails.
         """
-        asked = checked_searches(searches)
+        checked = checked_searches(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
-            searches=[search.request for search in asked]
+            searches=[search.request for search in checked]
         )
         response = await self._call(self._stub.BatchSearchItems, request)
-        return batch_results(response, [search.error for search in asked], self._address)
+        return batch_results(response, [search.error for search in checked], self._address)
 
     async def score_documents(
         self,

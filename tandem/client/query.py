@@ -212,10 +212,10 @@ def search_request(
 def checked_searches(searches: Iterable[Search]) -> list[Search]:
     """Returns the searches of a batch; raises RequestMalformed if they are not searches."""
     remedy = "send a list of Search"
-    asked = list(checked_elements("searches", searches, remedy))
-    for search in asked:
+    checked = list(checked_elements("searches", searches, remedy))
+    for search in checked:
         checked_type("an element of searches", search, Search, remedy)
-    return asked
+    return checked
 
 
 def page_request(

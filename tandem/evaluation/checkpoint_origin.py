@@ -36,7 +36,7 @@ def origin_about(
 def trained_names(
     known: TrainedPictures | None,
     training: Mapping[str, Any],
-    asked: GalleryDigest,
+    digest: GalleryDigest,
     corpus: str,
     split: str,
     seed: int,
@@ -46,7 +46,7 @@ def trained_names(
     Scenes are drawn and have no files: those of the training split with the recipe's own seed were
     trained on, as far as its pool goes.
     """
-    names, of_scenes = list(asked.pictures), []
+    names, of_scenes = list(digest.pictures), []
     recipes = _recipes(training).values()
     if corpus == "scenes":
         pools = [
@@ -59,7 +59,7 @@ def trained_names(
         of_scenes = names[: max(pools, default=0)]
     elif known is None:
         return None if not recipes or _reads_files(recipes) else []
-    which = known.which(asked.pictures.values()) if known else [False] * len(names)
+    which = known.which(digest.pictures.values()) if known else [False] * len(names)
     of_files = [name for name, is_trained in zip(names, which, strict=True) if is_trained]
     return list(dict.fromkeys([*of_scenes, *of_files]))
 

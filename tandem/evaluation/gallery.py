@@ -158,8 +158,8 @@ class Gallery:
             for number, (record, _) in enumerate(self.chosen):
                 for caption in record.captions:
                     numbers.setdefault(folded_text(caption.text), set()).add(number)
-            asked = self.pairs[: len(self.languages(target))]
-            return [numbers[folded_text(caption.text)] for _, caption in asked]
+            asking_pairs = self.pairs[: len(self.languages(target))]
+            return [numbers[folded_text(caption.text)] for _, caption in asking_pairs]
         for number, (_, caption) in enumerate(self.pairs):
             numbers.setdefault(folded_text(caption.text), set()).add(number)
         return [
@@ -169,7 +169,7 @@ class Gallery:
             for record, _ in self.chosen[: self.asking_count]
         ]
 
-    def asked(self, target: Modality, query_count: int | None = None) -> Sequence[int]:
+    def query_numbers(self, target: Modality, query_count: int | None = None) -> Sequence[int]:
         """Returns the numbers of `query_count` queries, spread over the gallery, or of all.
 
         Drawn at random, the same in every run: every n-th query could be of one language only.

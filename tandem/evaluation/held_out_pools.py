@@ -37,20 +37,20 @@ class HeldOutPools:
         pools: ScoredPools,
         gallery: Gallery,
         target: Modality,
-        asked: Sequence[int] | None = None,
+        query_numbers: Sequence[int] | None = None,
     ) -> Self:
         """Returns the scored part of the pools of the gallery's queries that look for `target`.
 
-        `asked` are the numbers of the queries that were scored; all of them where None.
+        `query_numbers` are the numbers of the queries that were scored; all of them where None.
         """
         pool_QK = pools.retrieved[:, : pools.logits.shape[1]]
         answers, matches = gallery.answers(target), gallery.matches(target)
-        asked = range(len(answers)) if asked is None else asked
+        query_numbers = range(len(answers)) if query_numbers is None else query_numbers
         return cls(
             np.take_along_axis(pools.similarity, pool_QK, axis=1),
             pools.logits,
-            _is_in(pool_QK, [answers[number] for number in asked]),
-            _is_in(pool_QK, [matches[number] for number in asked]),
+            _is_in(pool_QK, [answers[number] for number in query_numbers]),
+            _is_in(pool_QK, [matches[number] for number in query_numbers]),
         )
 
     @classmethod

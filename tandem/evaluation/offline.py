@@ -212,9 +212,9 @@ class OfflineGallery:
         """Returns [Q, M]: each query's similarity to each item of the target modality."""
         query_count = len(self._gallery.languages(target))
         is_by_text = target is Modality.IMAGE
-        asked, items = (self._texts, self._images) if is_by_text else (self._images, self._texts)
+        queries, items = (self._texts, self._images) if is_by_text else (self._images, self._texts)
         asking = Modality.TEXT if is_by_text else Modality.IMAGE
-        queries_QD = self._embeddings[asking][asked.places[:query_count]]
+        queries_QD = self._embeddings[asking][queries.places[:query_count]]
         return (queries_QD @ self._embeddings[target].T).numpy()[:, items.places]
 
     def score(
@@ -223,12 +223,12 @@ class OfflineGallery:
         k: int,
         on_progress: OnProgress = lambda _: None,
         retriever: "OfflineGallery | None" = None,
-        asked: Sequence[int] | None = None,
+        query_numbers: Sequence[int] | None = None,
     ) -> ScoredPools:
         """Returns the pools of the best `k` items for each query, at most everything; 0 has none.
 
-        Queries are captions if pictures are the target, else pictures. `asked` selects queries by
-        number, one row each in that order; by default all. `on_progress` is called with the number
+        Queries are captions if pictures are the target, else pictures. `query_numbers` selects
+        queries, one row each in that order; by default all. `on_progress` is called with the number
         of queries scored. `retriever` is the same gallery encoded by another checkpoint, whose
         bi-encoder then makes the pools (Sep+Coop).
         """
@@ -236,14 +236,16 @@ class OfflineGallery:
         start_time = time.monotonic()
         similarity_QM = retriever.similarity(target)
         answers = self._gallery.answers(target)
-        if asked is None:
-            asked = range(len(similarity_QM))
+        if query_numbers is None:
+            query_numbers = range(len(similarity_QM))
         else:
-            similarity_QM = similarity_QM[list(asked)]
-            answers = [answers[number] for number in asked]
+            similarity_QM = similarity_QM[list(query_numbers)]
+            answers = [answers[number] for number in query_numbers]
         retrieved_QM = retrieve_order(similarity_QM, self._gallery.tie_order(target))
         match_start_time = time.monotonic()
-        logits_QK, read_count = self._pool_logits(target, asked, retrieved_QM[:, :k], on_progress)
+        logits_QK, read_count = self._pool_logits(
+            target, query_numbers, retrieved_QM[:, :k], on_progress
+        )
         match_seconds = time.monotonic() - match_start_time
         encoding = retriever.encode_seconds
         shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
@@ -259,17 +261,23 @@ class OfflineGallery:
         return ScoredPools(retrieved_QM, similarity_QM, logits_QK, tied, seconds)
 
     def _pool_logits(
-        self, target: Modality, asked: Sequence[int], pools_QK: Order, on_progress: OnProgress
+        self,
+        target: Modality,
+        query_numbers: Sequence[int],
+        pools_QK: Order,
+        on_progress: OnProgress,
     ) -> tuple[Floats, int]:
         """Returns [Q, K] match logits and the number of distinct pairs that were scored."""
         if not pools_QK.shape[1]:
-            on_progress(len(asked))
+            on_progress(len(query_numbers))
             return np.empty(pools_QK.shape), 0
         finds_images = target is Modality.IMAGE
         items = self._images if finds_images else self._texts
         places_QK = np.asarray(items.places)[pools_QK]
         rows, read_count = [], 0
-        for done, (query, places_K) in enumerate(zip(asked, places_QK, strict=True), start=1):
+        for done, (query, places_K) in enumerate(
+            zip(query_numbers, places_QK, strict=True), start=1
+        ):
             places_U, which_K = np.unique(places_K, return_inverse=True)
             read = [items.numbers[place] for place in places_U]
             itself = [query] * len(read)

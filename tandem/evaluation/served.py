@@ -73,16 +73,16 @@ async def served_report(  # noqa: PLR0913
     models: set[str] = set()
     for name, target in DIRECTIONS.items():
         every = gallery.languages(target)
-        asked = gallery.asked(target, query_count)
-        languages[name] = [every[number] for number in asked]
+        query_numbers = gallery.query_numbers(target, query_count)
+        languages[name] = [every[number] for number in query_numbers]
         whole = gallery.query_pictures(target)
-        pictures = tuple(whole[number] for number in asked if whole)
+        pictures = tuple(whole[number] for number in query_numbers if whole)
         seconds[name] = {}
         reranked = []
         be_seconds = None
         for k in sorted(pool_sizes):
             # Generated again for each k, one by one, because a picture query reads its picture.
-            queries = gallery.queries(target, asked)
+            queries = gallery.queries(target, query_numbers)
             start_time = time.monotonic()
             ranks = await answer_ranks(
                 client,

@@ -367,8 +367,8 @@ class LocalStack:
 
     def _start_first_triton(self) -> None:
         """Starts Triton; raises StackFailed if a service ends meanwhile."""
-        asked = self._should_stop
-        self._should_stop = lambda: asked() or self.dead_service() is not None
+        should_stop = self._should_stop
+        self._should_stop = lambda: should_stop() or self.dead_service() is not None
         try:
             self.start_triton()
         except TritonUnavailable:
@@ -376,12 +376,12 @@ class LocalStack:
                 raise StackFailed(dead) from None
             raise
         finally:
-            self._should_stop = asked
+            self._should_stop = should_stop
 
     def _wait_until_all_serve(self, timeout_seconds: float) -> None:
         """Waits until every service is ready; returns early if Triton ends by itself."""
-        asked = self._should_stop
-        self._should_stop = lambda: asked() or self._triton_ending() is not None
+        should_stop = self._should_stop
+        self._should_stop = lambda: should_stop() or self._triton_ending() is not None
         deadline_time = time.monotonic() + timeout_seconds
         try:
             for name in self.service_names():
@@ -390,7 +390,7 @@ class LocalStack:
             if self._triton_ending() is None:
                 raise
         finally:
-            self._should_stop = asked
+            self._should_stop = should_stop
 
     def _triton_ending(self) -> str | None:
         """Returns how Triton ended by itself, with its log's end; None while it runs."""

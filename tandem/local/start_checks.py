@@ -46,12 +46,12 @@ def precision_note(precision: Precision | None) -> str | None:
     return None
 
 
-def shard_count(asked: int | None, stored: int | None, data: Path) -> int:
+def shard_count(requested: int | None, stored: int | None, data: Path) -> int:
     """Returns the shard count; raises StartRefused if the folder has another one."""
-    if asked is None or stored is None or asked == stored:
-        return asked or stored or DEFAULT_SHARD_COUNT
+    if requested is None or stored is None or requested == stored:
+        return requested or stored or DEFAULT_SHARD_COUNT
     raise StartRefused(
-        f"{data} has {stored} shard{'s' if stored > 1 else ''}, not {asked}: give --shards "
+        f"{data} has {stored} shard{'s' if stored > 1 else ''}, not {requested}: give --shards "
         f"{stored}, or another folder by --data"
     )
 

@@ -133,12 +133,12 @@ class TritonClient:
         start_time = time.perf_counter()
         self._follow_credentials()
         try:
-            asked = [spec.name for spec in outputs]
+            output_names = [spec.name for spec in outputs]
             if await self._is_timed(model, timeout_seconds):
-                asked.append(COMPUTE_SECONDS)
+                output_names.append(COMPUTE_SECONDS)
             timeout_seconds -= time.perf_counter() - start_time
             is_cancelled = await self._cancels(timeout_seconds)
-            request = infer_request(model, version, inputs, asked)
+            request = infer_request(model, version, inputs, output_names)
             request.parameters["priority"].uint64_param = priority.level
             # At most half of it in Triton's queue: work that starts later would be wasted.
             request.parameters["timeout"].int64_param = max(1, int(timeout_seconds * 0.5e6))

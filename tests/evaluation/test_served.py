@@ -186,7 +186,7 @@ async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None
 
     whole = gallery.query_pictures(Modality.IMAGE)
     assert whole == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
-    asked = tuple(whole[number] for number in gallery.asked(Modality.IMAGE, 4))
+    asked = tuple(whole[number] for number in gallery.query_numbers(Modality.IMAGE, 4))
     for report, of_texts in ((every, whole), (some, asked)):
         expected = {"text→image": of_texts, "image→text": ()}
         assert all(each.pictures == expected[each.direction] for each in report.rankings)

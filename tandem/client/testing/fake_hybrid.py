@@ -42,22 +42,22 @@ def hybrid_of(request: pb.SearchItemsRequest) -> FakeHybrid | None:
     """Returns the requested hybrid search, or None; raises RankingInvalid and QueryInvalid."""
     if not request.HasField("hybrid"):
         return None
-    asked = request.hybrid
+    hybrid = request.hybrid
     if request.adaptive_depth:
         raise RankingInvalid(why="adaptive_depth cannot be used with hybrid; drop one")
-    if len(asked.keywords.encode()) > MAX_KEYWORDS_BYTES:
+    if len(hybrid.keywords.encode()) > MAX_KEYWORDS_BYTES:
         raise QueryInvalid(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
     texts = [request.query.text] + [
         part.content.text
         for part in request.query_parts
         if part.weight > 0 or not part.HasField("weight")
     ]
-    keywords = asked.keywords or " ".join(filter(None, texts))
+    keywords = hybrid.keywords or " ".join(filter(None, texts))
     if not keywords:
         raise QueryInvalid(
             why="hybrid needs keywords, since no part of the query is a text; send some"
         )
-    weight = asked.keyword_weight if asked.HasField("keyword_weight") else 0.5
+    weight = hybrid.keyword_weight if hybrid.HasField("keyword_weight") else 0.5
     if not 0.0 <= weight <= 1.0:
         raise RankingInvalid(why=f"keyword_weight is {weight}; send 0 to 1")
     return FakeHybrid(words_of(keywords), weight)

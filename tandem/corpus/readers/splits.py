@@ -22,21 +22,21 @@ def is_well_known(name: str) -> bool:
 
 
 def split_named(
-    asked: str, known: Collection[str], place: object, left_out: LeftOut | None = None
+    requested: str, known: Collection[str], place: object, left_out: LeftOut | None = None
 ) -> str:
-    """Returns the split of `known` that `asked` means: itself, or a synonym like "dev" for "val".
+    """Returns the split of `known` that `requested` means: itself, or a synonym ("dev" for "val").
 
     If a corpus has both, the synonym is a split of its own, and `left_out` counts it. Raises
     SplitUnknown if none matches, or several do.
     """
-    words = next((each for each in _ONE_NAME if asked.lower() in each), {asked.lower()})
+    words = next((each for each in _ONE_NAME if requested.lower() in each), {requested.lower()})
     meant = [name for name in known if name.lower() in words]
-    if asked in known:
+    if requested in known:
         for other in meant:
-            if other != asked and left_out is not None:
+            if other != requested and left_out is not None:
                 left_out.pass_over(f"{place}: {other}", FileFault.OTHER_SPLIT)
-        return asked
+        return requested
     if len(meant) != 1:
         summary = "" if left_out is None else left_out.summary()
-        raise SplitUnknown(place=place, split=asked, known=known, left_out=summary)
+        raise SplitUnknown(place=place, split=requested, known=known, left_out=summary)
     return meant[0]

@@ -179,8 +179,8 @@ class LeaprrFolder:
         try:
             content = read_pickled_tensors(path)
             kept = json.loads(content["plan"])
-            asked = json.loads(json.dumps(asdict(plan)))
-            differing = _differing(kept, asked)
+            given = json.loads(json.dumps(asdict(plan)))
+            differing = _differing(kept, given)
             if content.get("scored_pairs") != _scored_pairs(plan):
                 differing.append("the form of a cross-encoder's similarities")
             if not differing:
@@ -222,11 +222,11 @@ def _scored_pairs(plan: LeaprrPlan) -> str | None:
     return SHARED_COSINES if plan.train.pool_size else None
 
 
-def _differing(kept: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+def _differing(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
     """Returns the names of fields that two plans do not share, with those of their parts."""
     names = []
-    for name in sorted(kept.keys() | asked.keys()):
-        one, other = kept.get(name), asked.get(name)
+    for name in sorted(kept.keys() | given.keys()):
+        one, other = kept.get(name), given.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
             names += [f"{name} {part}" for part in _differing(one, other)]
         elif one != other:
