@@ -23,10 +23,10 @@ class QueryPairs:
         self._manifest = manifest
         self._is_checked = False
 
-    def pair(self, candidate: Tokens) -> Pair:
+    def pair(self, candidate: Tokens, item_id: str = "") -> Pair:
         """Returns the pair; raises TokensInvalid if the manifest's model cannot read it.
 
-        Otherwise one bad pair would fail its whole batch.
+        The error names the item, if it is one. Otherwise one bad pair would fail its whole batch.
         """
         match self._query, candidate:
             case (TextTokens() as text, ImageTokens() as image) | (
@@ -39,7 +39,7 @@ class QueryPairs:
                 _check(candidate, self._manifest)
                 return Pair(text, image)
             case _:
-                raise TokensInvalid(why="query and candidate have the same modality")
+                raise TokensInvalid.of_same_modality(item_id)
 
 
 def _check(tokens: Tokens, manifest: Manifest) -> None:

@@ -287,7 +287,7 @@ class Reranker:
                     # With the version of these tokens, because the item may have been written
                     # since the cache lookup.
                     PairKey(each.digest, index_id, item_id, candidate.version): own_pairs.pair(
-                        candidate.tokens
+                        candidate.tokens, item_id
                     )
                     for item_id in lacking[number]
                     if (candidate := stored.get(item_id)) is not None

@@ -216,8 +216,16 @@ class TokensInvalid(TandemError):
 
     reason = "TOKENS_INVALID"
 
-    def __init__(self, *, why: str) -> None:
-        super().__init__(f"the tokens are not valid: {why}; send what encoder_svc returned")
+    def __init__(self, *, why: str, remedy: str = "send what encoder_svc returned") -> None:
+        super().__init__(f"the tokens are not valid: {why}; {remedy}")
+
+    @classmethod
+    def of_same_modality(cls, item_id: str = "") -> Self:
+        """Returns the error of a candidate that no cross-encoder reads with the query."""
+        named = f"item {_shown(item_id)}" if item_id else "a candidate"
+        return cls(
+            why=f"{named} has the query's modality", remedy="send items of the other modality"
+        )
 
 
 class QueryContentMissing(TandemError):

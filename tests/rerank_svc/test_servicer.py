@@ -251,6 +251,17 @@ async def test_stored_text_that_the_model_cannot_read_is_named_before_it_fails(
     assert isinstance(error, errors.TokensInvalid)
 
 
+async def test_an_item_of_the_querys_modality_is_named(
+    stub: RerankServiceStub, fingerprint: str
+) -> None:
+    """Callers of ScoreDocuments send ids, and tokens that encoder_svc returned they have not."""
+    _, error = await refusal(stub, request(["i-0", "t-short"], fingerprint))
+
+    assert isinstance(error, errors.TokensInvalid)
+    assert "item 't-short' has the query's modality" in error.message
+    assert "send items of the other modality" in error.message
+
+
 async def test_an_incomplete_query_is_refused(stub: RerankServiceStub, fingerprint: str) -> None:
     """Bytes that are not a whole number of tokens, and NaN among image tokens."""
     message = request(["i-0"], fingerprint)

@@ -111,7 +111,7 @@ class FakeContents(content_service_pb2_grpc.ContentServiceServicer):
             item = items[document.item_id]
             content, words = item.content, item_words(item)
             if modality_of(content) == modality_of(request.query):
-                raise TokensInvalid(why="the query and the item have the same modality")
+                raise TokensInvalid.of_same_modality(document.item_id)
         else:
             check_content(document.content)
             content, words = document.content, content_words(document.content)

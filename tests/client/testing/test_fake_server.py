@@ -307,7 +307,7 @@ def test_stored_documents_are_refused_as_the_reranker_does(fake: Client) -> None
     """The one behind the real orchestrator here scores any item of any index."""
     with pytest.raises(errors.IndexNotFound):
         fake.score_documents("5", [StoredItem("image-1")], index_id="none")
-    with pytest.raises(errors.TokensInvalid, match="same modality"):
+    with pytest.raises(errors.TokensInvalid, match="item 'text-1' has the query's modality; send"):
         fake.score_documents("5", [StoredItem("text-1")], index_id="s")
 
 
