@@ -9,7 +9,7 @@ from typing import Self
 
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.cli.addresses import DEFAULT_ADDRESS
-from tandem.cli.console import out
+from tandem.cli.console import one_line, out
 from tandem.cli.corpora import open_corpus
 from tandem.cli.ingest import DEFAULT_SEED, DEFAULT_SPLIT
 from tandem.contract.identifiers import check_index_id
@@ -91,7 +91,7 @@ class CorpusIngest:
         if status:
             line = (
                 "not everything was ingested, as said above, and the server continues; try again "
-                f"by: tandem ingest {shlex.quote(self._corpus)} {place}"
+                f"by: tandem ingest {one_line(shlex.quote(self._corpus))} {place}"
             )
         with suppress(OSError):  # The terminal may be closed since, and searches continue.
             out.print(line)

@@ -82,6 +82,8 @@ CASES = [
     ["ingest", "folder:{}", "--address", NOWHERE],
     ["ingest", "scenes", "--split", "{}", "--address", NOWHERE],
     ["ingest", "scenes", "--count", "4", "--index", "{}", "--address", NOWHERE],
+    ["up", "--ingest", "{}"],
+    ["up", "--ingest", "scenes", "--index", "{}"],
     ["evaluate", "{}", "--address", NOWHERE],
     ["evaluate", "folder:{}", "--address", NOWHERE],
     ["evaluate", "scenes", "--split", "{}", "--address", NOWHERE],
