@@ -12,7 +12,7 @@ import pytest
 from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports, StackFailed
 from tandem.model_io.triton_server import TritonUnavailable, core_count
-from tests.support.model_io.odd_models import write_unbatched
+from tests.support.model_io.odd_models import write_echo
 
 
 def test_fixed_ports_are_the_documented_ones() -> None:
@@ -105,7 +105,7 @@ class Crashing(LocalStack):
 
 @pytest.fixture(name="crashing")
 def _crashing(tmp_path: Path) -> Iterator[Crashing]:
-    repository = write_unbatched(tmp_path / "models")
+    repository = write_echo(tmp_path / "models")
     stack = Crashing(tmp_path / "data", repository, Ports.free(shard_count=1))
     with stack:
         yield stack

@@ -22,10 +22,12 @@ from tandem.model_io.model_version import Serving as Version
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tests.support.model_io.odd_models import (
+    ECHO,
     MOODY,
     PLAIN,
     SLOW,
     UNBATCHED,
+    write_echo,
     write_moody,
     write_unbatched,
 )
@@ -40,11 +42,11 @@ SHARED_MEMORY = Path("/dev/shm")
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository of one model that loads soon."""
-    return write_unbatched(tmp_path / "models")
+    return write_echo(tmp_path / "models")
 
 
 @pytest.fixture
-def doubling(repository: Path) -> Iterator[Serving]:
+def echoing(repository: Path) -> Iterator[Serving]:
     """A server of that model; a test may do with it what it likes."""
     with serving(repository) as running:
         yield running
@@ -127,14 +129,14 @@ def test_a_damaged_version_that_serves_is_not_started(
     assert not repository.with_name("repository.log").exists()
 
 
-async def double(running: Serving) -> list[float]:
-    """Returns what a new client gets for 1 and 2; never hangs."""
+async def answer_of(running: Serving, model: str = ECHO) -> list[float]:
+    """Returns what a new client gets from the model for 1 and 2; never hangs."""
     client = TritonClient(running.address)
     output = OutputSpec("OUTPUT__0", np.float32, ())
     values = np.array([1, 2], dtype=np.float32)
     try:
         async with asyncio.timeout(60):
-            answer = await client.infer(UNBATCHED, {"x": values}, [output], timeout_seconds=60.0)
+            answer = await client.infer(model, {"x": values}, [output], timeout_seconds=60.0)
     finally:
         await client.close()
     [array] = answer.arrays
@@ -147,39 +149,39 @@ def kill_the_stub(running: Serving) -> None:
     os.kill(stub, signal.SIGKILL)
 
 
-async def test_stopping_cleans_up_and_it_restarts_at_its_address(doubling: Serving) -> None:
+async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: Serving) -> None:
     """No process of its group, no shared memory with its prefix, no port, no folder; the same
     object then serves on the same ports, at once.
     """
-    assert await double(doubling) == [2, 4]
-    group = doubling.server.pid
+    assert await answer_of(echoing) == [1, 2]
+    group = echoing.server.pid
     # Positive control: while it runs, each of these is there to be found.
     assert len(processes_of_group(group)) == 2
-    assert regions(doubling.server)
-    assert is_listening(doubling.grpc_port)
-    assert is_listening(doubling.metrics_port)
+    assert regions(echoing.server)
+    assert is_listening(echoing.grpc_port)
+    assert is_listening(echoing.metrics_port)
 
-    doubling.server.stop()
+    echoing.server.stop()
 
-    assert_nothing_is_left(doubling, group)
-    doubling.server.stop()  # a second call does no harm
+    assert_nothing_is_left(echoing, group)
+    echoing.server.stop()  # a second call does no harm
 
-    doubling.server.start()
+    echoing.server.start()
 
-    assert await double(doubling) == [2, 4]
+    assert await answer_of(echoing) == [1, 2]
 
 
-async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
+async def test_a_killed_stub_is_an_error_and_no_hang(echoing: Serving) -> None:
     """Inferences fail by name, the server's readiness notwithstanding; stopping works."""
-    group = doubling.server.pid
-    kill_the_stub(doubling)
+    group = echoing.server.pid
+    kill_the_stub(echoing)
 
     for _ in range(3):
         with pytest.raises(ModelUnavailable, match="its process in Triton is dead"):
-            await double(doubling)
+            await answer_of(echoing)
 
-    doubling.server.stop()
-    assert_nothing_is_left(doubling, group)
+    echoing.server.stop()
+    assert_nothing_is_left(echoing, group)
 
 
 async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Path) -> None:
@@ -213,24 +215,25 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
     assert refused_count == 3
 
 
-async def test_a_killed_server_ends_its_stubs(doubling: Serving) -> None:
+async def test_a_killed_server_ends_its_stubs(echoing: Serving) -> None:
     """A stub outlives the server that made it; stop() finds it all the same."""
-    group = doubling.server.pid
+    group = echoing.server.pid
     os.kill(group, signal.SIGKILL)
-    await asyncio.to_thread(doubling.server._process.wait, 60)
+    await asyncio.to_thread(echoing.server._process.wait, 60)
     assert STUB[:15] in processes_of_group(group).values()
 
     with pytest.raises(ModelUnavailable):
-        await double(doubling)
+        await answer_of(echoing)
 
-    doubling.server.stop()
-    assert_nothing_is_left(doubling, group)
+    echoing.server.stop()
+    assert_nothing_is_left(echoing, group)
 
 
 async def test_it_serves_on_a_machine_as_it_is_found(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of the folder, a proxy, a locale and another Python's variables reach nothing of it."""
+    repository = write_unbatched(tmp_path / "models")
     folder = tmp_path / "a folder" / "numpy"
     folder.mkdir(parents=True)
     for name in ("random", "torch", "json", "triton_python_backend_utils", "numpy/__init__"):
@@ -247,7 +250,7 @@ async def test_it_serves_on_a_machine_as_it_is_found(
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")
 
     with serving(repository) as running:
-        assert await double(running) == [2, 4]
+        assert await answer_of(running, UNBATCHED) == [2, 4]
 
 
 def test_stopped_during_its_start_it_leaves_nothing(repository: Path) -> None:
@@ -290,7 +293,7 @@ async def test_a_server_that_crashes_at_its_start_is_started_again(repository: P
     try:
         server.start(Crash(server, signal.SIGSEGV, signal.SIGABRT))
         running = Serving(server, server._grpc_port, server._metrics_port)
-        assert await double(running) == [2, 4]
+        assert await answer_of(running) == [1, 2]
     finally:
         server.stop()
 

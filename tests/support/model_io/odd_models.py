@@ -1,11 +1,11 @@
-"""TorchScript models that do what ours never should, for a server of their own."""
+"""Models that do what ours never should, for a server of their own; TorchScript, except for one."""
 
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-MOODY, REVERSED, UNBATCHED = "moody", "reversed", "unbatched"
+MOODY, REVERSED, UNBATCHED, ECHO = "moody", "reversed", "unbatched", "echo"
 
 # The largest number in moody's input decides what it does.
 PLAIN, NAN, HEADLESS, DOUBLE, SLOW = 1.0, 10.0, 20.0, 30.0, 40.0
@@ -68,8 +68,36 @@ class Unbatched(nn.Module):
         return 2 * x
 
 
+_ECHO_PROGRAM = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(request, "x") for request in requests]
+        outputs = [pb_utils.Tensor.from_dlpack("OUTPUT__0", each.to_dlpack()) for each in inputs]
+        return [pb_utils.InferenceResponse([output]) for output in outputs]
+"""
+
+
+def write_echo(repository: Path) -> Path:
+    """Writes a model that answers with its input, float32 [n]; returns `repository`.
+
+    It loads soonest, because it does not import torch.
+    """
+    folder = repository / ECHO
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text(_ECHO_PROGRAM)
+    tensors = tensor("input", "x", -1) + tensor("output", "OUTPUT__0", -1)
+    (folder / "config.pbtxt").write_text(
+        f'name: "{ECHO}" backend: "python" instance_group [ {{ kind: KIND_CPU }} ]\n'
+        f"max_batch_size: 0 {tensors}\n"
+    )
+    return repository
+
+
 def write_unbatched(repository: Path) -> Path:
-    """Writes that one alone, which loads soonest; returns `repository`."""
+    """Writes that one alone; returns `repository`."""
     tensors = tensor("input", "x", -1) + tensor("output", "OUTPUT__0", -1)
     write_model(repository, UNBATCHED, Unbatched(), f"max_batch_size: 0 {tensors}")
     return repository
