@@ -14,14 +14,18 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from torch import Tensor, nn
 
 from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    Manifest,
+    config_file,
+    model_file,
+)
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tests.support.faults.run_counts import is_full, run_count
@@ -39,42 +43,56 @@ STUB = "triton_python_backend_stub"
 EMPTYING, MADDENING, CURE = 150, 151, 152
 
 
-class Sickly(nn.Module):
-    """Answers nonsense once it has read a poison, until it reads the cure."""
+# Answers nonsense once it has read a poison, until it reads the cure. Each instance would import
+# torch, which this does not need. By DLPack, because Triton 2.51 sends NumPy 2 as empty tensors.
+SICKLY = f"""
+import json
 
-    def __init__(self, embedding_dim: int) -> None:
-        super().__init__()
-        self.embedding_dim = embedding_dim
-        self.register_buffer("poison", torch.zeros(1, dtype=torch.int64))
+import numpy as np
+import triton_python_backend_utils as pb_utils
 
-    def forward(
-        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Returns embedding float32 [B, d] and logit float32 [B, 1], or nonsense when poisoned."""
-        if bool(((input_ids >= 150) & (input_ids <= 152)).any()):
-            self.poison.fill_(int(input_ids.max()))
-        rows = input_ids.shape[0]
-        embedding = torch.full((rows, self.embedding_dim), float(self.embedding_dim) ** -0.5)
-        logit = torch.zeros(rows, 1)
-        if bool((self.poison == 150).any()):
-            return embedding[:0], logit[:0]
-        if bool((self.poison == 151).any()):
-            return embedding * float("nan"), logit * float("nan")
-        return embedding, logit
+
+class TritonPythonModel:
+    def initialize(self, args):
+        outputs = json.loads(args["model_config"])["output"]
+        dims = {{each["name"]: each["dims"] for each in outputs}}
+        self.embedding_dim = int(dims["OUTPUT__0"][0])
+        self.poison = 0
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        ids = np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "INPUT__0"))
+        read = ids[({EMPTYING} <= ids) & (ids <= {CURE})]
+        if read.size:
+            self.poison = int(read.max())
+        rows = 0 if self.poison == {EMPTYING} else len(ids)
+        value = float("nan") if self.poison == {MADDENING} else self.embedding_dim ** -0.5
+        embedding = np.full((len(ids), self.embedding_dim), value, dtype=np.float32)
+        logit = np.full((len(ids), 1), value if np.isnan(value) else 0.0, dtype=np.float32)
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor.from_dlpack("OUTPUT__0", embedding[:rows]),
+                pb_utils.Tensor.from_dlpack("OUTPUT__1", logit[:rows]),
+            ]
+        )
+"""
 
 
 @pytest.fixture(scope="module")
-def repository(
-    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path, tiny_manifest: Manifest
-) -> Path:
+def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
     """Copies the small model to a folder, with a joint encoder that can be poisoned.
 
     Tests harm an instance of the joint encoder alone.
     """
     folder = tmp_path_factory.mktemp("canary") / "model_repository"
     with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)
-    model = torch.jit.script(Sickly(tiny_manifest.embedding_dim))
-    model.save(str(model_file(folder, JOINT_ENCODER)))
+    model_file(folder, JOINT_ENCODER).with_name("model.py").write_text(SICKLY)
+    config = config_file(folder, JOINT_ENCODER)
+    text = config.read_text(encoding="utf-8")
+    assert text.count('backend: "pytorch"') == 1
+    config.write_text(text.replace('backend: "pytorch"', 'backend: "python"'), encoding="utf-8")
     return folder
 
 
