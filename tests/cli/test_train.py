@@ -59,7 +59,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--corpus", "scenes", "--count", "9"], "--count would be ignored"),
         (["tiny", "--init", "x"], "--init would be ignored"),
         (["tiny", "--image-source", "regions"], "scenes have none; train on --corpus"),
-        (["tiny", "--corpus", "emoji", "--image-source", "regions"], "file with --regions"),
+        (["tiny", "--corpus", "emoji", "--image-source", "regions"], "give it with --regions"),
         (["tiny", "--corpus", "nowhere"], "no corpus 'nowhere'"),
         (["compact", "--corpus", "emoji", "--image-source", "grid"], "--image-source would be"),
         (

@@ -403,7 +403,7 @@ async def test_a_model_that_does_not_tell_leaves_the_times_unset(odd_client: Tri
             "NOT_FOUND",
             "Request for unknown model: 'moody' has no available versions",
             ModelUnavailable,
-            "is leaving",
+            "is shutting down",
         ),
         ("INTERNAL", "Stub process 'moody_0' is not healthy.", ModelUnavailable, "is dead"),
         ("UNAVAILABLE", "This protocol is restricted", InternalFault, "does not let us"),

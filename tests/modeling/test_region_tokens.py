@@ -282,6 +282,6 @@ def test_regions_that_are_not_numbers_are_named(
 
     check = RegionCheck(RegionFile(path), texts)
 
-    with pytest.raises(RecordUnreadable, match=f"{RECORDS[0].record_id}.*infinity, or no number"):
+    with pytest.raises(RecordUnreadable, match=f"{RECORDS[0].record_id}.*NaN or infinity"):
         check(RECORDS[0])
     check(RECORDS[1])

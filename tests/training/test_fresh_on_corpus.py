@@ -304,7 +304,7 @@ def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, stop_at: tuple[s
 @pytest.mark.parametrize(
     ("source", "has_file", "why"),
     [
-        ("regions", False, "give their file with --regions"),
+        ("regions", False, "give it with --regions"),
         ("patches", True, r"regions.safetensors would be ignored: image tokens are of patches"),
     ],
 )

@@ -193,7 +193,7 @@ def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
         raise AssertionError
         yield
 
-    with pytest.raises(ValueError, match=r"regions, a detector's.*give their file with --regions"):
+    with pytest.raises(ValueError, match=r"reads a detector's file.*give it with --regions"):
         train_further(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out")
 
 
