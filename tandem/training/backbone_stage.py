@@ -17,7 +17,7 @@ from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.vision_tower import VisionTower
 from tandem.training.optimisation import check_loss, step, warm_up_then_decay
-from tandem.training.run import Run, restore
+from tandem.training.run import Run, restore, restore_modules
 
 BACKBONE_STAGE = "backbone"
 
@@ -81,10 +81,9 @@ def _train(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
 
     # Where the run was stopped: after this stage, within it, or nowhere.
     done = 0
-    if later := run.found("encoder"):
-        for name, module in modules.items():
-            if name in later.modules:
-                module.load_state_dict(later.modules[name])
+    later = run.found_after(BACKBONE_STAGE)
+    if later and "backbone" in later.modules:  # a matcher's state of an older release has none
+        restore_modules(later, {n: each for n, each in modules.items() if n in later.modules})
         done = step_count
     elif state := run.found(BACKBONE_STAGE):
         restore(state, modules, optimiser, schedule, lesson.rng)

@@ -9,6 +9,7 @@ Shapes: B pictures with one caption each, N pictures, Q dev texts, T text tokens
 D width of states.
 """
 
+import copy
 import random
 from dataclasses import replace
 
@@ -49,6 +50,10 @@ def train_matcher(
 ) -> DevRecall:
     """Trains the matcher of the run's best checkpoint, and keeps both; returns the dev recalls."""
     recipe, step_count = run.recipe, run.recipe.matcher_step_count
+    # The state keeps the backbone that made the image tokens: a checkpoint's weights are rounded.
+    learned = (
+        {"backbone": copy.deepcopy(model.image_backbone)} if recipe.backbone_step_count else {}
+    )
     model.load_state_dict(load_checkpoint(run.folder).model.state_dict())
     encoder, _ = _parts(model)
     encoder.start_tops()
@@ -88,7 +93,7 @@ def train_matcher(
         if run.keeps_after(number) or number == step_count:
             with place.named():
                 place.check_weights(modules.values())
-        run.keep(MATCHER_STAGE, number, modules, optimiser, schedule, rng)
+        run.keep(MATCHER_STAGE, number, {**modules, **learned}, optimiser, schedule, rng)
     model.eval()
     with run.compute.autocast():
         weight = _choose_cosine_weight(model, dev, tokenizer)

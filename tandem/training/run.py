@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -35,6 +35,12 @@ from tandem.training.run_state import (
 
 # Called with the stage, the step reached, the number of steps, and a note to show.
 Progress = Callable[[str, int, int, str], None]
+NOTE_STAGE: Final = "note"
+"""The stage of a note alone, which a user should read before the run goes on for hours."""
+
+# What torch raises for a state of another shape.
+_OTHER_CODE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_SHOWN_LENGTH = 200
 
 
 class RunFolderTaken(ValueError):
@@ -160,6 +166,11 @@ class Run:
         self.progress: Progress = progress if processes.is_first else no_progress
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None
+        if self._found and self._found.best and not (folder / WEIGHTS).is_file():
+            raise RunStateInvalid(
+                f"{folder} lacks {WEIGHTS}, its best checkpoint so far, which no later round may "
+                f"replace; restore it, or delete {FILE_NAME} next to it to start over"
+            )
         if not resume and processes.is_first:
             self.state_file.delete()  # another run's, which must never be resumed
         processes.wait()  # all have loaded the state before the first writes the next
@@ -178,6 +189,10 @@ class Run:
     def found(self, stage: str) -> RunState | None:
         """Returns the state to resume from, if it is of this stage."""
         return self._found if self._found and self._found.stage == stage else None
+
+    def found_after(self, first_stage: str) -> RunState | None:
+        """Returns the state to resume from, if it is of a later stage than the first."""
+        return self._found if self._found and self._found.stage != first_stage else None
 
     def place(self, stage: str, step: int, step_count: int) -> StepPlace:
         """Returns what names a step in error messages."""
@@ -230,11 +245,33 @@ def restore(
     schedule: LambdaLR,
     rng: random.Random | None = None,
 ) -> None:
-    """Restores everything that a step changes."""
-    for name, module in modules.items():
-        module.load_state_dict(state.modules[name])
-    optimiser.load_state_dict(state.optimiser)
-    schedule.load_state_dict(state.schedule)
-    torch.set_rng_state(state.torch_rng)
-    if rng:
-        restore_batch_rng(rng, state.batch_rng)
+    """Restores everything that a step changes.
+
+    Raises RunStateInvalid for a state of other modules, or of another optimiser.
+    """
+    restore_modules(state, modules)
+    try:
+        optimiser.load_state_dict(state.optimiser)
+        schedule.load_state_dict(state.schedule)
+        torch.set_rng_state(state.torch_rng)
+        if rng:
+            restore_batch_rng(rng, state.batch_rng)
+    except _OTHER_CODE as error:
+        raise _not_fitting(state, error) from error
+
+
+def restore_modules(state: RunState, modules: Mapping[str, nn.Module]) -> None:
+    """Restores weights and buffers alone; raises RunStateInvalid for a state of other modules."""
+    try:
+        for name, module in modules.items():
+            module.load_state_dict(state.modules[name])
+    except _OTHER_CODE as error:
+        raise _not_fitting(state, error) from error
+
+
+def _not_fitting(state: RunState, error: Exception) -> RunStateInvalid:
+    said = " ".join(str(error).split())[:_SHOWN_LENGTH]
+    return RunStateInvalid(
+        f"{FILE_NAME} does not fit this release's {state.stage} stage ({said}); resume with the "
+        "release that wrote it, or delete it to start over"
+    )

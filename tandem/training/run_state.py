@@ -4,7 +4,7 @@ import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickle
 from tandem.training.recipe import Recipe
 
 FILE_NAME = "run_state.pt"
+# Of a run: the image backbone, the rounds of an encoder or of a zoo's network, the matcher.
+_STAGES: Final = ("backbone", "encoder", "zoo", "matcher")
 
 
 class RunStateInvalid(ValueError):
@@ -79,6 +81,11 @@ class RunStateFile:
                 error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
             )
             raise RunStateInvalid(f"{why}; delete it to start over") from error
+        if state.stage not in _STAGES:
+            raise RunStateInvalid(
+                f"{self._path} is of the stage {state.stage!r}, which this release does not have; "
+                "resume with the release that wrote it, or delete it to start over"
+            )
         if content.get("text_version") != VISIBLE_TEXT_VERSION:
             raise RunStateInvalid(
                 f"{self._path} is from a release that reads texts differently, so its tokens do "

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
-from tandem.modeling.checkpoint_files import TRAINING
+from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
 from tandem.training import loss_curve, run_state
 from tandem.training import run as run_module
 from tandem.training.recipe import Recipe
@@ -355,6 +356,44 @@ def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path) -> None:
     train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
 
     assert load_checkpoint(tmp_path).training["recipe"] == of_today
+
+
+def _changed(**fields: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = torch.load(folder / FILE_NAME, weights_only=True)
+        content["state"] |= fields
+        torch.save(content, folder / FILE_NAME)
+
+    return change
+
+
+def _without_best(folder: Path) -> None:
+    _changed(best={"be_r1": 1.0, "be_r10": 2.0, "ce_r1": None})(folder)
+    (folder / WEIGHTS).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_changed(stage="rotors"), "of the stage 'rotors', which this release does not have"),
+        (_changed(modules={"encoder": {}, "backbone": {}}), "not fit this release's encoder stage"),
+        (_changed(optimiser={"state": {}, "param_groups": []}), "not fit this release's encoder"),
+        (_changed(schedule={}), "not fit this release's encoder stage .*delete it"),
+        (_without_best, "lacks model.safetensors, its best .*restore"),
+    ],
+)
+def test_a_state_of_other_code_is_refused_and_stays(
+    tmp_path: Path, change: Callable[[Path], object], fault: str
+) -> None:
+    """By name; a run would begin anew over it, or end without a checkpoint."""
+    stop_after(10, tmp_path)
+    change(tmp_path)
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    with pytest.raises(RunStateInvalid, match=fault):
+        train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
+
+    assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,25 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
+def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -> None:
+    """Nor does that replace the matcher's state, which a second stop would lose."""
+    recipe = tower_recipe(backbone_step_count=4, matcher_step_count=10)
+
+    def stop(name: str, step: int, *_: object) -> None:
+        if name == "matcher" and step >= 10:
+            raise Stopped
+
+    seen: list[tuple[str, int]] = []
+    train_towers(recipe, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train_towers(recipe, tmp_path / "cut", progress=stop, state_every_step_count=4)
+    train_towers(recipe, tmp_path / "cut", resume=True, progress=lambda *now: seen.append(now[:2]))
+
+    assert [step for name, step in seen if name == "backbone"] == [4]
+    whole, cut = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
 def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
     """The matcher's fields count too."""
 
