@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -45,6 +45,7 @@ from tandem.model_io.readable_records import (
     readable_records,
 )
 from tandem.model_io.record_regions import RecordRegions
+from tandem.model_io.visible_text import folded_text
 
 if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
@@ -217,6 +218,7 @@ def evaluate(
         )
         work.show(_DIGESTING, 0, unit="galleries")
         digest = gallery_digest(galleries, reads_pictures=regions is None)
+    repeated_count = sum(_repeated_count(gallery, digest.pictures) for gallery in galleries)
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
@@ -230,6 +232,7 @@ def evaluate(
         **({"answers": _ANY_MATCH} if any_match else {}),
         **({"last family": f"{cut}, in part"} if cut else {}),
         _BEST: _best(galleries, query_count),
+        **({"repeated pictures": f"{repeated_count:,}"} if repeated_count else {}),
         "skipped": "; ".join(skipped.record_lines()) or "none",
         "passed over": "; ".join(skipped.file_lines()) or "none",
         **measure.origin(digest, allows_trained=allow_trained),
@@ -241,6 +244,12 @@ def evaluate(
         errors.print(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
             "--count has it whole"
+        )
+    if repeated_count:
+        errors.print(
+            f"{repeated_count:,} pictures have the same file as another of their gallery, so that "
+            f"no model can tell which of them answers, which {_BEST} does not count; give a "
+            "picture one record with all of its captions"
         )
     if report is not None:
         report.mkdir(
@@ -254,6 +263,16 @@ def evaluate(
         errors.print(line)
     if not is_written:
         raise typer.Exit(1)
+
+
+def _repeated_count(gallery: Gallery, pictures: Mapping[str, bytes]) -> int:
+    """Returns how many asking pictures have another one's file, and share no caption with it."""
+    said_of: dict[bytes, list[set[str]]] = {}
+    for record, captions in gallery.chosen[: gallery.asking_count]:
+        if record.record_id in pictures:
+            said = {folded_text(each.text) for each in captions}
+            said_of.setdefault(pictures[record.record_id], []).append(said)
+    return sum(len(each) for each in said_of.values() if not set.intersection(*each))
 
 
 def _first_records(corpus: Iterator[Record], count: int) -> tuple[list[Record], str]:
@@ -293,6 +312,8 @@ def _galleries(
     *,
     any_match: bool,
 ) -> Iterator[Gallery]:
+    if records and not any(each.captions for each in records):
+        raise ValueError("no record has a caption, so there is nothing to search for or to find")
     if not records:
         where = f" in {language!r}" if language else ""
         raise ValueError(f"the corpus has no records to evaluate on{where}")

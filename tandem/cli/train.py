@@ -181,6 +181,7 @@ def train(
         drop_long_captions=drop_long_captions or None,
         on_error=on_error,
     )
+    options.check_unset(settings or (), precision and precision.value)
     chosen = with_settings(options.chosen(recipe, seed), settings or ())
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)

@@ -52,6 +52,22 @@ class TrainOptions:
     drop_long_captions: bool | None
     on_error: OnError | None
 
+    def check_unset(self, settings: Collection[str], precision: str | None = None) -> None:
+        """Raises ValueError for a field that `--set` changes and an option fixes as well."""
+        fixed = {
+            "round_count": ("--rounds", self.rounds),
+            "backbone_step_count": ("--backbone-steps", self.backbone_steps),
+            "pretrained": ("--from", self.pretrained),
+            "image_source": ("--image-source", self.image_source),
+            "vision": ("--image-source", self.image_source),
+            "precision": ("--precision", precision),
+        }
+        for setting in settings:
+            name = setting.partition("=")[0].strip()
+            option, given = fixed.get(name, ("", None))
+            if given is not None:
+                raise ValueError(f"{option} and --set {name} fix the same field; give one of them")
+
     def chosen(self, recipe: str, seed: int) -> Recipe:
         """Returns the named recipe with the options applied.
 

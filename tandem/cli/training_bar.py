@@ -8,6 +8,8 @@ from typing import Self
 from tandem.cli.console import Terminal, errors
 from tandem.cli.progress import LongWork
 
+# Of tandem.training.run, whose import would load torch.
+_NOTE_STAGE = "note"
 _UNITS = {
     "encoder": "rounds",
     "zoo": "rounds",
@@ -40,7 +42,13 @@ class TrainingBar:
         self._work.__exit__(kind, error, trace)
 
     def show(self, stage: str, step: int, step_count: int, note: str) -> None:
-        """Shows how far a stage is; a note that begins with "dev" stays visible from then on."""
+        """Shows how far a stage is; a note that begins with "dev" stays visible from then on.
+
+        A note of the stage NOTE_STAGE is a line of its own.
+        """
+        if stage == _NOTE_STAGE:
+            self._work.say(note)
+            return
         shown = ", ".join(filter(None, [note, self._dev]))
         if note.startswith("dev "):
             self._dev = shown = note

@@ -4,6 +4,7 @@ Image tokens come from pixels or from a detector's file of regions.
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import file_digest
@@ -29,7 +30,7 @@ from tandem.training.frozen_pictures import FrozenPictures
 from tandem.training.pair_lesson import PairLesson
 from tandem.training.picture_tokens import PixelPictures
 from tandem.training.recipe import Recipe
-from tandem.training.run import Progress, Run
+from tandem.training.run import NOTE_STAGE, Progress, Run
 from tandem.training.source import Pictures, TrainingData
 
 _FROZEN: Final = ("efficientnet_lite0", "efficientnet_lite0_early", "vision_tower")
@@ -156,6 +157,9 @@ class RecordSource:
             reads_pictures=not region_file,
             on_picture=picture_sha256s.append,
         )
+        if not region_file:
+            for note in _repeated(pairs, picture_sha256s):
+                progress(NOTE_STAGE, 0, 0, note)
         return TrainingData(
             recipe=replace(
                 recipe, pool_family_count=len(pairs.families), corpus_sha256=corpus_sha256
@@ -186,6 +190,27 @@ class _RegionPictures:
 
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> RegionImages:
         return self._images
+
+
+def _repeated(pairs: RecordPairs, picture_sha256s: Sequence[bytes]) -> Iterator[str]:
+    """Yields what to know of picture files that are read twice; those of train come first."""
+    families_of: dict[bytes, set[int]] = defaultdict(set)
+    for number, members in enumerate(pairs.families):
+        for member in members:
+            families_of[picture_sha256s[member]].add(number)
+    learned = picture_sha256s[: sum(map(len, pairs.families))]
+    dev = picture_sha256s[len(learned) :]
+    if count := sum(len(families_of[each]) > 1 for each in learned):
+        yield (
+            f"{count:,} of {len(learned):,} train pictures have another family's file, so that the "
+            "captions of each count as wrong for the other; give a picture one record with all of "
+            "its captions, or one family"
+        )
+    if count := sum(each in families_of for each in dev):
+        yield (
+            f"{count:,} of {len(dev):,} dev pictures are learned from as well, so that dev recall "
+            "is higher than for new pictures; keep each file in one split and one family"
+        )
 
 
 def _unkept(features: Path, recipe: Recipe, config: JointConfig) -> str:

@@ -549,6 +549,34 @@ def test_a_distractor_that_cannot_be_read_is_counted_once(
     assert "(picture not readable 1, caption empty 1, caption too long 1" in output
 
 
+def test_one_picture_under_several_names_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    """As a table has it with one caption a row: no model can tell the rows apart."""
+    for number, colour in enumerate(("red", "red", "red", "blue")):
+        Image.new("RGB", (40, 40), colour).save(tmp_path / f"{number}.png")
+        (tmp_path / f"{number}.txt").write_text(f"{number + 2} dogs")
+    asked = [f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint)]
+
+    status, output = run(*asked, "--report", str(tmp_path / "report"))
+
+    assert status == 0, output
+    assert "3 pictures have the same file as another of their gallery" in " ".join(output.split())
+    report = Report.read(tmp_path / "report" / "report.json")
+    assert report.about["repeated pictures"] == "3"
+    # A caption in common says as much, and the expected recall counts it.
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("two dogs")
+    status, output = run(*asked)
+    assert (status, "same file as another" in " ".join(output.split())) == (0, False)
+
+
+def test_a_corpus_without_a_caption_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "a.png")
+
+    status, output = run(f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint))
+
+    assert (status, "no record has a caption" in output) == (1, True)
+
+
 @pytest.mark.parametrize("more", [[], ["--checkpoint"]])
 def test_a_picture_without_captions_cannot_ask(
     checkpoint: Path, tmp_path: Path, more: list[str]

@@ -81,6 +81,18 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--device", "tpu"], "no device 'tpu'"),
         (["tiny", "--language", "en"], "--language would be ignored"),
         (["tiny", "--corpus", "emoji", "--language", "xx"], "no caption is in xx; the corpus has"),
+        (
+            ["tiny", "--corpus", "emoji", "--rounds", "3", "--set", "round_count=2"],
+            "--rounds and --set round_count fix the same field",
+        ),
+        (
+            ["tiny", "--precision", "fp32", "--set", " precision=bf16"],
+            "--precision and --set precision fix the same field",
+        ),
+        (
+            ["tiny", "--image-source", "patches", "--set", "image_source=grid"],
+            "--image-source and --set image_source fix",
+        ),
         (["tiny", "--set", "widht=8"], "no field 'widht'; did you mean width?"),
         (["tiny", "--precision", "int8"], "has precision 'int8': bf16 or fp32"),
         (

@@ -4,6 +4,7 @@ import io
 
 from tandem.cli.console import Terminal
 from tandem.cli.training_bar import TrainingBar
+from tandem.training.run import NOTE_STAGE
 
 
 def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:
@@ -14,6 +15,7 @@ def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:
 
     with TrainingBar(terminal, clock=lambda: now[0]) as bar:
         bar.say("trains tiny")
+        bar.show(NOTE_STAGE, 0, 0, "2 of 9 pictures are one")
         bar.show("image tokens", 0, 64, "")
         bar.show("image tokens", 64, 64, "")
         bar.show("encoder", 0, 40, "")
@@ -24,7 +26,8 @@ def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:
 
     lines = shown.getvalue().splitlines()
     assert lines[0] == "trains tiny"
-    assert lines[1].startswith("image tokens: begins")
+    assert lines[1] == "2 of 9 pictures are one"
+    assert lines[2].startswith("image tokens: begins")
     assert any(line.startswith("image tokens: ends") and "64 pictures" in line for line in lines)
     assert "       8 s  encoder step 20: dev BE R@1 57.4" in lines
     assert lines[-1].startswith("encoder: ends after 16 s, 40 rounds")

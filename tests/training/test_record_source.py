@@ -17,6 +17,7 @@ from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipe import Recipe
+from tandem.training.run import NOTE_STAGE
 from tandem.training.train import RunRecalls
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
@@ -283,6 +284,26 @@ def test_too_few_records_are_refused(
         )
 
     assert set(told) == {"train pictures read", "dev pictures read"}
+
+
+def test_a_file_under_two_names_is_named(tmp_path: Path, init: Path) -> None:
+    """Its captions are wrong for each other in train, and dev is better than on new pictures."""
+    learned, dev = records("train", 60), records("val", 30)
+    twins = [*learned[:-1], replace(learned[-1], image=learned[0].image)]
+    notes: list[str] = []
+
+    def told(stage: str, _step: int, _count: int, note: str) -> None:
+        if stage == NOTE_STAGE:
+            notes.append(note)
+
+    recipe = replace(RECIPE, round_count=1, dev_every_round_count=1)
+    train_further(recipe, init, learned, dev, tmp_path / "a", progress=told)
+    assert notes == []
+    leaked = [replace(dev[0], image=learned[5].image), *dev[1:]]
+    train_further(recipe, init, twins, leaked, tmp_path / "b", progress=told)
+
+    assert [note.partition(" pictures ")[0] for note in notes] == ["2 of 60 train", "1 of 6 dev"]
+    assert "keep each file in one split" in notes[1]
 
 
 def test_no_dev_records_are_refused(tmp_path: Path, init: Path) -> None:
