@@ -10,7 +10,7 @@ import typer
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_corpus, open_divided
-from tandem.cli.seeds import MAX_SEED
+from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.train_seeds import SeedRuns, evaluate_arguments, shared_options, train_seeds
 from tandem.cli.training_bar import TrainingBar
@@ -45,6 +45,7 @@ def train(
         typer.Option(
             "--seeds",
             min=1,
+            max=MAX_SEED_COUNT,
             help="train this many seeds from --seed on, evaluate each, and print mean, deviation "
             "and interval; the same command continues after a stop",
         ),
@@ -151,6 +152,10 @@ def train(
     if seed_count is not None:
         if resume or overwrite:
             raise ValueError("--seeds continues by itself: leave out --resume and --overwrite")
+        if against == recipe:
+            raise ValueError(f"--against {against} is the recipe itself: name another")
+        if seed + seed_count - 1 > MAX_SEED:
+            raise ValueError(f"--seeds {seed_count} from --seed {seed} on end above {MAX_SEED:,}")
         recipes = tuple(dict.fromkeys(filter(None, (recipe, against))))
         seeds, tested = range(seed, seed + seed_count), evaluate_arguments(corpus, test)
         train_seeds(SeedRuns(recipes, seeds, folder, shared_options(context), tested))

@@ -11,7 +11,7 @@ import typer
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import out
 from tandem.cli.progress import LongWork
-from tandem.cli.seeds import MAX_SEED
+from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
 
 PROFILES = ("code", "paper")
 
@@ -33,7 +33,11 @@ def train_neighbours(
     seed: Annotated[int, typer.Option(help="random seed, the first", min=0, max=MAX_SEED)] = 1,
     seeds: Annotated[
         int,
-        typer.Option(help="number of seeds, each trained into its own folder in --folder", min=1),
+        typer.Option(
+            help="number of seeds, each trained into its own folder in --folder",
+            min=1,
+            max=MAX_SEED_COUNT,
+        ),
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False,
     overwrite: Annotated[

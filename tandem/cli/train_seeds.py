@@ -22,7 +22,7 @@ from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.compare import print_comparison
 from tandem.cli.console import errors, out
 from tandem.evaluation.report import Ranking, Report, Spread
-from tandem.training.run_manifest import ListedRun, RunManifest, RunPhase
+from tandem.training.run_manifest import TEST, ListedRun, RunManifest, RunPhase
 
 _OWN: Final = {"recipe", "seed", "seed_count", "against", "test", "folder", "resume", "overwrite"}
 _NOTED_EVERY_SECONDS: Final = 5.0
@@ -50,7 +50,7 @@ class SeedRuns:
 
     def manifest(self) -> RunManifest:
         """Returns the list of all runs, a seed of each recipe after the other."""
-        settings = {"options": list(self.options), "test": list(self.test)}
+        settings = {"options": list(self.options), TEST: list(self.test)}
         runs = [ListedRun(recipe, seed) for seed in self.seeds for recipe in self.recipes]
         return RunManifest.opened(self.folder, settings, runs)
 

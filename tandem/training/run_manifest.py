@@ -11,6 +11,8 @@ from tandem.model_io.json_object import read_object
 from tandem.model_io.whole_file import write_text_whole
 
 FILE_NAME: Final = "runs.json"
+TEST: Final = "test"
+"""The setting that says how trained runs are measured."""
 
 
 class RunPhase(StrEnum):
@@ -55,7 +57,7 @@ class RunManifest:
         """Returns the folder's list with these runs added, or a new one.
 
         Raises ValueError for a damaged list, and for one made with other settings: its runs would
-        be compared with these.
+        be compared with these. What they are tested by may change until one of them is measured.
         """
         path = folder / FILE_NAME
         if not path.is_file():
@@ -70,8 +72,11 @@ class RunManifest:
             earlier = dict(content["settings"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged: {error}; restore it, or remove it") from error
+        is_measured = any(each.phase is RunPhase.DONE for each in listed)
         if differing := sorted(
-            name for name in {*earlier, *settings} if earlier.get(name) != settings.get(name)
+            name
+            for name in {*earlier, *settings}
+            if earlier.get(name) != settings.get(name) and (is_measured or name != TEST)
         ):
             raise ValueError(
                 f"{path} lists runs with other options: {', '.join(differing)}; give the same "

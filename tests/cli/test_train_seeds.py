@@ -111,6 +111,9 @@ def test_other_options_are_not_mixed_with_those_of_before(tmp_path: Path) -> Non
         (["--seeds", "2", "--resume"], "leave out --resume"),
         (["--seeds", "2", "--overwrite"], "leave out --resume"),
         (["--against", "half"], "give --seeds"),
+        (["--seeds", "2", "--against", "tiny"], "--against tiny is the recipe itself"),
+        (["--seeds", "9999999999"], "less than or equal to 1000"),
+        (["--seeds", "2", "--seed", str(2**32 - 1)], "end above 4,294,967,295"),
     ],
 )
 def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], says: str) -> None:

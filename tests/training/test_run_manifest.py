@@ -42,6 +42,21 @@ def test_runs_with_other_options_are_not_mixed(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).read_text() == before
 
 
+def test_a_test_may_be_corrected_until_a_run_is_measured(tmp_path: Path) -> None:
+    """A mistyped one fails after hours of training, which count all the same."""
+    first = opened(tmp_path, 1, 2)
+    for seed in (1, 2):
+        first.change(first.run("tiny", seed), phase=RunPhase.FAILED, core_seconds=9.0)
+
+    again = RunManifest.opened(tmp_path, SETTINGS | {"test": ["emoji"]}, [])
+
+    assert again.run("tiny", 2).core_seconds == 9.0
+    assert json.loads((tmp_path / FILE_NAME).read_text())["settings"]["test"] == ["emoji"]
+    again.change(again.run("tiny", 1), phase=RunPhase.DONE)
+    with pytest.raises(ValueError, match="other options: test; give the same"):
+        opened(tmp_path, 1)
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"settings": {}, "runs": [{"recipe": "a"}]}', '{"runs": 7}']
 )
