@@ -36,7 +36,7 @@ from tandem.training.run_state import (
 # Called with the stage, the step reached, the number of steps, and a note to show.
 Progress = Callable[[str, int, int, str], None]
 NOTE_STAGE: Final = "note"
-"""The stage of a note alone, which a user should read before the run goes on for hours."""
+"""The stage of a note alone, which a user should read before the run takes hours."""
 
 # What torch raises for a state of another shape.
 _OTHER_CODE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
