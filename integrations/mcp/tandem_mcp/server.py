@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class ServedIndexes:
             raise ValueError("name at least one index to serve")
         if self.longest_side < 1:
             raise ValueError(f"pictures of {self.longest_side} pixels have nothing to see")
-        if self.timeout_seconds <= 0:
+        if not 0 < self.timeout_seconds < math.inf:
             raise ValueError(f"a call cannot end in {self.timeout_seconds:g} seconds")
 
 

@@ -72,6 +72,8 @@ async def test_a_page_of_another_site_is_refused(url: str) -> None:
         (["--http", "8000", "--index", "a"], "is not HOST:PORT"),
         ([], "--index"),
         (["--index", "a", "--timeout-seconds", "0"], "cannot end in 0 seconds"),
+        (["--index", "a", "--timeout-seconds", "nan"], "cannot end in nan seconds"),
+        (["--index", "a", "--timeout-seconds", "inf"], "cannot end in inf seconds"),
         (["--index", "a", "--address", "nowhere"], "nowhere"),
     ],
 )
