@@ -85,7 +85,7 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     alone, together = (each.ranking(TEXT, CE).recalls[0] for each in (report(alike), measured))
     assert together.percent == alone.percent
     assert together.interval_percent[0] < alone.interval_percent[0]
-    note = "Captions of one picture"
+    note = "captions of one picture are correlated"
     assert note in report_markdown(measured)
     assert note not in report_markdown(report())
     for hostile in ({TEXT: [0, 0, 1]}, [1], {TEXT: 7}):

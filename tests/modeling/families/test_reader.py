@@ -213,7 +213,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
             "NaN",
         ),
         (_without_file("model.safetensors"), "nor pytorch_model.bin"),
-        (_without_file("preprocessor_config.json"), "how its pictures are made"),
+        (_without_file("preprocessor_config.json"), "preprocessing of pictures is unknown"),
         (_without_file("tokenizer.json"), "has no tokenizer"),
         (_slow_only, "spiece.model alone.*save_pretrained"),
         (_with("preprocessor_config.json", crop_size=24), "32; take the preprocessor_config.json"),
