@@ -133,7 +133,8 @@ def version_numbers(repository: Path) -> list[int]:
 def next_version(repository: Path) -> int:
     """Returns a number that no version has, rejected ones included."""
     refused = (repository / JOINT_ENCODER).glob(f"{_REFUSED_PREFIX}*")
-    taken = [int(path.name.removeprefix(_REFUSED_PREFIX)) for path in refused]
+    numbers = [path.name.removeprefix(_REFUSED_PREFIX) for path in refused]
+    taken = [int(number) for number in numbers if number.isdecimal()]
     return max([FIRST_VERSION, *version_numbers(repository), *taken]) + 1
 
 

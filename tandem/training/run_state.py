@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from tandem.model_io.tensor_file import opened_for_torch
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.training.recipe import Recipe
@@ -51,20 +52,23 @@ class RunStateFile:
         self._recipe = recipe
 
     def save(self, state: RunState) -> None:
-        """Writes the state and syncs it to disk."""
+        """Writes the state and syncs it to disk; raises OSError, and keeps the last state."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         fields = {name: getattr(state, name) for name in RunState.__slots__}
-        with beside.open("wb") as file:
-            content = {
-                "recipe": self._recipe.to_dict(),
-                "state": fields,
-                "text_version": VISIBLE_TEXT_VERSION,
-            }
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
+        content = {
+            "recipe": self._recipe.to_dict(),
+            "state": fields,
+            "text_version": VISIBLE_TEXT_VERSION,
+        }
+        try:
+            with opened_for_torch(beside) as file:
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def load(self) -> RunState | None:
         """Returns the state, or None where there is none.

@@ -1,48 +1,55 @@
-"""Files of tensors that cannot be written."""
+"""Tests that a file of tensors that cannot be written is named with the cause."""
 
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from tandem.modeling.region_tokens import write_regions
-from tandem.neighbours.leaprr.saved_model import save_leaprr
-from tandem.neighbours.neighbour_file import save_neighbours
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
-from tests.support.neighbours.planted_corpus import planted_neighbours
-from tests.support.neighbours.served_corpus import tiny_leaprr
+from tandem.model_io.tensor_file import failures_named, opened_for_torch
+from tests.support.faults.small_disk import SmallDisk
 
-REGIONS = {"a": np.ones((4, 2054), np.float16)}
+TENSORS = {"weights": torch.zeros(1 << 20)}
 
 
-@contextmanager
-def files_of(byte_count: int) -> Iterator[None]:
-    """Lets no file grow beyond so many bytes, as a quota does."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (byte_count, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+def by_torch(path: Path) -> None:
+    with opened_for_torch(path) as file:
+        torch.save(TENSORS, file)
 
 
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
-        ("lists", lambda path: save_neighbours(path, planted_neighbours(seed=1))),
-        ("leaprr.safetensors", lambda path: save_leaprr(path, tiny_leaprr("code"))),
-        ("regions", lambda path: write_regions(path, REGIONS, region_count=4)),
-        ("model.safetensors", lambda path: save_tiny_checkpoint(path.parent)),
-    ],
-)
-def test_a_full_disk_is_named(tmp_path: Path, name: str, write: Callable[[Path], object]) -> None:
-    """As an OSError, which the command line shows in one line."""
-    path = tmp_path / name
-    with files_of(8_000), pytest.raises(OSError, match=f"{name} was not written: .*too large"):
-        write(path)
+def by_torchscript(path: Path) -> None:
+    linear = torch.jit.trace(torch.nn.Linear(1_000, 1_000), torch.zeros(1_000))
+    with opened_for_torch(path) as file:
+        torch.jit.save(linear, file)
 
-    write(path)
-    assert path.stat().st_size > 8_000
+
+def by_safetensors(path: Path) -> None:
+    with failures_named(path):
+        save_file(TENSORS, path)
+
+
+@pytest.mark.parametrize("write", [by_torch, by_torchscript, by_safetensors])
+@pytest.mark.skipif(bool(SmallDisk.why_not()), reason=SmallDisk.why_not() or "")
+def test_a_full_disk_is_named(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    """Given a path, torch.jit.save ends the process, and torch.save speaks of positions."""
+    with SmallDisk(tmp_path / "disk", 2 << 20) as disk:
+        path = disk.path / "weights"
+
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            write(path)
+
+        assert str(path) in str(raised.value)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    by_torch(tmp_path / "weights.pt")
+    by_torchscript(tmp_path / "model.pt")
+
+    assert torch.equal(torch.load(tmp_path / "weights.pt")["weights"], TENSORS["weights"])
+    assert torch.jit.load(tmp_path / "model.pt")(torch.zeros(1_000)).shape == (1_000,)
+
+
+def test_another_error_of_torch_stays(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="size mismatch"), opened_for_torch(tmp_path / "weights"):
+        raise RuntimeError("size mismatch")

@@ -23,10 +23,11 @@ from tandem.training import run as run_module
 from tandem.training.recipe import Recipe
 from tandem.training.recipes import tiny
 from tandem.training.run import check_unfinished
-from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
+from tandem.training.run_state import FILE_NAME, RunState, RunStateFile, RunStateInvalid
 from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.faults.run_counts import run_count
+from tests.support.faults.small_disk import SmallDisk
 
 KILL_COUNT = run_count(quick=1, full=20)
 # Long enough in both stages to be stopped in either.
@@ -54,6 +55,39 @@ MINING = replace(
     ance_negative_count=3,
 )
 LAST_STATE = "last_state.pt"
+
+
+@pytest.mark.skipif(bool(SmallDisk.why_not()), reason=SmallDisk.why_not() or "")
+def test_a_full_disk_keeps_the_last_state(tmp_path: Path) -> None:
+    """By name, and without the half of the next one, which would take the room that is left."""
+    with SmallDisk(tmp_path / "disk", 4 << 20) as disk:
+        file = RunStateFile(disk.path / "run", RECIPE)
+        file.save(state_at(1))
+        disk.fill(left_bytes=300_000)
+
+        with pytest.raises(OSError, match="No space left on device"):
+            file.save(state_at(2))
+
+        assert [path.name for path in (disk.path / "run").iterdir()] == [FILE_NAME]
+        loaded = file.load()
+        assert loaded is not None
+        assert loaded.step == 1
+
+
+def state_at(step: int) -> RunState:
+    """Makes a state of 800 kB."""
+    return RunState(
+        stage="matcher",
+        step=step,
+        modules={"one": {"weights": torch.zeros(200_000)}},
+        optimiser={},
+        schedule={},
+        torch_rng=torch.get_rng_state(),
+        batch_rng=torch.zeros(0, dtype=torch.int64),
+        mined={},
+        best=None,
+        seconds=1.0,
+    )
 
 
 class Stopped(Exception):

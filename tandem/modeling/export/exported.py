@@ -4,6 +4,7 @@ Two formats: model.pt is TorchScript, model.pt2 is an archive of torch.export. N
 either. Both are written from the same modules, and held to them by the same comparison.
 """
 
+import io
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tandem.model_io.config_pbtxt import max_batch_size
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import PAIR_ROLES, Role
+from tandem.model_io.tensor_file import opened_for_torch
 from tandem.modeling.export.conditional_encoders import conditional, without_symbolic_sums
 from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.samples import example_inputs, served_inputs
@@ -124,20 +126,27 @@ def write_exported(modules: Modules, manifest: Manifest, files: Mapping[str, Pat
     """Traces each module and writes its TorchScript."""
     for name, path in files.items():
         module, example = modules[name], example_inputs(manifest, name)
+        program: torch.jit.ScriptModule
         if isinstance(module, SeparateEncoders):
             # A trace records one branch, so the choice between the encoders is scripted.
             traced = (_traced(each, example) for each in encoders_in(module))
-            torch.jit.save(torch.jit.script(SeparateEncoders(*traced)), str(path))
+            program = torch.jit.script(SeparateEncoders(*traced))
         elif isinstance(module, TwoTowers):
-            torch.jit.save(torch.jit.script(_traced_towers(module.route(), example)), str(path))
+            program = torch.jit.script(_traced_towers(module.route(), example))
         else:
-            torch.jit.save(_traced(module, example), str(path))
+            program = _traced(module, example)
+        with opened_for_torch(path) as file:
+            torch.jit.save(program, file)
 
 
 def write_pt2(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -> None:
     """Exports each module by torch.export and writes its archive, with batch and lengths free."""
     for name, path in files.items():
-        torch.export.save(_graph(conditional(modules[name]), manifest, name), str(path))
+        graph = _graph(conditional(modules[name]), manifest, name)
+        # By way of memory: its own writer ends the process on a full disk.
+        archive = io.BytesIO()
+        torch.export.save(graph, archive)
+        path.write_bytes(archive.getbuffer())
 
 
 def _traced_towers(route: TowerRoute, pairs: tuple[Tensor, ...]) -> TowerRoute:

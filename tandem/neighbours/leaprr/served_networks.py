@@ -23,6 +23,7 @@ from tandem.model_io.neighbour_manifest import (
     NeighbourModelManifest,
     neighbours_file,
 )
+from tandem.model_io.tensor_file import opened_for_torch
 from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.neighbours.leaprr.network import GraphNetwork
@@ -183,7 +184,8 @@ def _write(model: LeaprrModel, manifest: NeighbourModelManifest, path: Path) -> 
     )
     # A trace records one branch, so the choice is scripted.
     both = ServedNetworks(text_query, image_query, manifest.text_query.node_count)
-    torch.jit.save(torch.jit.script(both), str(path))
+    with opened_for_torch(path) as file:
+        torch.jit.save(torch.jit.script(both), file)
     loaded = torch.jit.load(str(path))
     for network, samples in pairs:
         for inputs in samples:

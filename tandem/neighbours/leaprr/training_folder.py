@@ -11,6 +11,7 @@ import torch
 
 from tandem import __version__
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object
+from tandem.model_io.tensor_file import opened_for_torch
 from tandem.model_io.whole_file import write_text_whole, write_whole
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.neighbours.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
@@ -202,7 +203,12 @@ class LeaprrFolder:
             "seconds": training.seconds,
         }
         write_text_whole(self.path / MANIFEST_NAME, json.dumps(asdict(training), indent=1) + "\n")
-        write_whole(self.path / STATE_NAME, lambda path: torch.save(content, path))
+
+        def write(path: Path) -> None:
+            with opened_for_torch(path) as file:
+                torch.save(content, file)
+
+        write_whole(self.path / STATE_NAME, write)
 
     def _networks_kept(self) -> str:
         if not (self.path / MODEL_NAME).is_file():
