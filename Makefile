@@ -36,13 +36,10 @@ FAULT_RESULTS ?= .tandem/fault_results.jsonl
 # How many test processes run side by side. On two cores a third and a fourth one compute while the
 # others wait for a server to start, a deadline to pass or a disk: 8 % of the time is idle with four.
 WORKERS ?= 4
-# How many processes check types side by side. Without what an earlier run has kept, that is most of
-# the time of `make check`.
-TYPE_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: test-references roll-run soak-run sbom check coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
+.PHONY: test-references roll-run soak-run sbom check check-types check-rest coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
 .PHONY: test-integrations
 
@@ -121,10 +118,17 @@ coverage: .venv/.ok ## Runs the tests, reports which lines they reach, in every 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-check: .venv/.ok ## Checks style, types, the direction of imports, the protos and the documentation
+# Without what an earlier run has kept, types take most of the time, on one core. Two processes of
+# mypy's own (--num-workers) are not safe: on a busy machine it gives its workers up as they start.
+check: .venv/.ok .venv/.docs_ok ## Checks style, types, the direction of imports, the protos and the documentation
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest
+
+check-types: .venv/.ok
+	$(BIN)/mypy
+
+check-rest: .venv/.ok
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --num-workers $(TYPE_WORKERS)
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against $(RELEASED)
