@@ -30,6 +30,8 @@ INDEXED_COUNT = max(24, SCENE_COUNT)
 # Of the scenes, where every drawing must be the hottest for its own words.
 LEAST_SHARE = 0.95
 SIDE = 7
+# A map is of about a hundred scores, which a busy machine may take minutes for.
+MAX_MAP_MILLISECONDS = 300_000
 # Of scenes that the map was not chosen on: decision 73.
 SCENE_SEED = 3
 
@@ -92,7 +94,9 @@ async def heat_of(page: Page, text: str, group: Group) -> np.ndarray:
         await pressed.first.click()
     for at in range(start, start + len(phrase)):
         await page.locator(".word").nth(at).click()
-    await page.wait_for_selector(".heat [role=status]:has-text('It finds')")
+    await page.wait_for_selector(
+        ".heat [role=status]:has-text('It finds')", timeout=MAX_MAP_MILLISECONDS
+    )
     alphas: list[int] = await page.evaluate(
         """side => {
             const overlay = document.querySelector(".overlay");
