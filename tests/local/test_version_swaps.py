@@ -214,7 +214,7 @@ def test_a_version_that_is_not_fit_is_set_aside(
 
     swaps.look()
 
-    assert "lies in refused-2" in serving(repository).refusal
+    assert "moved to refused-2" in serving(repository).refusal
     assert version_numbers(repository) == [1]
 
 
@@ -265,7 +265,7 @@ def test_a_refused_version_whose_unload_is_late_is_unloaded_again(
     asked_for(repository, 2)
     triton.faults = {"index": LATE}
 
-    assert "lies in refused-2" in str(swaps.look())
+    assert "moved to refused-2" in str(swaps.look())
     assert not server.is_counted
     triton.faults = {}
     swaps.look()

@@ -26,16 +26,20 @@ ORIENTATION_TAG = 0x112
 
 def test_hostile_files_have_their_outcomes_in_time() -> None:
     """What a header shows is refused in 50 ms of a core, and nothing takes more than half a second;
-    the machine may be busy, so twice that is allowed.
+    the machine may be busy, so twice that is allowed, and three tries.
     """
     for name, hostile in hostile_images().items():
-        start_time = time.process_time()
+        bound_seconds = 0.1 if hostile.outcome == TOO_LARGE else 1.0
+        for left_count in (2, 1, 0):
+            start_time = time.process_time()
 
-        outcome = outcome_of(hostile.file)
+            outcome = outcome_of(hostile.file)
 
-        seconds = time.process_time() - start_time
-        assert outcome == hostile.outcome, name
-        assert seconds < (0.1 if outcome == TOO_LARGE else 1.0), name
+            seconds = time.process_time() - start_time
+            assert outcome == hostile.outcome, name
+            if seconds < bound_seconds:
+                break
+            assert left_count, (name, seconds)
 
 
 def outcome_of(file: bytes) -> str:

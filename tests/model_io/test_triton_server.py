@@ -143,10 +143,15 @@ async def answer_of(running: Serving, model: str = ECHO) -> list[float]:
     return array.tolist()
 
 
+def stub_of(running: Serving) -> int:
+    """Returns the id of the process that runs the model."""
+    [stub] = [pid for pid, name in children_of(running.server.pid).items() if name == STUB]
+    return stub
+
+
 def kill_the_stub(running: Serving) -> None:
     """Ends the process that runs the model, as the kernel does when memory is short."""
-    [stub] = [pid for pid, name in children_of(running.server.pid).items() if name == STUB]
-    os.kill(stub, signal.SIGKILL)
+    os.kill(stub_of(running), signal.SIGKILL)
 
 
 async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: Serving) -> None:
@@ -216,8 +221,9 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
 
 
 async def test_a_killed_server_ends_its_stubs(echoing: Serving) -> None:
-    """A stub outlives the server that made it; stop() finds it all the same."""
+    """A stub that does not notice outlives its server; stop() finds it all the same."""
     group = echoing.server.pid
+    os.kill(stub_of(echoing), signal.SIGSTOP)
     os.kill(group, signal.SIGKILL)
     await asyncio.to_thread(echoing.server._process.wait, 60)
     assert STUB[:15] in processes_of_group(group).values()

@@ -180,7 +180,7 @@ def strangers() -> Mapping[str, Attack]:
     return {
         "no token": once(bare + size, 401),
         "an unknown token": once(bare + "Authorization: Bearer nobody\r\n" + size, 401),
-        "two tokens": once(bare + f"Authorization: Bearer nobody\r\n{TOKEN}{size}", 401),
+        "two tokens": once(bare + f"Authorization: Bearer nobody\r\n{TOKEN}{size}", 400),
         "another origin": once(head() + "Origin: https://evil.example\r\n" + size, 403),
         "no origin": once(head() + "Origin: null\r\n" + size, 403),
         "an origin like ours": once(

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tandem.model_io.precision import native_precision
 from tandem.model_io.readable_records import ModelCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -139,8 +140,10 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
 def test_a_resumed_run_reaches_the_same_weights(
     tmp_path: Path, init: Path, stop_at: tuple[str, int]
 ) -> None:
-    """From the middle of either stage; in bf16, as a user's does."""
-    recipe = replace(TUNED, precision="bf16", backbone_step_count=12, round_count=12)
+    """From the middle of either stage, in the precision of a user of this machine."""
+    recipe = replace(
+        TUNED, precision=native_precision().value, backbone_step_count=12, round_count=12
+    )
 
     def stop(stage: str, step: int, *_: object) -> None:
         if (stage, step) == stop_at:

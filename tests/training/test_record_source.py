@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tandem.corpus.records import Record
+from tandem.model_io.precision import native_precision
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource, JointConfig
@@ -215,8 +216,8 @@ def test_its_provenance_is_written_next_to_it(tmp_path: Path, init: Path, tune: 
 
 
 def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, tune: Tune) -> None:
-    """As training from nothing does; in bf16, as a user's does."""
-    recipe = replace(RECIPE, precision="bf16")
+    """As training from nothing does, in the precision of a user of this machine."""
+    recipe = replace(RECIPE, precision=native_precision().value)
 
     def stop(stage: str, step: int, *_: object) -> None:
         if (stage, step) == ("encoder", 10):
