@@ -66,7 +66,7 @@ async def test_what_cannot_be_read_is_said_and_the_rest_is_stored(
         assert "no picture 1" in said.err
 
     with CorpusIngest(str(photos), "photos") as ingest:
-        ingest.start(address)  # Nobody is there any more.
+        ingest.start(address)  # The server has stopped.
         await asyncio.to_thread(ended, ingest)
     said = capfd.readouterr()
     assert "nothing listens at" in said.err

@@ -235,8 +235,8 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
 def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -> None:
     """As the papers' models are, by one command, and then measured; no picture is looked at.
 
-    A record that the file lacks is named, or skipped and counted. A CPU that emulates bf16 is told
-    so: here, where no convolution runs, that costs little.
+    A record that the file lacks is named, or skipped and counted. On a CPU that emulates bf16 the
+    command warns of it; the test is here because emulation is slow in convolutions, and none runs.
     """
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")

@@ -419,7 +419,7 @@ def _without_best(folder: Path) -> None:
 def test_a_state_of_other_code_is_refused_and_stays(
     tmp_path: Path, change: Callable[[Path], object], fault: str
 ) -> None:
-    """By name; a run would begin anew over it, or end without a checkpoint."""
+    """Otherwise the run would start over and overwrite it, or end without a checkpoint."""
     stop_after(10, tmp_path)
     change(tmp_path)
     before = (tmp_path / FILE_NAME).read_bytes()
