@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -28,6 +29,9 @@ from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.faults.run_counts import run_count
 from tests.support.faults.small_disk import SmallDisk
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("run_state")
 
 KILL_COUNT = run_count(quick=1, full=20)
 # Long enough in both stages to be stopped in either.
@@ -222,6 +226,14 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
     print(f"{kill_count} kills, seen in {sorted(stages)}; {finished_count} runs ended")
 
 
+@pytest.fixture(name="stopped", scope="module")
+def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that stopped in round 10; tests change copies of it."""
+    folder = tmp_path_factory.mktemp("stopped")
+    stop_after(10, folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of an uninterrupted run."""
@@ -248,6 +260,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_each_state_that_a_resumed_run_omits_changes_its_weights(
     tmp_path: Path,
+    stopped: Path,
     whole: str,
     monkeypatch: pytest.MonkeyPatch,
     forgotten: tuple[object, str] | None,
@@ -256,7 +269,7 @@ def test_each_state_that_a_resumed_run_omits_changes_its_weights(
 
     Only torch's generator is left out here: no recipe has dropout, so none draws from it.
     """
-    stop_after(10, tmp_path)
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
 
     with monkeypatch.context() as patch:
         if forgotten:
@@ -294,9 +307,9 @@ def test_a_resumed_run_continues_with_its_negatives(
     assert (weights(tmp_path) == whole_mined) is not forgets
 
 
-def test_without_resume_a_run_starts_over(tmp_path: Path, whole: str) -> None:
+def test_without_resume_a_run_starts_over(tmp_path: Path, stopped: Path, whole: str) -> None:
     """The state that lies there is not looked at."""
-    stop_after(10, tmp_path)
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
     (tmp_path / FILE_NAME).write_bytes(b"not a state")
     assert len(curve(tmp_path)) == 10
 
@@ -357,9 +370,9 @@ def test_a_run_that_ended_is_over_and_one_that_stopped_is_not(tmp_path: Path) ->
         check_unfinished(tmp_path)
 
 
-def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
+def test_another_recipes_state_is_refused(tmp_path: Path, stopped: Path) -> None:
     """Naming what differs; the state stays."""
-    stop_after(10, tmp_path)
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
 
     with pytest.raises(RunStateInvalid, match="another recipe: margin differ"):
         train(
@@ -369,9 +382,9 @@ def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).exists()
 
 
-def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path) -> None:
+def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path, stopped: Path) -> None:
     """It was made by what is the default now; a field that is there no more is a difference."""
-    stop_after(10, tmp_path)
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
     file = tmp_path / FILE_NAME
     content = torch.load(file, weights_only=True)
     of_today = content["recipe"]
@@ -417,10 +430,10 @@ def _without_best(folder: Path) -> None:
     ],
 )
 def test_a_state_of_other_code_is_refused_and_stays(
-    tmp_path: Path, change: Callable[[Path], object], fault: str
+    tmp_path: Path, stopped: Path, change: Callable[[Path], object], fault: str
 ) -> None:
     """Otherwise the run would start over and overwrite it, or end without a checkpoint."""
-    stop_after(10, tmp_path)
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
     change(tmp_path)
     before = (tmp_path / FILE_NAME).read_bytes()
 
