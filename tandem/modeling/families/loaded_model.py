@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import Tensor, nn
 
+from tandem.model_io.json_object import within
 from tandem.modeling.families.published_folder import PublishedFolder
-from tandem.modeling.published.files import WEIGHT_NAMES, PublishedCheckpointInvalid
+from tandem.modeling.published.files import CONFIG, WEIGHT_NAMES, PublishedCheckpointInvalid
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 if TYPE_CHECKING:
@@ -28,6 +29,16 @@ Renaming = Callable[[str], str | None]
 _ANSWERS: Final = frozenset(
     {"chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict"}
 )
+# Numbers outside of these build a model whose forward fails, or never end building one.
+_RANGES: Final = {
+    "hidden_size": (1, 65_536),
+    "intermediate_size": (1, 1_000_000),
+    "layer_norm_eps": (0.0, 1.0),
+    "num_attention_heads": (1, 65_536),
+    "num_hidden_layers": (1, 1_000),
+    "visual_embedding_dim": (1, 65_536),
+    "vocab_size": (1, 10_000_000),
+}
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 
@@ -35,13 +46,31 @@ _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 def read_config(
     folder: PublishedFolder, kind: "type[PreTrainedConfig]", fields: Mapping[str, Any]
 ) -> Any:  # noqa: ANN401  its types say that any field may be missing
-    """Returns the fields as a configuration of transformers; refuses values that it refuses."""
+    """Returns the fields as a configuration of transformers; refuses values that it refuses.
+
+    Those too from which it would build a model that cannot run (check_ranges).
+    """
+    check_ranges(folder, fields)
     try:
         # Whatever number type the weights were saved in, they are read in float32.
         return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
     except Exception as error:  # whatever its checks raise
         what = f"its configuration is none of {kind.__name__}"
         raise folder.refused_by_library(what, error) from error
+
+
+def check_ranges(folder: PublishedFolder, fields: Mapping[str, Any], part: str = "") -> None:
+    """Refuses a size, a count or an epsilon of the model or a part that none can have, by name."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            check_ranges(folder, value, f"{part}{name}.")
+        elif limits := _RANGES.get(name):
+            try:
+                within(f"{part}{name}", value, *limits)
+            except ValueError as error:
+                raise folder.refused(
+                    f"its configuration is no model's: {error}; take the {CONFIG} of its weights"
+                ) from error
 
 
 def model_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

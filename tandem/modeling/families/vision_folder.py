@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from tandem.model_io.json_object import shown
+from tandem.modeling.families.loaded_model import check_ranges
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.reader import published_model_folder
 from tandem.modeling.stored_weights import not_finite
@@ -110,6 +111,7 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
         if not isinstance(part, dict):
             raise folder.refused("config.json has no vision_config")
         fields = {**part, "model_type": _PARTS[kind]}
+    check_ranges(folder, fields)
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
 
 

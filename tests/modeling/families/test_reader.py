@@ -234,6 +234,15 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("preprocessor_config.json", resample=True), "resample is true"),
         (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError integer"),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
+        (
+            _with("config.json", vision_config={"num_attention_heads": -2}),
+            r"vision_config\.num_attention_heads is -2, not 1 to 65,536; take the config.json",
+        ),
+        (
+            _with("config.json", text_config={"num_hidden_layers": 10**9}),
+            r"text_config\.num_hidden_layers is 1000000000, not 1 to 1,000",
+        ),
+        (_with("config.json", text_config={"layer_norm_eps": None}), "eps is null, not 0.0 to 1.0"),
         (_tokenizer(normalizer=None), "keeps the case of letters.*save_pretrained"),
         (_tokenizer(post_processor=None), "no end token.*save_pretrained"),
         (_random_splits, "at random"),
