@@ -107,7 +107,8 @@ def test_the_best_expected_recall_is_of_the_evaluated_queries(
     assert "text→image 100.0, image→text 100.0" in _run(*command, "--query-count", "1")
 
 
-def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], pytest.param(["--tls"], marks=pytest.mark.slow)])
+def test_up_serves_and_cleans_up(options: list[str], tiny_checkpoint: Path, tmp_path: Path) -> None:
     """It exports its model first; Ctrl-C stops every process that it started, with status 0.
 
     Once it serves, it ingests what it was given.
@@ -122,7 +123,7 @@ def test_up_serves_and_cleans_up(tiny_checkpoint: Path, tmp_path: Path) -> None:
                 *("--model-repository", str(tmp_path / "model_repository")),
                 # A small model: the export of the shipped one takes twenty seconds of a core.
                 *("--checkpoint", str(tiny_checkpoint)),
-                *("--ingest", str(tmp_path / "photos"), "--index", "photos"),
+                *("--ingest", str(tmp_path / "photos"), "--index", "photos", *options),
             ],
             stdout=out,
             stderr=out,
