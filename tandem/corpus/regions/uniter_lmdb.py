@@ -61,6 +61,7 @@ class UniterLmdb:
             self._environment = lmdb.open(
                 str(folder), readonly=True, lock=False, create=False, max_readers=1
             )
+            _check_whole(folder / DATA_NAME, self._environment)
             with self._environment.begin() as transaction:
                 listed = transaction.get(_KEYS)
         except lmdb.Error as error:
@@ -115,6 +116,17 @@ def _array(packed: dict[Any, Any]) -> object:
 
 def _text(value: object) -> str:
     return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _check_whole(path: Path, environment: lmdb.Environment) -> None:
+    """Refuses a file without all its pages: to read one behind the end would end this process."""
+    # A database has two pages of its own, whatever they say.
+    page_count = max(2, environment.info()["last_pgno"] + 1)
+    wanted = page_count * environment.stat()["psize"]
+    if (size_bytes := path.stat().st_size) < wanted:
+        raise CorpusMalformed(
+            f"{path} has {size_bytes:,} bytes instead of {wanted:,}; it is cut short: copy it again"
+        )
 
 
 def _names(folder: Path, listed: bytes | None) -> list[str]:

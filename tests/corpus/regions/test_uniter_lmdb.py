@@ -108,6 +108,21 @@ def test_another_database_is_refused(tmp_path: Path, keys: dict[bytes, bytes]) -
         UniterLmdb(write(tmp_path / "feat", {b"a": b"b"} | keys))
 
 
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+def test_a_database_cut_short_is_refused(tmp_path: Path, share: float) -> None:
+    """Reading a page behind its end would end the process, without a message."""
+    values = {f"{number}.npz".encode(): bytes(3000) for number in range(20)}
+    keys = json.dumps([f"{number}.npz" for number in range(20)]).encode()
+    folder = write(tmp_path / NAME, values | {b"__keys__": keys})
+    assert len(list(UniterLmdb(folder).image_ids())) == 20
+
+    data = folder / "data.mdb"
+    data.write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
+
+    with pytest.raises(CorpusMalformed, match=r"data\.mdb has .* bytes.*cut short: copy it again"):
+        UniterLmdb(folder)
+
+
 def test_a_side_file_of_other_things_is_refused(tmp_path: Path) -> None:
     write(tmp_path / NAME, {b"__keys__": b"[]"})
     (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": "two"}')
