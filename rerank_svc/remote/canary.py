@@ -75,16 +75,16 @@ class RemoteCanary:
 
     async def _compared(self, query: Document, documents: Sequence[Document]) -> list[float]:
         """Returns each document's own logit; raises ModelOutputInvalid if its batch changes it."""
-        documents = documents[: self._endpoint.batch_size]
         alone = [(await self._score(query, [each]))[0] for each in documents]
-        for order in (range(len(documents)), range(len(documents) - 1, -1, -1)):
+        count = min(len(documents), self._endpoint.batch_size)
+        for order in (range(count), range(count - 1, -1, -1)):
             together = await self._score(query, [documents[number] for number in order])
             for number, logit in zip(order, together, strict=True):
                 one, other = _probability(alone[number]), _probability(logit)
                 if abs(one - other) > self._tolerance:
                     raise self._invalid(
                         f"its scores depend on the batch: a pair has {one:.3f} alone and "
-                        f"{other:.3f} among {len(documents)}; they may differ by "
+                        f"{other:.3f} among {count}; they may differ by "
                         f"{self._tolerance:g} (RERANK_REMOTE_TOLERANCE_SHARE)"
                     )
         return alone

@@ -85,6 +85,16 @@ async def test_batches_are_no_larger_than_the_endpoint_takes() -> None:
     assert max(api.document_counts) == 2
 
 
+async def test_an_api_of_one_document_a_request_is_compared_over_several() -> None:
+    """A single pair would always look flat."""
+    one_by_one: dict[str, Any] = {"batch_size": 1, "takes_picture_queries": False}
+    api = await checked(Sabotage.SORTED, **one_by_one)
+
+    assert max(api.document_counts) == 1
+    with pytest.raises(ModelOutputInvalid, match="its scores are flat: 3 different pairs"):
+        await checked(Sabotage.FLAT, **one_by_one)
+
+
 async def test_a_canary_is_sent_every_ten_minutes_or_soon_after_a_failure() -> None:
     """In between, the last one's result holds."""
     clock = Clock()
