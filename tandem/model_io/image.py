@@ -21,7 +21,7 @@ from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_file import heif_kind
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
-from tandem.model_io.orientation import turned_upright
+from tandem.model_io.orientation import turned_size, turned_upright
 from tandem.model_io.picture_fit import Box, colour_mode, on_white, scaled, scaled_size, squared
 from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.unended_jpeg import check_complete, ended
@@ -137,7 +137,7 @@ def _heif_picture(image_bytes: bytes, kind: str, heif: HeifReader | None) -> Ima
 
 def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
     """Returns the picture scaled; a large one is first reduced by whole blocks."""
-    target = scaled_size(image.size, rules)
+    target = turned_size(scaled_size(turned_size(image.size, orientation), rules), orientation)
     box = _drafted(image, target)
     image.load()
     # Scaled first, so that rotating and blending cost only a thumbnail's time and memory.

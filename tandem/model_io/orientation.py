@@ -16,8 +16,15 @@ _TURNS: Final[Mapping[int, Image.Transpose]] = {
     8: Image.Transpose.ROTATE_90,
 }
 
+_SIDEWAYS: Final = range(5, 9)
+
 
 def turned_upright(image: Image.Image, orientation: int) -> Image.Image:
     """Returns the picture upright; unchanged for 1 and for numbers that are not orientations."""
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(turn)
+
+
+def turned_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
+    """Returns width and height after the turn, or before it: a turn to the side exchanges them."""
+    return size[::-1] if orientation in _SIDEWAYS else size

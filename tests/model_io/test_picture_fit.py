@@ -108,6 +108,30 @@ def test_exact_pictures_are_blended_before_they_are_scaled(mode: str) -> None:
     assert np.any(np.asarray(late) != expected)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ImageRules(size=SIZE, fit=Fit.SQUASH, squash_to=(37, 60)),
+        ImageRules(size=SIZE, fit=Fit.CROP, resize_to=37),
+        ImageRules(size=SIZE),
+    ],
+    ids=lambda rules: rules.fit.value,
+)
+def test_pictures_that_are_turned_after_they_are_scaled_have_the_same_sides(
+    rules: ImageRules, orientation: int
+) -> None:
+    """As photographs over 25 megapixels are: width and height are those of the upright picture."""
+    upright = noise(61, 90).resize((150, 90))
+    stored = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}.get(orientation)
+    lying = upright if stored is None else upright.transpose(Image.Transpose(stored))
+
+    turned = decode_image(png(lying, orientation), rules).astype(int)
+
+    # Pillow rounds between both directions, whose order is the other one.
+    np.testing.assert_allclose(turned, decode_image(png(upright), rules).astype(int), atol=2)
+
+
 def test_exact_pictures_are_turned_before_they_are_scaled() -> None:
     """As hub processors do: a picture on its side gives the same pixels as one stored upright."""
     rules = ImageRules(size=SIZE, fit=Fit.CROP, is_exact=True)
