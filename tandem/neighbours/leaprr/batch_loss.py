@@ -49,8 +49,9 @@ def batch_loss(
         (of_texts, lists, images_B, model.text_queries, model.image_queries),
     ]:
         mapped = mapped_graphs(graphs, view, queries_B, config, rng)
-        loss, scores_BV = _graph_loss(network, graphs, config)
-        mapped_loss, mapped_scores_BV = _graph_loss(mapped_network, mapped, config)
+        loss, scores_BV = _graph_loss(network, graphs, config, config.triplet_weight)
+        # The published program gives mapped graphs no triplet loss.
+        mapped_loss, mapped_scores_BV = _graph_loss(mapped_network, mapped, config, 0.0)
         gap = alignment_loss(scores_BV, mapped_scores_BV, _scored(graphs, config))
         total = total + loss + config.alignment_weight * gap
         if config.trains_mapped_graphs:
@@ -59,7 +60,7 @@ def batch_loss(
 
 
 def _graph_loss(
-    network: GraphNetwork, graphs: QueryGraphs, config: LeaprrConfig
+    network: GraphNetwork, graphs: QueryGraphs, config: LeaprrConfig, triplet_weight: float
 ) -> tuple[Tensor, Tensor]:
     """Returns the losses of one batch of graphs, without alignment, and scores [B, V]."""
     features_BVF = torch.from_numpy(graphs.features)
@@ -69,8 +70,10 @@ def _graph_loss(
     contrastive = neighbour_contrastive_loss(
         scores_BV, targets_BV, scored_BV, config.contrastive_temperature
     )
-    triplet = hardest_positive_triplet_loss(scores_BV, targets_BV, scored_BV, config.margin)
-    loss = config.contrastive_weight * contrastive + config.triplet_weight * triplet
+    loss = config.contrastive_weight * contrastive
+    if triplet_weight:
+        triplet = hardest_positive_triplet_loss(scores_BV, targets_BV, scored_BV, config.margin)
+        loss = loss + triplet_weight * triplet
     if config.has_raw_hinge:
         loss = loss + raw_hinge_loss(scores_BV, features_BVF[:, :, 0], valid_BV)
     if config.reconstruction_weight:

@@ -47,7 +47,8 @@ class LeaprrConfig:
     has_raw_hinge: bool
     """Whether scores below the smallest raw similarity to the first pillar are penalised."""
     trains_mapped_graphs: bool
-    """Whether mapped graphs have the contrastive loss and hinge too, not only the alignment."""
+    """Whether mapped graphs have the contrastive loss and hinge too, not only the alignment. They
+    have no triplet loss, as in the code."""
     learning_rate: float
     """0.01 in the paper; the code scales it by its batch of 512 over 256."""
     decays_learning_rate: bool

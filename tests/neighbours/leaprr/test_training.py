@@ -106,7 +106,7 @@ def test_it_learns_over_a_cross_encoder_of_any_logits() -> None:
     test = _reranked_corpus(seed=3)
 
     result = train_leaprr(
-        _reranked_corpus(seed=1), config, epoch_count=4, seed=1, dev=_reranked_corpus(seed=2)
+        _reranked_corpus(seed=1), config, epoch_count=8, seed=1, dev=_reranked_corpus(seed=2)
     )
 
     base = _base(test)
@@ -139,6 +139,25 @@ def test_the_weights_of_losses_add_up() -> None:
 
     assert min(alone, of_contrastive, of_triplet) > 0
     assert losses[2, 3] == pytest.approx(alone + 2 * of_contrastive + 3 * of_triplet, rel=1e-5)
+
+
+def test_mapped_graphs_have_no_triplet_loss() -> None:
+    """They add the contrastive loss and the hinge, as in the published program, and no more."""
+    lists, config = _corpus(seed=1), _config("code")
+
+    def loss(weight: float, *, trains_mapped_graphs: bool) -> float:
+        weighted = replace(config, triplet_weight=weight, trains_mapped_graphs=trains_mapped_graphs)
+        model = LeaprrModel.untrained(weighted, seed=0)
+        return batch_loss(model, lists, np.arange(6), np.random.default_rng(0)).item()
+
+    added = [
+        loss(weight, trains_mapped_graphs=True) - loss(weight, trains_mapped_graphs=False)
+        for weight in (0.0, 1.0)
+    ]
+
+    assert added[0] > 0
+    assert added[1] == pytest.approx(added[0], rel=1e-4)
+    assert loss(1.0, trains_mapped_graphs=False) > loss(0.0, trains_mapped_graphs=False)
 
 
 @pytest.mark.parametrize(
