@@ -40,6 +40,23 @@ def scan_rows(
     return _best(parts, k)
 
 
+def near_rows(rows: EmbeddingRows, embeddings_VD: F32, k: int, *, start_row: int) -> I64:
+    """Returns the live rows from start_row on nearest to each embedding, sorted.
+
+    There are k for each, or more. All embeddings are compared at once, unlike in scan_rows, so that
+    rounding may exchange the last ones.
+    """
+    found = [np.empty(0, np.int64)]
+    for start, block_ND in rows.blocks(start_row):
+        live = np.flatnonzero(rows.live[start : start + len(block_ND)])
+        if len(live) > k:
+            similarities_VN = embeddings_VD @ block_ND[live].T
+            places = np.argpartition(-similarities_VN, k - 1, axis=1)[:, :k]
+            live = live[np.unique(places)]
+        found.append(live + start)
+    return np.concatenate(found)
+
+
 def compare_rows(rows: EmbeddingRows, query_D: F32, candidates: I64, k: int) -> tuple[F32, I64]:
     """Returns similarities and numbers of the k nearest of the candidates, best first."""
     if not len(candidates):

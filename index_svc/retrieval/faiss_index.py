@@ -163,19 +163,24 @@ class FaissIndex:
         labels = index.search(query_D[np.newaxis], count, params=parameters)[1][0]
         return labels[labels >= 0], reason
 
-    def near_each(self, embeddings_VD: F32, k: int, *, effort: float) -> I64:
+    def near_each(
+        self, embeddings_VD: F32, k: int, *, effort: float, mask: Mask | None = None
+    ) -> I64:
         """Returns the row numbers nearest to any of the embeddings by codes, k for each at most.
 
-        They are sorted, without duplicates, and may be dead. One call for all embeddings costs far
-        less than one for each: an IVF index reads a list once for every embedding that needs it.
+        They are sorted, without duplicates. `mask` is that of candidates(). One call for all
+        embeddings costs far less than one for each: an IVF index reads a list once for every
+        embedding that needs it.
         """
         count = min(k, self.row_count)
         if count == 0:
             return np.empty(0, np.int64)
-        index, _ = self._choose(count, has_selector=False)
+        index, _ = self._choose(count, has_selector=mask is not None)
         parameters = None
         if index is self._cpu_index and self.takes_selector:
-            parameters = _search_parameters(index, None, effort)
+            bits = None if mask is None else np.packbits(mask, bitorder="little")
+            selector = None if bits is None else _bitmap(bits, self.row_count)
+            parameters = _search_parameters(index, selector, effort)
         labels = index.search(np.ascontiguousarray(embeddings_VD), count, params=parameters)[1]
         found: I64 = np.unique(labels[labels >= 0])
         return found

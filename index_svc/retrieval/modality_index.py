@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from index_svc.attributes.attribute_columns import AttributeColumns
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.exact_scan import compare_rows, ordered_hits, ranked_hits, scan_rows
+from index_svc.retrieval.exact_scan import (
+    compare_rows,
+    near_rows,
+    ordered_hits,
+    ranked_hits,
+    scan_rows,
+)
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.filter_masks import FilterMasks
 from index_svc.retrieval.hit import F32, I64, Found, Mask, RowHit, SearchPath, Strategy
@@ -126,14 +133,25 @@ class ModalityIndex:
         return Found(hits, path)
 
     def near_each(self, embeddings_VD: F32, k: int, *, effort: float) -> I64:
-        """Returns the live rows that FAISS finds nearest to each embedding, sorted, without order.
+        """Returns the live rows nearest to each embedding, sorted; none without a FAISS index.
 
-        Rows that FAISS does not have yet are not among them.
+        FAISS finds k for each at most, and of the rows that it does not have yet all are compared.
         """
-        if self.faiss_index is None:
+        index, rows = self.faiss_index, self.rows
+        if index is None:
             return np.empty(0, np.int64)
-        rows = self.faiss_index.near_each(embeddings_VD, k, effort=effort)
-        return rows[self.rows.live[rows]] if self.rows.dead_count else rows
+        if index.takes_selector or not rows.dead_count:
+            mask = self._known(None, index)
+            found = index.near_each(embeddings_VD, k, effort=effort, mask=mask)
+        else:
+            # More, so that enough remain without the dead.
+            count = math.ceil(k * rows.row_count / max(1, len(rows)))
+            found = index.near_each(embeddings_VD, count, effort=effort)
+            found = found[rows.live[found]]
+        if not self.tail_count:
+            return found
+        tail = near_rows(rows, embeddings_VD, k, start_row=index.row_count)
+        return np.concatenate([found, tail])
 
     def scan(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
         """Returns the min(k, matching) nearest items, by comparing the query with each."""

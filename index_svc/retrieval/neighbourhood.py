@@ -1,9 +1,9 @@
 """Finds the neighbours of a query and of its candidates, within a pool of items around them.
 
 The pool has the items nearest to the query, of which the first are its pillars. In an index that
-FAISS searches it also has those nearest to each candidate. A candidate's neighbours are the items
-of the pool that are nearest to it: its true neighbours, except those outside the pool (decision
-69).
+FAISS searches it also has those nearest to each candidate, new items included. A candidate's
+neighbours are the items of the pool that are nearest to it: its true neighbours, except those
+outside the pool (decision 69).
 
 Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbours, d dimensions.
 """

@@ -122,6 +122,47 @@ def test_a_deleted_item_is_not_a_neighbour() -> None:
     assert neighbourhood(part, query).rows[1][0] == before[1]
 
 
+def test_rows_that_faiss_does_not_have_yet_are_neighbours() -> None:
+    """They are near a candidate, which is one of them, and far from the query."""
+    rows, query_D = unit_rows(2_000, 1), unit_vectors(1, 2)[0]
+    index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
+    index.tune({"nprobe": 8})
+    part = ModalityIndex(rows, index)
+    near_D = query_D + 0.02 * unit_vectors(30, 3)
+    group_D = -query_D + 0.02 * unit_vectors(6, 4)
+    for name, group in [("near", near_D), ("group", group_D)]:
+        units = group / np.linalg.norm(group, axis=1, keepdims=True)
+        part.upsert(
+            [
+                StoredEmbedding(f"{name}-{number}", Modality.IMAGE, unit_D, {})
+                for number, unit_D in enumerate(units.astype(np.float32))
+            ]
+        )
+    group_rows = np.array([rows.row_of(f"group-{number}") for number in range(6)])
+    candidate_D = rows.gather(group_rows[:1])[0]
+    part.delete(["group-5"])
+
+    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).rows[1]
+
+    live = group_rows[:5]
+    assert found.tolist() == [live[each] for each in nearest(candidate_D, rows.gather(live), 3)]
+
+
+def test_many_deleted_items_around_a_candidate_hide_no_others() -> None:
+    """FAISS is asked for nine rows, and a hundred nearer ones are dead."""
+    rows, items_ND = unit_rows(2_000, 1), unit_vectors(2_000, 1)
+    index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
+    index.tune({"nprobe": 48})
+    part = ModalityIndex(rows, index)
+    query_D, candidate_D = items_ND[900], -items_ND[900]
+    order = nearest(candidate_D, items_ND, 103)
+    part.delete([f"1-{place}" for place in order[:100]])
+
+    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).rows[1]
+
+    assert found.tolist() == order[100:]
+
+
 @pytest.mark.parametrize("pool_k", [1, 2, 3, 4, 7])
 def test_a_small_pool_gives_all_that_it_has(pool_k: int) -> None:
     found = neighbourhood(ModalityIndex(unit_rows(50, 1)), asked(unit_vectors(3, 2), pool_k))
