@@ -83,13 +83,27 @@ def _corpus(recipe: Mapping[str, Any]) -> str:
 
 
 def _beginning(recipe: Mapping[str, Any]) -> str:
-    """Returns the published encoder or checkpoint that training began with."""
-    if recipe.get("begins_trained") or recipe.get("begins_with_backbone"):
-        what = "a checkpoint" if recipe.get("begins_trained") else "a checkpoint's image backbone"
-        return f"{what}, weights {str(recipe.get('init_weights_sha256', ''))[:12]}"
-    if pretrained := recipe.get("pretrained"):
-        return f"{pretrained}, weights {str(recipe.get('pretrained_weights_sha256', ''))[:12]}"
-    return "random weights"
+    """Returns the weights that training began with: the encoder's, then the image backbone's."""
+    checkpoint = f"weights {str(recipe.get('init_weights_sha256', ''))[:12]}"
+    if recipe.get("begins_trained"):
+        return f"a checkpoint, {checkpoint}"
+    if recipe.get("begins_with_towers"):
+        return f"a checkpoint's two towers, {checkpoint}"
+    parts = [_published(recipe, "pretrained") or "random weights"]
+    if recipe.get("begins_with_backbone"):
+        parts.append(f"a checkpoint's image backbone, {checkpoint}")
+    elif vision := _published(recipe, "vision"):
+        parts.append(vision)
+    elif str(recipe.get("image_source", "")).startswith("efficientnet_lite0"):
+        parts.append("EfficientNet-Lite0 as published")
+    return " and ".join(parts)
+
+
+def _published(recipe: Mapping[str, Any], role: str) -> str:
+    """Returns the name and the digest of a published network; nothing if there is none."""
+    name = recipe.get(role)
+    digest = str(recipe.get(f"{role}_weights_sha256", ""))
+    return f"{name}, weights {digest[:12]}" if name else ""
 
 
 def _joined(parts: list[tuple[str, str]]) -> str:

@@ -288,6 +288,11 @@ class Recipe:
         return self.ce_steps_per_round > 0
 
     @property
+    def begins_with_checkpoint(self) -> bool:
+        """Whether weights of a checkpoint of ours are its first, all of them or a part."""
+        return self.begins_trained or self.begins_with_backbone or self.begins_with_towers
+
+    @property
     def holds_out(self) -> bool:
         """Whether dev is a part of the training split."""
         return bool(self.held_out_family_count or self.held_out_picture_count)

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tokenizers import Tokenizer
@@ -47,6 +48,14 @@ class TrainingData:
     """Records that were skipped, by fault."""
     trained_pictures: TrainedPictures | None = None
     """Digests of the training pictures' files; None where no files are read."""
+
+    def all_trained_pictures(self, init: Path) -> TrainedPictures | None:
+        """Returns the training pictures, with those of the checkpoint that the run begins with.
+
+        Any of its weights may have learned from them: the whole model, its towers or its backbone.
+        """
+        earlier = TrainedPictures.read(init) if self.recipe.begins_with_checkpoint else None
+        return self.trained_pictures.joined(earlier) if self.trained_pictures else earlier
 
 
 class TrainingSource(Protocol):

@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
@@ -23,7 +22,7 @@ from tandem.training.processes import ALONE, Processes
 from tandem.training.recipe import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, no_progress
-from tandem.training.source import TrainingData, TrainingSource
+from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.zoo_training import train_zoo
 
@@ -67,6 +66,8 @@ def train(  # noqa: PLR0913
     `starting_model` raise.
     """
     init = init or default_checkpoint()
+    if recipe.begins_with_checkpoint:
+        check_init_stays(init, folder)
     if recipe.zoo_model:
         first, best_recall = train_zoo(
             recipe,
@@ -81,8 +82,6 @@ def train(  # noqa: PLR0913
         )
         return RunRecalls(first, best_recall)
     # Where the run begins: shape, weights and tokenizer.
-    if recipe.begins_trained or recipe.begins_with_backbone or recipe.begins_with_towers:
-        check_init_stays(init, folder)
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
     model, tokenizer = starting_model(
@@ -103,7 +102,7 @@ def train(  # noqa: PLR0913
         device=device,
         processes=processes,
         skipped_counts=data.skipped_counts,
-        trained_pictures=_trained_pictures(data, init if recipe.begins_trained else None),
+        trained_pictures=data.all_trained_pictures(init),
     )
     model.to(device)
     model.image_backbone.eval().requires_grad_(False)
@@ -143,9 +142,3 @@ def train(  # noqa: PLR0913
     assert best is not None, "a matcher's state is found only where there are steps for it"
     run.end(f"{run.seconds():,.0f} s")
     return RunRecalls(before, best)
-
-
-def _trained_pictures(data: TrainingData, init: Path | None) -> TrainedPictures | None:
-    """Returns the pictures of this run and of the checkpoint that it begins with."""
-    earlier = TrainedPictures.read(init) if init else None
-    return data.trained_pictures.joined(earlier) if data.trained_pictures else earlier

@@ -82,7 +82,7 @@ def train_zoo(  # noqa: PLR0913
         device=device,
         processes=processes,
         skipped_counts=data.skipped_counts,
-        trained_pictures=data.trained_pictures,
+        trained_pictures=data.all_trained_pictures(init),
     )
     model.to(device)
     texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)

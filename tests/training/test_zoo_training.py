@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.region_tokens import write_regions
+from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import Processes
 from tandem.training.recipe import Recipe, on_corpus
@@ -19,6 +22,7 @@ from tandem.training.train import RunRecalls, train
 from tandem.training.zoo_training import starting_zoo_model
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN = records("train", 120)
@@ -147,6 +151,24 @@ def test_it_learns_from_a_detectors_regions(tmp_path: Path) -> None:
     assert checkpoint.training["recipe"]["regions_sha256"]
     assert done.best.be_mean_recall is not None
     assert done.best.ce_mean_recall is not None
+
+
+def test_the_backbones_pictures_stay_known(tmp_path: Path) -> None:
+    """The backbone that a network is trained over has learned from pictures too."""
+    seen = TrainedPictures.of([sha256(b"a picture that the backbone saw").digest()])
+    save_tiny_checkpoint(tmp_path / "init")
+    begun = load_checkpoint(tmp_path / "init")
+    save_checkpoint(tmp_path / "init", begun.model, begun.tokenizer, {}, trained_pictures=seen)
+    recipe = zoo_recipe(image_source="grid", begins_with_backbone=True, round_count=1)
+
+    train_zoo_model(recipe, tmp_path / "zoo", init=tmp_path / "init")
+    with pytest.raises(ValueError, match="holds the checkpoint that the run begins with"):
+        train_zoo_model(recipe, tmp_path / "init", init=tmp_path / "init")
+
+    known = load_zoo_checkpoint(tmp_path / "zoo").trained_pictures
+    assert known is not None
+    assert seen.digests[0] in known.digests
+    assert len(known) > 1
 
 
 def test_one_process_trains(tmp_path: Path) -> None:
