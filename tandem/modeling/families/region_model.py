@@ -14,6 +14,7 @@ from tandem.modeling.families.loaded_model import parameter_count
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder
+from tandem.modeling.families.tokenizer_class import check_added_tokens, check_class
 from tandem.modeling.published.files import TOKENIZER, read_tokenizer
 
 _TOKENIZER_FILES: Final = (
@@ -45,6 +46,9 @@ def region_model(
         if folder.has(name):
             folder.file(name)
     tokenizer = read_tokenizer(folder.path, parts.config.vocabulary_size)
+    if folder.has(TOKENIZER):
+        check_added_tokens(folder, tokenizer)
+        check_class(folder, tokenizer)
     special = special_tokens(tokenizer)
     max_tokens = min(parts.max_text_tokens, parts.config.max_text_tokens)
     licence = folder.licence()

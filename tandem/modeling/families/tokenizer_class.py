@@ -1,8 +1,9 @@
 """Compares a published tokenizer.json with what transformers makes of the folder by its class.
 
-The library's classes replace parts of the file: BERT's follow `do_lower_case` of
-tokenizer_config.json, and CLIP's make letters lower case whatever the file says. The file is
-served, so a difference that changes token ids is refused.
+The library's classes replace parts of the file: BERT's follow `do_lower_case`, `strip_accents` and
+`tokenize_chinese_chars` of tokenizer_config.json and put their own tokens around a text, and CLIP's
+make letters lower case whatever the file says. The file is served, so a difference that changes
+token ids is refused.
 """
 
 from collections.abc import Mapping
@@ -21,20 +22,33 @@ _CONFIG: Final = "tokenizer_config.json"
 _ADDED: Final = "added_tokens.json"
 # Words that most vocabularies have, in two cases.
 _WORDS: Final = ("two dogs", "a cat", "photo of one man", "e i o u")
+# Besides case, what classes have settings for: accents, Chinese characters, digits and marks, and
+# with all of them the tokens around a text.
+_TEXTS: Final = (*_WORDS, "café", "Naïve Zürich", "中国の狗", "it's 2 of 31!", "a-b_c #d")
 
 
 def check_class(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
-    """Refuses a tokenizer.json that keeps letters' case where its class does not, or the reverse.
+    """Refuses a tokenizer.json that splits texts otherwise than its class in transformers does.
 
     A folder of which the library makes no tokenizer is served by its file.
     """
-    ours, theirs = _ignores_case(tokenizer), _library_ignores_case(folder)
-    if theirs is not None and ours != theirs:
+    library = _library_tokenizer(folder)
+    if library is None:
+        return
+    ours, theirs = _ignores_case(tokenizer), _ignores_case(library)
+    if ours != theirs:
         does = "makes letters lower case" if ours else "keeps the case of letters"
         raise folder.refused(
             f"its tokenizer.json {does}, and what transformers makes of it by its class and "
             f"{_CONFIG} does not; correct do_lower_case there, or {SAVE_ONCE}"
         )
+    for text in _TEXTS:
+        if _ids(tokenizer, text) != _ids(library, text):
+            raise folder.refused(
+                f"its tokenizer.json splits {text!r} into {_ids(tokenizer, text)}, and what "
+                f"transformers makes of it by its class and {_CONFIG} into {_ids(library, text)}; "
+                f"correct {_CONFIG}, or {SAVE_ONCE}"
+            )
 
 
 def check_added_tokens(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
@@ -62,16 +76,25 @@ def _added_words(folder: PublishedFolder) -> Mapping[str, object]:
     return {word: number for word, number in words.items() if word not in special}
 
 
-def _library_ignores_case(folder: PublishedFolder) -> bool | None:
+def _library_tokenizer(folder: PublishedFolder) -> Tokenizer | None:
     from transformers import AutoTokenizer
 
     try:
         made: Any = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=False)
-        return _ignores_case(made.backend_tokenizer)
+        tokenizer: Tokenizer = made.backend_tokenizer
+        for text in _TEXTS:
+            tokenizer.encode(text)
+        return tokenizer
     except Exception:  # its steps may raise anything, for a missing library or an unknown class
         return None
 
 
 def _ignores_case(tokenizer: Tokenizer) -> bool:
     """Returns whether words in capitals have the ids of those without."""
-    return all(tokenizer.encode(word.upper()).ids == tokenizer.encode(word).ids for word in _WORDS)
+    return all(_ids(tokenizer, word.upper()) == _ids(tokenizer, word) for word in _WORDS)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Returns the ids of a short text, without the padding that a file may ask for."""
+    split = tokenizer.encode(text)
+    return [each for each, counts in zip(split.ids, split.attention_mask, strict=True) if counts]

@@ -165,6 +165,12 @@ def _tokenizer(**fields: object) -> Callable[[Path], None]:
     return changed
 
 
+def _without_end(folder: Path) -> None:
+    """Leaves the tokens around a text out, by a class that reads the file unchanged."""
+    _tokenizer(post_processor=None)(folder)
+    change_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+
+
 def _random_splits(folder: Path) -> None:
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
     _tokenizer(model=model | {"dropout": 0.5})(folder)
@@ -244,7 +250,8 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_with("config.json", text_config={"layer_norm_eps": None}), "eps is null, not 0.0 to 1.0"),
         (_tokenizer(normalizer=None), "keeps the case of letters.*save_pretrained"),
-        (_tokenizer(post_processor=None), "no end token.*save_pretrained"),
+        (_tokenizer(post_processor=None), "'two dogs' into .*save_pretrained"),
+        (_without_end, "no end token.*save_pretrained"),
         (_random_splits, "at random"),
         (_added_word, "<extra>.*520.*save_pretrained"),
         (
