@@ -21,6 +21,8 @@ MAX_TEXT_BYTES: Final = 2**20
 _MAX_SKIPPED_BYTES: Final = 2**28
 CAPTION_FIELDS: Final = ("captions", "caption")
 LANGUAGE_FIELD: Final = "language"
+# Of other programs. A text in it counts too, since without it every caption would be English.
+OTHER_LANGUAGE_FIELD: Final = "lang"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
@@ -94,11 +96,15 @@ def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
 
 
 def language_field(fields: Mapping[str, Any], place: str) -> str | None:
-    """Returns the captions' language, if it is given; raises CorpusMalformed if it is not text."""
+    """Returns the captions' language, if LANGUAGE_FIELD or OTHER_LANGUAGE_FIELD gives it.
+
+    Raises CorpusMalformed for a LANGUAGE_FIELD that is not text.
+    """
     language = fields.get(LANGUAGE_FIELD)
     if language is not None and not isinstance(language, str):
         raise CorpusMalformed(f"{place} has a {LANGUAGE_FIELD} that is not text; correct it")
-    return language
+    other = fields.get(OTHER_LANGUAGE_FIELD)
+    return language or (other if isinstance(other, str) else None) or None
 
 
 def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tuple[Caption, ...]:

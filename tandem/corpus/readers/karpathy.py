@@ -4,7 +4,8 @@
                                  "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
 
 What the layout has no key for goes into keys of our own, which other readers ignore:
-`record_id`, `family` and `attributes` of an image, `caption_id` and `language` of a sentence.
+`record_id`, `family` and `attributes` of an image, `caption_id` and `language` (also `lang`) of a
+sentence.
 """
 
 import json
@@ -22,6 +23,7 @@ from tandem.corpus.errors import (
     CorpusMalformed,
 )
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.caption_text import language_field
 from tandem.corpus.readers.image_sources import ImageFile, image_file
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
@@ -253,7 +255,7 @@ def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption
 def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
     text: str = _field(sentence, "raw", str, place)
     caption_id = str(_id(sentence, "caption_id", default_id, place))
-    return Caption(caption_id, text, str(sentence.get("language", "en")))
+    return Caption(caption_id, text, language_field(sentence, place) or "en")
 
 
 def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int:

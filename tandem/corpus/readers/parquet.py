@@ -5,7 +5,7 @@
     caption_0 …          instead of these, numbered: all that a row has
     id                   optional: a text or an integer, unique among the rows
     split                optional: a text; otherwise the file's name gives it (shards.py)
-    language             optional: a text
+    language or lang     optional: a text
 
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 """
@@ -29,6 +29,7 @@ from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.readers.caption_text import (
     CAPTION_FIELDS,
     LANGUAGE_FIELD,
+    OTHER_LANGUAGE_FIELD,
     caption_field,
     decoded,
     language_field,
@@ -265,7 +266,10 @@ def _rows(
     file = shard.path
     try:
         with pq.ParquetFile(file) as parquet:
-            wanted = {*_caption_columns(parquet.schema_arrow.names), _ID, _SPLIT, LANGUAGE_FIELD}
+            wanted = {
+                *_caption_columns(parquet.schema_arrow.names),
+                *(_ID, _SPLIT, LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD),
+            }
             columns = [name for name in parquet.schema_arrow.names if name in wanted]
             first_row = 0
             for group in range(parquet.num_row_groups):

@@ -86,6 +86,32 @@ def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
     assert record.image.read() == b"pixels of v2.jpg"
 
 
+@pytest.mark.parametrize(
+    ("keys", "language"),
+    [
+        ({"language": "de"}, "de"),
+        ({"lang": "cs"}, "cs"),
+        ({"language": "de", "lang": "cs"}, "de"),
+        ({"language": None}, "en"),
+        ({"language": "", "lang": "fr"}, "fr"),
+        ({"lang": 3}, "en"),
+    ],
+)
+def test_a_sentence_may_say_its_language(
+    coco: Path, keys: dict[str, object], language: str
+) -> None:
+    """By either name; a number under the second is something of another program."""
+    document = json.loads(coco.read_text())
+    for image in document["images"]:
+        for sentence in image["sentences"]:
+            sentence |= keys
+    written(document, coco.parent)
+
+    (record,) = read_karpathy(coco, coco.parent, "test")
+
+    assert {each.language for each in record.captions} == {language}
+
+
 def test_a_flickr30k_entry_has_no_filepath(tmp_path: Path) -> None:
     (tmp_path / "1000092795.jpg").write_bytes(b"pixels")
     document = {"dataset": "flickr30k", "images": [an_image(0, "test", "1000092795.jpg", [0, 1])]}
@@ -183,6 +209,10 @@ def without_raw(image: Document) -> None:
     del image["sentences"][0]["raw"]
 
 
+def with_a_language_of_another_kind(image: Document) -> None:
+    image["sentences"][0]["language"] = 1
+
+
 def without_sentids(image: Document) -> None:
     del image["sentids"]
 
@@ -215,6 +245,7 @@ def with_an_absolute_path(image: Document) -> None:
     "spoil",
     [
         without_raw,
+        with_a_language_of_another_kind,
         without_sentids,
         with_a_sentid_too_many,
         with_sentids_of_another_kind,

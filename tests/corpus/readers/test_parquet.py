@@ -84,6 +84,14 @@ def test_a_written_corpus_is_read_back(
         assert list(map(as_made, records, names)) == pictures
 
 
+def test_a_column_of_another_name_says_the_language(tmp_path: Path) -> None:
+    path = pets(tmp_path / "train.parquet", lang=["de", None, "fr"])
+
+    languages = [each.language for record in read(path) for each in record.captions]
+
+    assert languages == ["de", "en", "fr"]
+
+
 def test_a_row_is_a_record(tmp_path: Path) -> None:
     """Named by its file and number, or by its id; columns of other names are passed over."""
     path = pets(tmp_path / "train.parquet", language=["de", None, "fr"], width=[1, 2, 3])

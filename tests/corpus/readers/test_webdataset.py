@@ -102,9 +102,10 @@ def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
     assert str(dog.image) == f"{path}: dog.PNG"
 
 
-def test_a_text_file_precedes_json_which_may_give_its_language(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["language", "lang"])
+def test_a_text_file_precedes_json_which_may_give_its_language(name: str, tmp_path: Path) -> None:
     """As the makers of LAION's archives write the caption into both."""
-    fields = b'{"caption": "another", "language": "fr", "url": "http://a.example/1.jpg"}'
+    fields = b'{"caption": "another", "%s": "fr", "url": "http://a.example/1.jpg"}' % name.encode()
     path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
 
     assert said(read(path)[0]) == [("a cat", "fr"), ("one cat", "fr")]
