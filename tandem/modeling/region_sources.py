@@ -15,7 +15,11 @@ from tandem.corpus.left_out import LeftOut
 from tandem.corpus.regions.oscar_vector import split_vectors
 from tandem.corpus.regions.region_layouts import open_regions
 from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader, Regions
-from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import (
+    PickleRefused,
+    is_plain,
+    read_pickled_tensors,
+)
 from tandem.modeling.region_tokens import RegionFile, RegionFileInvalid
 
 _TORCH_SUFFIXES: Final = (".pt", ".pth")
@@ -30,7 +34,7 @@ class OscarPickle:
         try:
             stored: Any = read_pickled_tensors(path)
         except PickleRefused as error:
-            raise CorpusMalformed(str(error)) from error
+            raise CorpusMalformed(f"{error}; copy it again") from error
         if not isinstance(stored, dict) or not all(
             isinstance(image_id, (int, str)) and isinstance(vectors, Tensor)
             for image_id, vectors in stored.items()
@@ -50,8 +54,12 @@ class OscarPickle:
         """Returns an image's regions; errors as `RegionReader.read`."""
         if image_id not in self._vectors:
             raise RegionsMissing(place=self._path, image_id=image_id)
-        vectors = self._vectors[image_id].detach().float().numpy()
-        return split_vectors(f"{self._path}: image {image_id!r}", vectors, self._feature_width)
+        place, vectors = f"{self._path}: image {image_id!r}", self._vectors[image_id].detach()
+        if not is_plain(vectors) or vectors.is_complex():
+            raise RegionsUnreadable(
+                f"{place} is not a plain tensor of real numbers; save it again as one"
+            )
+        return split_vectors(place, vectors.float().numpy(), self._feature_width)
 
 
 class StoredRegions:

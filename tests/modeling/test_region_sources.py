@@ -50,6 +50,35 @@ def test_other_vectors_are_named(tmp_path: Path, vectors: torch.Tensor, message:
         OscarPickle(tmp_path / "it.pt").read("1")
 
 
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        VECTORS.to_sparse(),
+        VECTORS.to(torch.complex64),
+        torch.empty(1, 2054, device="meta"),
+        torch.ones(1).expand(10**7, 2054),
+    ],
+    ids=["sparse", "complex", "without numbers", "of a few bytes"],
+)
+def test_tensors_that_are_no_plain_ones_are_named(tmp_path: Path, vectors: torch.Tensor) -> None:
+    """The next image is read."""
+    torch.save({1: vectors, 2: VECTORS}, tmp_path / "it.pt")
+    reader = OscarPickle(tmp_path / "it.pt")
+
+    with pytest.raises(RegionsUnreadable, match="image '1' is not a plain tensor of real numbers"):
+        reader.read("1")
+    assert len(reader.read("2")) == 1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "it.pt"
+    torch.save({number: VECTORS.repeat(9, 1) for number in range(9)}, path)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(CorpusMalformed, match=r"it\.pt is damaged.*copy it again"):
+        OscarPickle(path)
+
+
 def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
     """Also one that would run code."""
     for stored in ([VECTORS], {1: "text"}, {1: VECTORS, "1": VECTORS}, {1: Path("/")}):

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -18,7 +17,11 @@ from torch import Tensor
 from tandem.model_io.json_object import FileInvalid, check_file, read_object, shown
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
-from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import (
+    PickleRefused,
+    is_plain,
+    read_pickled_tensors,
+)
 from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 from tandem.modeling.stored_weights import (
     StoredWeight,
@@ -275,7 +278,9 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     try:
         weights = read_pickled_tensors(path)
     except PickleRefused as error:
-        raise PublishedCheckpointInvalid(f"{error}; {_WEIGHTS} is what is needed") from error
+        raise PublishedCheckpointInvalid(
+            f"{error}; copy or download it again, or take {_WEIGHTS} in its place"
+        ) from error
     weights = _of_training(weights)
     if not _is_weights(weights):
         raise PublishedCheckpointInvalid(
@@ -283,9 +288,7 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
             "model.state_dict() with torch.save"
         )
     for name, tensor in weights.items():
-        # A view can declare a few bytes to be a tensor of any size, which a copy would allocate.
-        is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
-        if not is_plain or tensor.is_quantized or not _is_held(tensor):
+        if not is_plain(tensor):
             raise PublishedCheckpointInvalid(f"{path}: {name} is not a plain tensor of numbers")
     return dict(weights)
 
@@ -312,7 +315,3 @@ def _without_wrapper(weights: dict[str, Weight]) -> dict[str, Weight]:
         if all(name.startswith(prefix) for name in weights):
             weights = {name.removeprefix(prefix): each for name, each in weights.items()}
     return weights
-
-
-def _is_held(tensor: Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()

@@ -51,6 +51,18 @@ def test_damaged_bytes_are_refused_or_read(tmp_path: Path, *, is_zip: bool, is_c
     assert not any("weights_only" in refusal for refusal in refusals)
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.999])
+def test_a_large_file_that_is_cut_short_is_refused(tmp_path: Path, share: float) -> None:
+    """Of which torch says "[Errno 22] Invalid argument", as if the system could not read it."""
+    path = tmp_path / "a.pt"
+    torch.save({"one": torch.ones(100_000)}, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+
+    with pytest.raises(PickleRefused, match="is damaged"):
+        read_pickled_tensors(path)
+
+
 def test_a_missing_file_is_not_reported_as_damage(tmp_path: Path) -> None:
     """The system's own error says more."""
     with pytest.raises(FileNotFoundError):
