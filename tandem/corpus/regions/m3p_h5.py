@@ -45,7 +45,7 @@ class M3pH5:
         except OSError as error:
             raise CorpusMalformed(f"{path} is not a whole HDF5 file; copy it again") from error
         names = [*_WANTED, next((n for n in _FEATURES if n in self._file), _FEATURES[0])]
-        if lacks := [name for name in names if not isinstance(self._file.get(name), h5py.Dataset)]:
+        if lacks := [name for name in names if not _has_rows(self._file.get(name))]:
             raise CorpusMalformed(
                 f"{path} has no dataset {', '.join(lacks)}; it is not an M3P file"
             )
@@ -65,8 +65,11 @@ class M3pH5:
     def _read_tables(self) -> None:
         """Reads all tables except the features; raises CorpusMalformed if they do not fit."""
         self._counts = np.asarray(self._file["num_boxes"]).reshape(-1)
-        if not are_numbers(self._counts) or not np.isfinite(self._counts).all():
-            raise CorpusMalformed(f"{self._path} has num_boxes that are no numbers")
+        is_whole = are_numbers(self._counts) and np.isfinite(self._counts).all()
+        if not is_whole or (self._counts != np.floor(self._counts)).any():
+            raise CorpusMalformed(
+                f"{self._path} has num_boxes that are no numbers of regions; copy it again"
+            )
         self._rows = {_id(each): row for row, each in enumerate(np.ravel(self._file["image_id"]))}
         if len(self._rows) != len(self._counts):
             raise CorpusMalformed(f"{self._path} has an image twice; remove one of the two rows")
@@ -98,6 +101,8 @@ class M3pH5:
         """Returns width and height of each image, in the order that the boxes allow."""
         if said_N2.ndim != 2 or said_N2.shape[1] != 2:
             raise CorpusMalformed(f"{self._path} has no [N, 2] wh")
+        if not np.isfinite(said_N2).all():
+            raise CorpusMalformed(f"{self._path} has wh that is NaN or infinite; copy it again")
         reach_N2 = self._reach()
         outside = [
             int((reach_N2 > 1.01 * each).any(axis=1).sum()) for each in (said_N2, said_N2[:, ::-1])
@@ -121,6 +126,11 @@ class M3pH5:
             corners = np.where(counted[:, :, None], boxes[:, :, 2:4], 0)
             reach_N2[start : start + _ROWS_AT_ONCE] = corners.max(axis=1, initial=0)
         return reach_N2
+
+
+def _has_rows(found: object) -> bool:
+    """Returns whether it is a dataset, and not one that was declared without a shape."""
+    return isinstance(found, h5py.Dataset) and found.shape is not None
 
 
 def _id(value: Any) -> str:  # noqa: ANN401  whatever type the file's ids have

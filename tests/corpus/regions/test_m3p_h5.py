@@ -69,6 +69,7 @@ def test_ids_may_be_texts_and_features_called_feature(tmp_path: Path) -> None:
     [
         ({"bbox": None}, "has no dataset bbox"),
         ({"features": None}, "has no dataset features"),
+        ({"bbox": h5py.Empty("f4"), "wh": h5py.Empty("f4")}, "has no dataset wh, bbox"),
         ({"num_boxes": np.array([2])}, "datasets of several lengths"),
         ({"image_id": np.array([11, 11])}, "has an image twice"),
         ({"bbox": np.zeros((2, 4))}, "has no .N, 100, 4. bbox"),
@@ -110,6 +111,8 @@ def test_files_that_are_not_there_or_no_hdf5(tmp_path: Path) -> None:
     [
         ({"num_boxes": np.array([2, np.nan])}, "num_boxes that are no numbers"),
         ({"num_boxes": np.array([b"2", b"1"])}, "num_boxes that are no numbers"),
+        ({"num_boxes": np.array([1.5, 1])}, "num_boxes that are no numbers"),
+        ({"wh": np.array([[200, np.nan]] * 2)}, "wh that is NaN or infinite; copy it again"),
         ({"wh": np.array([[b"200", b"x"]] * 2)}, "cannot be read"),
         ({"bbox": np.ones((2, 3, 2))}, r"no \[N, 100, 4\] bbox"),
     ],
