@@ -196,6 +196,9 @@ class OfflineGallery:
             )
             text_end_time = time.monotonic()
         self._embeddings = {Modality.IMAGE: images_UD, Modality.TEXT: texts_UD}
+        # Both directions' pools have most pairs in common, and all of them if a pool is everything.
+        self._logit_of: dict[int, float] = {}
+        self._match_seconds = 0.0
         # Extrapolated to all contents, because every real query is encoded.
         self.encode_seconds = EncodeSeconds(
             image_start_time - token_start_time,
@@ -243,10 +246,8 @@ class OfflineGallery:
             answers = [answers[number] for number in query_numbers]
         retrieved_QM = retrieve_order(similarity_QM, self._gallery.tie_order(target))
         match_start_time = time.monotonic()
-        logits_QK, read_count = self._pool_logits(
-            target, query_numbers, retrieved_QM[:, :k], on_progress
-        )
-        match_seconds = time.monotonic() - match_start_time
+        logits_QK = self._pool_logits(target, query_numbers, retrieved_QM[:, :k], on_progress)
+        self._match_seconds += time.monotonic() - match_start_time
         encoding = retriever.encode_seconds
         shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
         seconds = OfflineSeconds(
@@ -254,7 +255,8 @@ class OfflineGallery:
             encoding.texts,
             0.0 if shares_tokens else self.encode_seconds.tokens,
             match_start_time - start_time,
-            match_seconds * logits_QK.size / max(1, read_count),  # extrapolated to all pairs
+            # Extrapolated to all pairs from those that were scored.
+            self._match_seconds * logits_QK.size / max(1, len(self._logit_of)),
             logits_QK.size,
         )
         tied = tied_count(similarity_QM, answers)
@@ -266,26 +268,40 @@ class OfflineGallery:
         query_numbers: Sequence[int],
         pools_QK: Order,
         on_progress: OnProgress,
-    ) -> tuple[Floats, int]:
-        """Returns [Q, K] match logits and the number of distinct pairs that were scored."""
+    ) -> Floats:
+        """Returns [Q, K] match logits; a pair that was scored before is not scored again."""
         if not pools_QK.shape[1]:
             on_progress(len(query_numbers))
-            return np.empty(pools_QK.shape), 0
+            return np.empty(pools_QK.shape)
         finds_images = target is Modality.IMAGE
-        items = self._images if finds_images else self._texts
+        items, queries = self._images, self._texts
+        if not finds_images:
+            items, queries = queries, items
         places_QK = np.asarray(items.places)[pools_QK]
-        rows, read_count = [], 0
+        rows = []
         for done, (query, places_K) in enumerate(
             zip(query_numbers, places_QK, strict=True), start=1
         ):
             places_U, which_K = np.unique(places_K, return_inverse=True)
-            read = [items.numbers[place] for place in places_U]
-            itself = [query] * len(read)
-            logits_U = self._match_logits(*((itself, read) if finds_images else (read, itself)))
+            itself = np.full(len(places_U), queries.places[query])
+            logits_U = self._pair_logits(
+                *((itself, places_U) if finds_images else (places_U, itself))
+            )
             rows.append(logits_U[which_K])
-            read_count += len(read)
             on_progress(done)
-        return np.stack(rows), read_count
+        return np.stack(rows)
+
+    def _pair_logits(self, texts_P: NDArray[np.int64], images_P: NDArray[np.int64]) -> Floats:
+        """Returns [P] match logits of distinct contents; scores the pairs that are new."""
+        keys = (texts_P * len(self._images.numbers) + images_P).tolist()
+        new = [number for number, key in enumerate(keys) if key not in self._logit_of]
+        if new:
+            logits = self._match_logits(
+                [self._texts.numbers[text] for text in texts_P[new]],
+                [self._images.numbers[image] for image in images_P[new]],
+            )
+            self._logit_of |= zip((keys[number] for number in new), logits.tolist(), strict=True)
+        return np.array([self._logit_of[key] for key in keys], np.float32)
 
     def _tower_pairs(self) -> TowerPairs | None:
         """Returns what scores the pairs of two towers; None for a model that reads both at once."""
