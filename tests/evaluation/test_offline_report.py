@@ -160,9 +160,9 @@ def test_equal_contents_are_read_once(
 ) -> None:
     """Eight pictures and captions, each three times: eight rows of each go through the model.
 
-    And of every query's 24 pairs eight, once for both directions; where the CE's logits are equal, the BE's order
-    stays. Rows of two batches may differ in the last bit or not, as the CPU and its threads have
-    it.
+    And of every query's 24 pairs eight, once for both directions; where the CE's logits are equal,
+    the BE's order stays. Rows of two batches may differ in the last bit or not, as the CPU and its
+    threads have it.
     """
     doubles = [copy_of(record, number) for record in records[:8] for number in range(2)]
     gallery = make_gallery(records[:8], ["en"], distractors=doubles)
