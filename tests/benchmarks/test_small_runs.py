@@ -27,6 +27,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
         "hybrid --splits test --count 40",
         "ingest --pictures 64 --batches 1,2 --rounds 1",
         "merged --rounds 1 --searches 4 --idle-seconds 0.5",
+        "neighbour_network --runs 1",
         "neighbour_stage --size 4000 --queries 2 --pools 64 --faiss-type IVF16,SQ8 --nprobe 4",
         "overload --scenes 40 --seconds 3 --step-seconds 2",
         "overload --door http --scenes 40 --seconds 3 --step-seconds 2",

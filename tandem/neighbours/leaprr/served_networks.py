@@ -170,16 +170,18 @@ def networks_fingerprint(model: LeaprrModel, base_fingerprint: str) -> str:
 
 @torch.inference_mode()
 def _write(model: LeaprrModel, manifest: NeighbourModelManifest, path: Path) -> None:
-    """Traces both networks into one file, and holds its scores to their own."""
+    """Traces both networks, made for inference, into one file, and holds its scores to theirs."""
     pairs = [
-        (ServedNetwork(network).eval(), _samples(manifest, direction))
+        (network.eval(), _samples(manifest, direction))
         for network, direction in [
             (model.text_queries, manifest.text_query),
             (model.image_queries, manifest.image_query),
         ]
     ]
     text_query, image_query = (
-        free_of_device(torch.jit.trace(network, samples[0], check_trace=False))
+        free_of_device(
+            torch.jit.trace(ServedNetwork(network.for_inference()), samples[0], check_trace=False)
+        )
         for network, samples in pairs
     )
     # A trace records one branch, so the choice is scripted.
@@ -189,7 +191,7 @@ def _write(model: LeaprrModel, manifest: NeighbourModelManifest, path: Path) -> 
     loaded = torch.jit.load(str(path))
     for network, samples in pairs:
         for inputs in samples:
-            off = (loaded(*inputs) - network(*inputs)).abs().max().item()
+            off = (loaded(*inputs) - ServedNetwork(network)(*inputs)).abs().max().item()
             if not off <= _TOLERANCE:  # also true of NaN
                 raise ExportMismatch(f"{NEIGHBOUR_MODEL}: exported and eager differ by {off:.2e}")
 

@@ -82,7 +82,8 @@ def test_affinity_is_averaged_with_attention_by_hand() -> None:
         block._qkv.bias.zero_()
     nodes = torch.eye(2)[None]
 
-    attended = block._attended(nodes, torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
+    valid = torch.ones(1, 2, dtype=torch.bool)
+    attended = block._attended(block._qkv(nodes), torch.eye(2)[None], valid)
 
     assert_allclose(attended.detach()[0], [[0.75, 0.25], [0.25, 0.75]])
 
@@ -95,7 +96,7 @@ def test_only_pre_norm_attention_is_scaled(is_pre_norm: bool, scale: float) -> N
     block._output = torch.nn.Identity()
     nodes, valid = 3 * torch.randn(1, 3, 4), torch.ones(1, 3, dtype=torch.bool)
 
-    attended = block._attended(nodes, torch.zeros(1, 3, 3), valid)
+    attended = block._attended(block._qkv(nodes), torch.zeros(1, 3, 3), valid)
 
     query, key, value = block._qkv(nodes).chunk(3, -1)
     expected = F.scaled_dot_product_attention(query, key, value, scale=scale) / 2
@@ -113,3 +114,43 @@ def test_a_reconstruction_needs_its_layer() -> None:
     assert _network("code").reconstruction(nodes).shape == (1, 2, 6)
     with pytest.raises(ValueError, match="no layer for a reconstruction"):
         _network("paper").reconstruction(nodes)
+
+
+@pytest.mark.parametrize("changes", [{}, {"width": 8, "head_count": 2}, {"layer_count": 1}])
+@each_profile
+def test_networks_for_inference_score_the_same(
+    profile: Profile, changes: dict[str, object]
+) -> None:
+    """With weights and features of any size, masked nodes, and a graph whose nodes are all 0."""
+    torch.manual_seed(1)
+    network = GraphNetwork(replace(_config(profile), **changes))  # type: ignore[arg-type]
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    features, affinity, valid = _graphs()
+    valid[1, 3:] = False
+    learned = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+    faster = network.for_inference()
+
+    for scale in (0.0, 0.01, 1.0, 100.0):
+        expected, expected_nodes = network(scale * features, affinity, valid)
+        scores, nodes = faster(scale * features, affinity, valid)
+        assert_allclose(scores, expected.detach(), atol=1e-5)
+        assert_allclose(nodes, expected_nodes.detach(), rtol=1e-4, atol=1e-3)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, learned[name])
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_the_folded_layer_is_read() -> None:
+    """The control of the test above: its weights reach the scores, and the first layer's do not."""
+    network, graphs = _network("code"), _graphs()
+    faster = network.for_inference()
+    before = faster(*graphs)[0]
+
+    for name, tensor in faster.named_parameters():
+        if name == "_blocks.0._qkv.weight":
+            tensor.zero_()
+    assert torch.equal(faster(*graphs)[0], before)
+    dict(faster.named_buffers())["_folded_qkv._weight"].zero_()
+    assert (faster(*graphs)[0] - before).abs().max() > 1e-4
