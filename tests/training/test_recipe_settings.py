@@ -7,7 +7,7 @@ import pytest
 
 from tandem.training.recipe import Recipe
 from tandem.training.recipe_settings import with_settings
-from tandem.training.recipes import default, minilm, paper
+from tandem.training.recipes import default, minilm, paper, photographs, two_towers, zoo
 
 
 def test_fields_get_values_of_their_types() -> None:
@@ -73,6 +73,38 @@ def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> Non
     """By the field's name and with what it may be."""
     with pytest.raises(ValueError, match=why):
         with_settings(default(1), settings)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "why"),
+    [
+        (zoo(1), ["learning_rate=1e-3"], "learning_rate.*set head_learning_rate instead, or set z"),
+        (zoo(1), ["width=512"], "width would be ignored.*is embedding_width wide; set that"),
+        (zoo(1), ["layer_count=2"], "layer_count would be ignored: a GRU reads the words"),
+        (zoo(1), ["has_frozen_text=true"], "has_frozen_text would be ignored: a GRU"),
+        (zoo(1), ["accumulation_step_count=4"], "vse_pp learns by its hinges alone"),
+        (zoo(1), ["matcher_width=8"], "only two towers read it: take the recipe photographs"),
+        (default(1), ["hinges=all"], "hinges would be ignored: only a network of the zoo"),
+        (default(1), ["embedding_width=64"], "embedding_width would be ignored: only two towers"),
+        (photographs(1), ["zoo_text_reader=transformer"], "set zoo_model"),
+        (two_towers(1), ["matcher_batch_size=8"], "no matcher to train: set matcher_step_count"),
+    ],
+)
+def test_a_field_that_nothing_reads_is_refused(
+    recipe: Recipe, settings: list[str], why: str
+) -> None:
+    """As an option that would be ignored is; with what to set instead."""
+    with pytest.raises(ValueError, match=why):
+        with_settings(recipe, settings)
+
+
+def test_a_field_is_taken_together_with_what_reads_it() -> None:
+    """And one that keeps its value."""
+    read = ["zoo_text_reader=transformer", "learning_rate=1e-3", "layer_count=2", "hinges=all"]
+    assert with_settings(zoo(1), read).learning_rate == 1e-3
+    with_matcher = ["matcher_step_count=5", "matcher_width=8", "matcher_batch_size=8"]
+    assert with_settings(two_towers(1), with_matcher).matcher_batch_size == 8
+    assert with_settings(default(1), ["hinges=hardest"]) == default(1)
 
 
 def test_a_shape_that_weights_fix_is_refused() -> None:
