@@ -84,7 +84,7 @@ def open_divided(
         raise ValueError(
             f"{error.place} has no split {error.split!r}, and {both} are read; its splits are: "
             f"{', '.join(error.known) or 'none'}; divide it into both, by what its layout has for "
-            "that: folders, or names of files"
+            f"that: folders, or names of files{error.left_out and f' ({error.left_out})'}"
         ) from error
     if first.is_undivided:
         raise ValueError(

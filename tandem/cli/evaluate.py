@@ -205,12 +205,22 @@ def evaluate(
         for each in distractors or ()
         for other in _distractors(each, seed, corpus, records, skipped)
     ]
+    if language is not None:
+        _check_spoken(records, language)
     spoken = [_in_language(each, language) for each in (records, others)]
     left_out_count = len(records) + len(others) - sum(map(len, spoken))
     with LongWork() as work:
         work.show(_READING, 0, unit="records")
         galleries = _readable(
-            _galleries(spoken[0], language, captions, fold_count, spoken[1], any_match=any_match),
+            _galleries(
+                spoken[0],
+                language,
+                captions,
+                fold_count,
+                spoken[1],
+                any_match=any_match,
+                unread=skipped.unread_lists(),
+            ),
             measure.check,
             on_error,
             skipped,
@@ -297,6 +307,16 @@ def _in_language(records: Sequence[Record], language: str | None) -> list[Record
     ]
 
 
+def _check_spoken(records: Sequence[Record], language: str) -> None:
+    """Raises ValueError, naming the languages that there are, if no caption is in this one."""
+    there = sorted({caption.language for each in records for caption in each.captions})
+    if there and language not in there:
+        raise ValueError(
+            f"no caption is in {language!r}; the corpus has captions in {', '.join(there)}: name "
+            "one of them with --language"
+        )
+
+
 def _described_language(language: str | None, left_out_count: int) -> str:
     if not left_out_count:
         return language or "all in turn"
@@ -311,12 +331,13 @@ def _galleries(
     distractors: Sequence[Record],
     *,
     any_match: bool,
+    unread: str,
 ) -> Iterator[Gallery]:
-    if records and not any(each.captions for each in records):
-        raise ValueError("no record has a caption, so there is nothing to search for or to find")
     if not records:
-        where = f" in {language!r}" if language else ""
-        raise ValueError(f"the corpus has no records to evaluate on{where}")
+        raise ValueError("the corpus has no records to evaluate on")
+    if not any(each.captions for each in records):
+        what = "no record has a caption, so there is nothing to search for or to find"
+        raise ValueError("; ".join(filter(None, (what, unread))))
     languages = [language] if language else languages_of([*records, *distractors])
     for fold in folds(records, fold_count):
         yield make_gallery(fold, languages, caption_count, distractors, any_match=any_match)

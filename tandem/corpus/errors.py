@@ -64,7 +64,7 @@ class SplitUnknown(CorpusError):
         self, *, place: object, split: str, known: Iterable[str], left_out: str = ""
     ) -> None:
         names = sorted(set(known))
-        self.place, self.split, self.known = place, split, names
+        self.place, self.split, self.known, self.left_out = place, split, names, left_out
         flags = f"; pass {' or '.join(f'--split {name}' for name in names)}" if names else ""
         super().__init__(
             f"{place} has no picture of split {split!r}; its splits are: "

@@ -13,6 +13,8 @@ SHOWN_COUNT: Final = 10
 """Number of records that a report names."""
 _SHOWN_FILE_COUNT = 3
 """Number of files that a report names for each reason."""
+_LISTS: Final = (".csv", ".json", ".jsonl", ".ndjson", ".tsv", ".xlsx")
+"""Extensions of files that often list captions, and that a folder's reader skips."""
 
 
 class FileFault(StrEnum):
@@ -115,6 +117,17 @@ class LeftOut:
     def report(self) -> Iterator[str]:
         """Yields the report, or one line that says that nothing was left out."""
         yield from list(self.lines()) or ["left out: nothing"]
+
+    def unread_lists(self) -> str:
+        """Returns what to do about skipped files that may have captions; nothing without any."""
+        files = [name for why in _LISTS for name in self.first_files.get(why, ())]
+        if not files:
+            return ""
+        return (
+            f"{', '.join(map(_printable, files))}: no captions are read from it; write them into a "
+            "text file of each picture's name next to it, or into .tsv files of caption, tab and "
+            "picture, which list:FOLDER reads"
+        )
 
     def record_lines(self) -> Iterator[str]:
         """Yields the lines about records."""

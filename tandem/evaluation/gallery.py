@@ -249,7 +249,11 @@ def languages_of(records: Sequence[Record]) -> list[str]:
     languages = [{each.language for each in captions} for captions in captioned]
     shared = set.intersection(*languages) if languages else set()
     if not shared:
-        raise ValueError("no language has a caption for every picture; evaluate one by one")
+        there = ", ".join(sorted(set().union(*languages))) or "none"
+        raise ValueError(
+            "no language has a caption for every picture; evaluate one by one, with --language "
+            f"LANGUAGE: captions are in {there}"
+        )
     ordered = dict.fromkeys(caption.language for caption in captioned[0])
     return [language for language in ordered if language in shared]
 

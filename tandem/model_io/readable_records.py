@@ -206,6 +206,9 @@ def readable_records(
             check(record)
         except RecordUnreadable as error:
             if on_error is OnError.STOP:
+                unread = report.unread_lists()
+                if error.fault is RecordFault.CAPTION_EMPTY and unread:
+                    error.args = (f"{error}; {unread}",)
                 raise
             report.add(error)
         else:

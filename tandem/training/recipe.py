@@ -318,17 +318,21 @@ class Recipe:
         return be + mlm + ce[:1] + ance + ce[1:]
 
     @property
-    def batch_family_count(self) -> int:
-        """The largest number of families that one step draws from."""
+    def batch_family_counts(self) -> dict[str, int]:
+        """Families that one step draws from, by the field that says so."""
         by_use = {
-            "be": self.be_batch_size,
-            "mlm": self.mlm_batch_size,
-            "ce": self.ce_family_count,
-            "ance": self.ance_batch_size,
+            "be": "be_batch_size",
+            "mlm": "mlm_batch_size",
+            "ce": "ce_family_count",
+            "ance": "ance_batch_size",
         }
         uses = () if self.begins_with_towers else self.uses_in_order(is_mined=True)
-        sizes = [by_use[use] for use in uses]
-        return max([*sizes, self.matcher_batch_size if self.matcher_step_count else 0])
+        names = [by_use[use] for use in uses]
+        if self.matcher_step_count:
+            names.append("matcher_batch_size")
+        if self.backbone_step_count:
+            names.append("backbone_batch_size")
+        return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""

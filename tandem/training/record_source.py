@@ -129,8 +129,7 @@ class RecordSource:
             held_out = readable(list(self._dev_records), "dev pictures read")
         dev_records, dev_captions = _dev_pairs(held_out, recipe)
         pairs = RecordPairs(records)
-        tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
-        check_family_count(pairs, max(recipe.batch_family_count, tuned_batch_size))
+        check_family_count(pairs, recipe.batch_family_counts)
         pictures = PixelPictures(records, pixel_check.pixels)
 
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:

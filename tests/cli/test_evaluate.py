@@ -291,7 +291,10 @@ def test_records_of_one_language_each_are_queried_in_one(checkpoint: Path, tmp_p
     mixed = CliRunner().invoke(app, ["evaluate", *arguments])
     english = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "en", *report])
 
-    assert "evaluate one by one" in str(mixed.exception)
+    french = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "fr"])
+
+    assert "with --language LANGUAGE: captions are in de, en" in str(mixed.exception)
+    assert "no caption is in 'fr'; the corpus has captions in de, en" in str(french.exception)
     assert english.exit_code == 0, english.output
     about = Report.read(tmp_path / "report" / "report.json").about
     assert about["language"] == "en, less 1 records that have no caption in it"
@@ -575,6 +578,13 @@ def test_a_corpus_without_a_caption_is_named(checkpoint: Path, tmp_path: Path) -
     status, output = run(f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint))
 
     assert (status, "no record has a caption" in output) == (1, True)
+    assert "next to it" not in output
+
+    (tmp_path / "captions.csv").write_text("file,caption\na.png,a dog\n")
+    status, output = run(f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint))
+
+    assert status == 1
+    assert "captions.csv: no captions are read from it; write them into a text file" in output
 
 
 @pytest.mark.parametrize("more", [[], ["--checkpoint"]])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
@@ -358,6 +359,23 @@ def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], 
 
     assert status != 0
     assert why in error
+
+
+@pytest.mark.parametrize("layout", ["", "list:"])
+def test_captions_in_a_table_are_named(tmp_path: Path, layout: str) -> None:
+    """Whoever has them so learns where they are read from, not only that pictures have none."""
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / "pets" / "train").mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), "red").save(tmp_path / "pets" / "train" / f"{name}.png")
+    folder = tmp_path / "pets" / ("train" if layout else "")
+    (folder if layout else folder / "train").joinpath("captions.csv").write_text("a.png,a dog\n")
+    corpus = ["--corpus", f"{layout}{folder}", "--folder", str(tmp_path / "out")]
+
+    status, _, error = run("tiny", *corpus, "--set", "held_out_family_count=1")
+
+    assert status != 0
+    assert "captions.csv" in error
+    assert ("list:FOLDER reads" in error) is not bool(layout)
 
 
 def test_any_recipe_continues_from_a_checkpoint(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tandem.corpus.readers.caption_text import (
     numbered_captions,
     numbered_lines,
 )
-from tandem.corpus.readers.image_sources import image_file
+from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, image_file
 from tandem.corpus.readers.plain_file import list_folder
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
@@ -47,23 +47,28 @@ def read_caption_list(
     record's `captions_fault`. A missing picture is found when it is read.
     """
     left_out = LeftOut() if left_out is None else left_out
-    lists = _lists(path)
+    lists = _lists(path, left_out)
     chosen = lists[split_named(split, lists, path, left_out)]
     return RecordStream(_records(path, chosen, split, language, left_out), chosen, left_out)
 
 
-def _lists(path: Path) -> dict[str, Path]:
+def _lists(path: Path, left_out: LeftOut) -> dict[str, Path]:
     if path.is_file():
         return {path.stem: path}
     if not path.is_dir():
         raise CorpusFileMissing(f"no file or folder {path}; give a .tsv file or a folder of them")
     lists: dict[str, Path] = {}
-    for file in list_folder(path, path)[0]:
+    files, _ = list_folder(path, path)
+    for file in files:
         if file.suffix.lower() != _SUFFIX:
             continue
         if file.stem in lists:
             raise CorpusMalformed(f"{file} and {lists[file.stem].name} are one split; rename one")
         lists[file.stem] = file
+    if not lists:  # Say what there is instead, such as a .csv; pictures lie next to lists.
+        for file in files:
+            if file.suffix.lower() not in PICTURE_SUFFIXES:
+                left_out.pass_over(file)
     return lists
 
 

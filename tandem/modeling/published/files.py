@@ -101,7 +101,8 @@ def hub_snapshot(name: str, patterns: Sequence[str], revision: str | None = None
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         raise PublishedCheckpointInvalid(
-            f"{name} is neither a folder nor a checkpoint that the hub gives: {error}"
+            f"{name} is neither a folder nor a checkpoint that the hub gives; correct the name, or "
+            f"without a way to the hub give the folder of its files: {' '.join(str(error).split())}"
         ) from error
 
 

@@ -4,7 +4,7 @@ Shapes: N pictures, B rows.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -50,14 +50,21 @@ class PairSource(Protocol):
         ...
 
 
-def check_family_count(source: PairSource, count: int) -> None:
-    """Raises ValueError where the source has fewer families than a batch takes."""
+def check_family_count(source: PairSource, counts: Mapping[str, int]) -> None:
+    """Raises ValueError where the source has fewer families than a batch takes.
+
+    `counts` are by the field of a recipe that sets each, which the message names.
+    """
     there = len(source.families)
-    if there < count:
-        raise ValueError(
-            f"a batch takes {count} families and the corpus has {there}; "
-            "give pictures of more families, or take smaller batches, as --set be_batch_size=32"
-        )
+    too_many = [name for name, count in counts.items() if count > there]
+    if not too_many:
+        return
+    smaller = " ".join(f"--set {name}={there}" for name in too_many)
+    or_smaller = f", or take smaller batches: {smaller}" if there > 1 else ""
+    raise ValueError(
+        f"a batch takes {max(counts.values())} families and the corpus has {there}; give pictures "
+        f"of more families{or_smaller}"
+    )
 
 
 def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
@@ -65,7 +72,7 @@ def draw_families(source: PairSource, rng: random.Random, count: int) -> list[in
 
     Raises ValueError where there are fewer.
     """
-    check_family_count(source, count)
+    check_family_count(source, {"be_batch_size": count})
     return rng.sample(range(len(source.families)), count)
 
 

@@ -24,7 +24,7 @@ from tandem.corpus.scenes.scene import Scene
 from tandem.training.data.batches import CaptionTooLong, PairBatch, TextBatch, tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
-from tandem.training.data.pair_pool import PairPool
+from tandem.training.data.pair_pool import PairPool, check_family_count
 from tandem.training.data.pooled_images import HeldImages
 from tandem.training.data.scene_labels import token_classes
 from tandem.training.data.scene_pairs import ScenePairs, labelled_pixels
@@ -230,6 +230,18 @@ def mined_at_random(pool: Pool, seed: int = 3) -> MinedNegatives:
         F.normalize(torch.randn(len(pool.scenes), 8, generator=generator), dim=-1) for _ in range(2)
     )
     return nearest_wrong(texts, images, pool.pool.groups(), 5)
+
+
+def test_each_batch_that_is_too_large_is_named() -> None:
+    """By the field that sets it, with the largest that the corpus can fill, if it fills any."""
+    four, one = (ScenePairs(list(islice(scene_families("train", 1), count))) for count in (4, 1))
+    counts = {"be_batch_size": 4, "matcher_batch_size": 5, "mlm_batch_size": 9}
+    smaller = "or take smaller batches: --set matcher_batch_size=4 --set mlm_batch_size=4$"
+
+    with pytest.raises(ValueError, match=f"takes 9 families and the corpus has 4; .*, {smaller}"):
+        check_family_count(four, counts)
+    with pytest.raises(ValueError, match=r"has 1; give pictures of more families$"):
+        check_family_count(one, counts)
 
 
 def test_mined_mismatches_are_of_the_lists(pool: Pool) -> None:
