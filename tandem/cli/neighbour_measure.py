@@ -67,12 +67,14 @@ class NeighbourMeasure:
     def reorder(self, gallery: Gallery) -> Reorder:
         """Returns what gives a gallery's orders.
 
-        Raises ValueError for a gallery of fewer items than a chosen setting compares.
+        Raises ValueError for a gallery of fewer items than a chosen setting or a network compares.
         """
         for method in self.methods:
-            if isinstance(method, LabelFreeMethod):
-                for setting in method.settings.values():
-                    setting.check_fits(method.name, len(gallery.records), len(gallery.pairs))
+            if isinstance(method, LeaprrMethod):
+                method.check_fits(len(gallery.records), len(gallery.pairs))
+                continue
+            for setting in method.settings.values():
+                setting.check_fits(method.name, len(gallery.records), len(gallery.pairs))
         source = NeighbourSource(self.fingerprint, "", "", 0, "")
         return NeighbourOrders(gallery, source, self.pool_sizes, self.methods)
 
@@ -105,7 +107,7 @@ def _learned(folder: Path, title: str, fingerprint: str, known: Sequence[str]) -
             f"{folder} learned over {lists.base}, and measured are {', '.join(known)}: give the "
             "--rerank-k of its lists"
         )
-    return LeaprrMethod(f"LeaPRR {title}", lists.base, model)
+    return LeaprrMethod(f"LeaPRR {title}", lists.base, model, lists.k)
 
 
 def _check_model(name: str, found: str, wanted: str) -> None:

@@ -20,6 +20,7 @@ from tandem.neighbours.gallery_neighbours import (
     over_pools,
 )
 from tandem.neighbours.label_free import Setting, search_sides
+from tandem.neighbours.leaprr.query_graphs import needed_depth
 from tandem.neighbours.leaprr.refinement import (
     LeaprrModel,
     RefinedOrders,
@@ -41,6 +42,18 @@ class LeaprrMethod:
     base: str
     """The base whose lists the networks learned from."""
     model: LeaprrModel
+    list_depth: int
+    """Entries of the lists that the networks learned from."""
+
+    def check_fits(self, image_count: int, text_count: int) -> None:
+        """Raises ValueError for a gallery of too few items."""
+        count = needed_depth(self.model.config)
+        if min(image_count, text_count) < count:
+            raise ValueError(
+                f"{self.name} compares with {count} images and texts, and a gallery has "
+                f"{image_count} and {text_count}: measure a larger gallery, in fewer folds, or "
+                "leave the networks out"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,9 @@ class NeighbourOrders:
         self, embedded: OfflineGallery, pools: Mapping[str, ScoredPools]
     ) -> Iterator[NamedOrder]:
         """Yields both directions' orders of each method over each base that it applies to."""
-        for near in bases(embedded, self.gallery, self.source, pools, self.pool_sizes):
+        depths = (each.list_depth for each in self.methods if isinstance(each, LeaprrMethod))
+        depth = max(LIST_DEPTH, *self.pool_sizes, *depths, 0)
+        for near in bases(embedded, self.gallery, self.source, pools, self.pool_sizes, depth):
             for method in self.methods:
                 for name, orders in self._orders(method, near):
                     yield from self._named(f"{near.base} + {name}", near.pool_size, orders)
@@ -88,7 +103,8 @@ class NeighbourOrders:
         if isinstance(method, LeaprrMethod):
             if method.base != near.base:
                 return
-            lists = near.similarity_lists()
+            # So that also pillars from the bottom are those that the networks know.
+            lists = near.similarity_lists().cut(method.list_depth)
             yield method.name, refine(method.model, lists)
             if method.model.config.averages_whole_matrix:
                 yield f"{method.name}{AS_SERVED}", refine_as_served(method.model, lists)
@@ -104,11 +120,14 @@ def bases(
     source: NeighbourSource,
     pools: Mapping[str, ScoredPools],
     pool_sizes: Sequence[int],
+    depth: int,
 ) -> Iterator[CorpusNeighbours]:
-    """Yields the gallery's neighbours by the bi-encoder, and over pools of each size."""
+    """Yields the gallery's neighbours by the bi-encoder, and over pools of each size.
+
+    Lists have `depth` entries, or all in a smaller gallery.
+    """
     smallest = min(len(gallery.records), len(gallery.pairs))
-    depth = min(smallest, max(LIST_DEPTH, *pool_sizes, 0))
-    near = embedded_neighbours(embedded, gallery, source, depth)
+    near = embedded_neighbours(embedded, gallery, source, min(smallest, depth))
     yield near
     for pool_size in pool_sizes:
         yield over_pools(near, gallery, pools, min(pool_size, smallest))

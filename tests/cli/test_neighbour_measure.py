@@ -102,6 +102,35 @@ def test_a_gallery_too_small_for_the_chosen_setting_is_named(
     assert "encode the gallery: ends" not in printed
 
 
+def test_networks_of_longer_lists_are_measured_over_as_many_entries(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six pillars where evaluate's own lists have four; a gallery of four is named beforehand."""
+    monkeypatch.setattr("tandem.neighbours.neighbour_orders.LIST_DEPTH", 4)
+    dev, train = tmp_path / "dev", tmp_path / "train"
+    build = ("neighbours", "build", "--checkpoint", checkpoint, "--k", "8", "--language", "en")
+    settings = [f"--set={each}" for each in [*SIZES[:2], "pillar_count=6", *SIZES[3:]]]
+    folder = tmp_path / "leaprr"
+    for status, printed in [
+        _run(*build, dev, "--split=test", "--count=8"),
+        _run(*build, train, "--split=train", "--seed=2", "--count=12"),
+        _run(
+            "train", "neighbours", train, "--dev", dev, "--folder", folder, "--epochs=1", *settings
+        ),
+    ]:
+        assert status == 0, printed
+
+    options = ("--rerank-k=0", "--neighbours", folder)
+    status, printed = _evaluated(checkpoint, *options)
+    assert status == 0, printed
+    assert "LeaPRR leaprr, as served" in printed
+
+    status, printed = _run("evaluate", "--count=4", "--checkpoint", checkpoint, *options)
+    assert status == 1
+    assert "LeaPRR leaprr compares with 6 images and texts, and a gallery has 4 and 4" in printed
+    assert "encode the gallery: ends" not in printed
+
+
 def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
     dev = tmp_path / "dev.neighbours"
     save_neighbours(dev, planted_neighbours(seed=1, image_count=8, depth=4))

@@ -37,6 +37,13 @@ class QueryGraphs:
     """[B, V]."""
 
 
+def needed_depth(config: LeaprrConfig) -> int:
+    """Returns how many entries lists need for the pillars and the affinity."""
+    # A query that is no pillar of its own is an entry of its list nevertheless.
+    pillar_count = config.pillar_count + (0 if config.includes_query_pillar else 1)
+    return max(pillar_count, config.affinity_neighbours)
+
+
 def query_graphs(
     lists: SimilarityLists,
     queries_B: Indices,

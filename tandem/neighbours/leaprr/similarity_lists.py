@@ -4,7 +4,7 @@ The matrices may be float16, and mapped from a file. Everything else that LeaPRR
 them for one batch. Shapes: Q queries, N items, I images, T texts, H list.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -72,6 +72,16 @@ class SimilarityLists:
             nearest_lists(images_II, depth),
             nearest_lists(texts_TT, depth),
             nearest_lists(image_text_IT.T, depth),
+        )
+
+    def cut(self, depth: int) -> "SimilarityLists":
+        """Returns the same with lists of `depth` entries at most."""
+        return replace(
+            self,
+            items_of_query=self.items_of_query[:, :depth],
+            queries_of_query=self.queries_of_query[:, :depth],
+            items_of_item=self.items_of_item[:, :depth],
+            queries_of_item=self.queries_of_item[:, :depth],
         )
 
     def reversed(self) -> "SimilarityLists":

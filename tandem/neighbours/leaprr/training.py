@@ -17,6 +17,7 @@ from tandem.evaluation.metrics import RECALL_AT, recall_at, recall_sum
 from tandem.evaluation.ranking import first_answer_ranks
 from tandem.neighbours.leaprr.batch_loss import batch_loss
 from tandem.neighbours.leaprr.config import LeaprrConfig
+from tandem.neighbours.leaprr.query_graphs import query_graphs
 from tandem.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.neighbour_lists import Indices
@@ -53,12 +54,16 @@ class LeaprrRun:
     ) -> None:
         """Makes the networks; both `lists` are the view of images that find texts.
 
-        Raises ValueError for a number of epochs below 1, and for graphs of more items than `lists`
-        have entries, of which the rest would be masked in every step.
+        Raises ValueError for a number of epochs below 1, for lists that are shorter than the
+        pillars or the compared neighbours, and for graphs of more items than `lists` have entries,
+        of which the rest would be masked in every step.
         """
         if epoch_count < 1:
             raise ValueError(f"{epoch_count} epochs train nothing; take 1 or more")
         _check_graphs_are_full(lists, config)
+        _check_pillars(lists, config, "to learn from")
+        if dev is not None:
+            _check_pillars(dev, config, "dev")
         self._lists, self._dev, self._epoch_count = lists, dev, epoch_count
         self._model = LeaprrModel.untrained(config, seed)
         self._best = copy.deepcopy(self._model)
@@ -205,6 +210,15 @@ def _check_graphs_are_full(lists: SimilarityLists, config: LeaprrConfig) -> None
                 f"{name} is {count}, and the lists to learn from have {depth} {items}: set it to "
                 f"{depth} or less, or build the lists with --k {count} or more"
             )
+
+
+def _check_pillars(lists: SimilarityLists, config: LeaprrConfig, whose: str) -> None:
+    """Makes one graph of either direction, which fails as all would."""
+    for view in (lists, lists.reversed()):
+        try:
+            query_graphs(view, np.arange(min(1, len(view.cross))), 1, config)
+        except ValueError as error:
+            raise ValueError(f"the lists {whose}: {error}") from error
 
 
 def _weights(model: LeaprrModel) -> dict[str, Any]:

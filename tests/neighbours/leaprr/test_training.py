@@ -18,7 +18,7 @@ from tandem.neighbours.leaprr.refinement import (
     refined_scores,
 )
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tandem.neighbours.leaprr.training import dev_recall_sum, train_leaprr
+from tandem.neighbours.leaprr.training import LeaprrRun, dev_recall_sum, train_leaprr
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 each_profile = pytest.mark.parametrize("profile", ["paper", "code"])
@@ -178,6 +178,19 @@ def test_graphs_beyond_the_lists_are_named(field: str, found: str, depth: int) -
     assert train_leaprr(lists, fitting, epoch_count=1, seed=0).losses
     with pytest.raises(ValueError, match=f"{field} is {depth + 1}.* have {depth} {found}"):
         train_leaprr(lists, beyond, epoch_count=1, seed=0)
+
+
+@pytest.mark.parametrize("is_dev", [False, True])
+def test_lists_shorter_than_the_pillars_are_named_before_training(is_dev: bool) -> None:
+    """Those of dev too, which are read after an epoch."""
+    short = SimilarityLists.of(
+        np.eye(40), np.eye(40), np.eye(40), image_of_text=np.arange(40), depth=12
+    )
+    train, dev = (_corpus(seed=1), short) if is_dev else (short, _corpus(seed=2))
+    whose = "dev" if is_dev else "to learn from"
+
+    with pytest.raises(ValueError, match=f"lists {whose}: 16 pillars of lists of 12 and 12"):
+        LeaprrRun(train, _config("paper"), epoch_count=1, seed=0, dev=dev)
 
 
 def test_the_best_epoch_on_dev_is_kept() -> None:
