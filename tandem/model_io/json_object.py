@@ -6,6 +6,7 @@ JSON, numbers that are not finite, a git-lfs pointer instead of the file.
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
@@ -26,6 +27,7 @@ from typing import (
 _MAX_BYTES: Final = 64 << 20
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _SHOWN_LENGTH: Final = 60
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 Kind = TypeVar("Kind")
 
@@ -72,7 +74,21 @@ def object_of(text: str, name: object) -> dict[str, Any]:
     content = value_of(text, name)
     if not isinstance(content, dict):
         raise FileInvalid(f"{name} holds {shown(content)} and no object of fields")
+    if _SURROGATE_ESCAPE.search(text):
+        _check_unicode(content, name)
     return content
+
+
+def _check_unicode(content: Mapping[str, object], name: object) -> None:
+    """Refuses a lone surrogate, which no file name, tokenizer or message can have."""
+    for field, value in content.items():
+        try:
+            json.dumps({field: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise FileInvalid(
+                f"{name}: {shown(field)} has a lone surrogate "
+                f"({error.object[error.start]!a}); write the character itself in its place"
+            ) from error
 
 
 def value_of(text: str, name: object) -> Any:  # noqa: ANN401  whatever the text holds

@@ -28,7 +28,7 @@ def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:
     if last >= vocabulary_size:
         raise ValueError(
             f"the tokenizer gives {word!r} the id {last:,}, and the model has "
-            f"{vocabulary_size:,} tokens; they are not of one checkpoint"
+            f"{vocabulary_size:,} tokens; they are not of one checkpoint; take all files of one"
         )
     if getattr(tokenizer.model, "dropout", None):
         raise ValueError(
@@ -43,5 +43,5 @@ def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:
         if ids and max(ids) >= vocabulary_size:
             raise ValueError(
                 f"the tokenizer splits {text!r} into ids up to {max(ids):,}, and the model has "
-                f"{vocabulary_size:,} tokens; they are not of one checkpoint"
+                f"{vocabulary_size:,} tokens; they are not of one checkpoint; take all files of one"
             )

@@ -48,7 +48,7 @@ class PublishedPair:
         if self.retriever.bi_encoder is None:
             raise ValueError(
                 f"{self.retriever.family} is a cross-encoder, which finds nothing by itself; add "
-                "it as the reranker of a bi-encoder such as CLIP or SigLIP"
+                "a bi-encoder such as CLIP or SigLIP, and name this one by --cross-encoder"
             )
         return self.retriever.bi_encoder
 
@@ -58,7 +58,10 @@ class PublishedPair:
         if self.reranker is None:
             return None
         if self.reranker.cross_encoder is None and not self.is_one_model:
-            raise ValueError(f"{self.reranker.family} scores no pairs, so it cannot rerank")
+            raise ValueError(
+                f"{self.reranker.family} scores no pairs, so it cannot rerank; name a BLIP, "
+                "BLIP-2 or ViLT by --cross-encoder, which score a text and a picture"
+            )
         return self.reranker.cross_encoder
 
     @property

@@ -152,7 +152,7 @@ def _check_end_token(
     if (own := end_token_id(folder, tokenizer)) != config.sep_token_id:
         raise folder.refused(
             f"its tokenizer ends texts with {own}, and its configuration has sep_token_id "
-            f"{config.sep_token_id}; they are not of one checkpoint"
+            f"{config.sep_token_id}; they are not of one checkpoint; take all files of one"
         )
 
 

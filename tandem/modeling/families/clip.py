@@ -87,10 +87,10 @@ def _check_end_token(
         if own != highest:
             raise folder.refused(
                 f"its text tower pools at the highest id of a text, and its tokenizer ends texts "
-                f"with {own} of {highest}; they are not of one checkpoint"
+                f"with {own} of {highest}; they are not of one checkpoint; take all files of one"
             )
     elif own != config.eos_token_id:
         raise folder.refused(
             f"its text tower pools at eos_token_id {config.eos_token_id}, and its tokenizer ends "
-            f"texts with {own}; they are not of one checkpoint"
+            f"texts with {own}; they are not of one checkpoint; take all files of one"
         )

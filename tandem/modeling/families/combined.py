@@ -22,7 +22,10 @@ def combined_model(
     `folder` is the text tower's; the files of the other are named with "image_encoder/" before.
     """
     if image.bi_encoder is None:
-        raise folder.refused(f"the image encoder is a {image.family}, which embeds no pictures")
+        raise folder.refused(
+            f"the image encoder is a {image.family}, which embeds no pictures; name a model that "
+            "does, as the card of the text tower says"
+        )
     theirs = image.bi_encoder.embedding_dim
     if theirs != tower.embedding_dim:
         raise folder.refused(

@@ -43,6 +43,8 @@ def read_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, int]: 
 
     They are scaled to a width and a height; for a crop both are the length of the shorter side.
     """
+    if settings.size is None:
+        raise folder.malformed("its image processor scales (do_resize) without a size")
     if type(settings).__name__.startswith(_CONVNEXT):
         return _convnext_fit(folder, settings)
     crop = _crop_side(folder, settings)
@@ -50,18 +52,18 @@ def read_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, int]: 
     if size.shortest_edge and not size.longest_edge:
         shorter = _side(folder, "size", size.shortest_edge)
         if crop is None:
-            raise folder.refused("its image processor keeps the shape of pictures: no square")
+            raise folder.unserved("its image processor keeps the shape of pictures: no square")
         scaled = Fit.CROP, (shorter, shorter), crop
     else:
         width, height = (size.width, size.height)
         if not width or not height:
-            raise folder.refused(
+            raise folder.unserved(
                 f"it scales pictures to {shown(dict(size))}, which is not a square; only a width "
                 "and a height, or a shorter side with a crop, are served"
             )
         sides = _side(folder, "size", width), _side(folder, "size", height)
         if crop is None and len(set(sides)) > 1:
-            raise folder.refused(
+            raise folder.unserved(
                 f"it scales pictures to {shown(dict(size))}, which is not a square"
             )
         scaled = Fit.SQUASH, sides, crop or sides[0]
@@ -126,7 +128,7 @@ def _convnext_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, i
     sides = shown(dict(settings.size))
     also = " and do_center_crop" if settings.do_center_crop else ""
     if not settings.size.shortest_edge or settings.size.longest_edge or settings.do_center_crop:
-        raise folder.refused(
+        raise folder.unserved(
             f"its image processor is ConvNeXT's with size {sides}{also}; only a shorter side is "
             "served"
         )
@@ -137,7 +139,7 @@ def _convnext_fit(folder: PublishedFolder, settings: Any) -> tuple[Fit, Sides, i
         share = settings.crop_pct
         is_number = isinstance(share, int | float) and not isinstance(share, bool)
         if not is_number or not 0 < share <= 1:
-            raise folder.refused(f"crop_pct is {shown(share)}, not a share above 0 and up to 1")
+            raise folder.malformed(f"crop_pct is {shown(share)}, not a share above 0 and up to 1")
         shorter = int(size / share)
         scaled = Fit.CROP, (shorter, shorter), size
     _check_scaled(folder, *scaled)
@@ -155,19 +157,19 @@ def _crop_side(folder: PublishedFolder, settings: Any) -> int | None:  # noqa: A
         )
     height, width = (_side(folder, "crop_size", each) for each in (crop.height, crop.width))
     if height != width:
-        raise folder.refused(f"it cuts pictures to {width} x {height}, which is not a square")
+        raise folder.unserved(f"it cuts pictures to {width} x {height}, which is not a square")
     return height
 
 
 def _check_scaled(folder: PublishedFolder, fit: Fit, sides: Sides, size: int) -> None:
     if min(sides) < size:
-        raise folder.refused(
+        raise folder.unserved(
             f"it cuts squares of {size} pixels out of pictures of {min(sides)}, and pads what is "
             "missing, which is not supported"
         )
     if sides[0] * sides[1] > MAX_IMAGE_PIXELS:
         what = "on their shorter side" if fit is Fit.CROP else f"x {sides[1]}"
-        raise folder.refused(
+        raise folder.malformed(
             f"it scales pictures to {sides[0]} pixels {what}, more than the "
             f"{MAX_IMAGE_PIXELS:,} pixels of a picture that is decoded"
         )
@@ -177,7 +179,7 @@ def _check_padding(folder: PublishedFolder, settings: Any, size: int) -> None:  
     """Refuses padding, unless it is to what every picture of a batch has already."""
     padded = settings.pad_size
     if settings.do_pad and padded is not None and (padded.height, padded.width) != (size, size):
-        raise folder.refused(
+        raise folder.unserved(
             f"its image processor pads pictures of {size} pixels to {shown(dict(padded))} "
             "(do_pad), which is not supported"
         )
@@ -185,5 +187,5 @@ def _check_padding(folder: PublishedFolder, settings: Any, size: int) -> None:  
 
 def _side(folder: PublishedFolder, name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise folder.refused(f"{name} is {shown(value)}, not a whole number of pixels")
+        raise folder.malformed(f"{name} is {shown(value)}, not a whole number of pixels")
     return value

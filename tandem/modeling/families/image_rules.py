@@ -59,7 +59,7 @@ def read_image_rules(
     """
     settings = read_processor(folder, processor)
     if not settings.do_resize:
-        raise folder.refused("its image processor does not resize pictures to one size")
+        raise folder.unserved("its image processor does not resize pictures to one size")
     if is_squashed:
         fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
     else:
@@ -87,7 +87,7 @@ def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of
     is_number = isinstance(number, int) and not isinstance(number, bool)
     found = _FILTERS.get(int(number)) if is_number else None
     if found is None:
-        raise folder.refused(f"resample is {shown(number)}, not one of {list(_FILTERS)}")
+        raise folder.malformed(f"resample is {shown(number)}, not one of {list(_FILTERS)}")
     return found
 
 
@@ -100,7 +100,7 @@ def _pixel_scale(folder: PublishedFolder, settings: Any) -> PixelScale:  # noqa:
         std = _three(folder, "image_std", settings.image_std)
     is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
     if not is_number or not factor > 0 or min(std) <= 0:
-        raise folder.refused(
+        raise folder.malformed(
             f"rescale_factor is {shown(factor)} and image_std {shown(list(std))}; all must be "
             "above 0"
         )
@@ -111,5 +111,5 @@ def _three(folder: PublishedFolder, name: str, value: Any) -> tuple[float, ...]:
     values = [value] * 3 if isinstance(value, int | float) else value
     is_three = isinstance(values, list | tuple) and len(values) == 3
     if not is_three or not all(isinstance(each, int | float) for each in values):
-        raise folder.refused(f"{name} is {shown(value)}, not three numbers")
+        raise folder.malformed(f"{name} is {shown(value)}, not three numbers")
     return tuple(float(each) for each in values)

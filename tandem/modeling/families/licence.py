@@ -1,6 +1,7 @@
 """Reads a model card's licence, and says what a user should know of it."""
 
 import re
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,7 @@ from tandem.model_io.json_object import FileInvalid
 
 _MAX_BYTES: Final = 4 << 20
 _FIELD: Final = re.compile(r"^(license|license_name)\s*:\s*(.*?)\s*(?:#.*)?$")
+_ENTRY: Final = re.compile(r"\s*-\s+(\S.*?)\s*(?:#.*)?$")
 # As parts of a licence's name: CC-BY-NC, research licences, and those of single companies.
 _NON_COMMERCIAL: Final = re.compile(
     r"(^|[-_ ])(nc|non-?commercial|research|amlr|fair)([-_ ]|$)", re.IGNORECASE
@@ -17,8 +19,8 @@ _NON_COMMERCIAL: Final = re.compile(
 def card_licence(card: Path) -> str:
     """Returns the licence in the card's front matter, empty if it names none.
 
-    A licence of the publisher's own ("other") is given by its name. Raises FileInvalid for a card
-    that is not text.
+    Several are joined. A licence of the publisher's own ("other") is given by its name. Raises
+    FileInvalid for a card that is not text.
     """
     try:
         with card.open("rb") as file:
@@ -28,13 +30,21 @@ def card_licence(card: Path) -> str:
     if not lines or lines[0].strip("\ufeff \t") != "---":
         return ""
     named = {}
-    for line in lines[1:]:
+    for number, line in enumerate(lines[1:], 2):
         if line.strip() == "---":
             break
         if found := _FIELD.match(line):
-            named[found[1]] = found[2].strip("\"'")
+            inline = found[2].removeprefix("[").removesuffix("]").split(",")
+            listed = inline if found[2] else map(_entry, takewhile(_entry, lines[number:]))
+            named[found[1]] = " and ".join(each.strip("\"' ") for each in listed)
     licence = named.get("license", "")
     return named.get("license_name", licence) if licence in ("other", "") else licence
+
+
+def _entry(line: str) -> str:
+    """Returns what a line of a YAML list holds; empty for other lines."""
+    found = _ENTRY.match(line)
+    return found[1] if found else ""
 
 
 def licence_notes(licence: str) -> tuple[str, ...]:

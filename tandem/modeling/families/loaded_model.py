@@ -51,6 +51,11 @@ def read_config(
     Those too from which it would build a model that cannot run (check_ranges).
     """
     check_ranges(folder, fields)
+    if fields.get("quantization_config"):
+        raise folder.refused(
+            "its weights are quantised (quantization_config), which is not read; take the "
+            "checkpoint that they were made from, with the --precision that you want"
+        )
     try:
         # Whatever number type the weights were saved in, they are read in float32.
         return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})

@@ -134,7 +134,9 @@ def m3p_weights_name(folder: PublishedFolder) -> str | None:
 def _weights(folder: PublishedFolder) -> dict[str, Tensor]:
     name = m3p_weights_name(folder)
     if name is None:
-        raise folder.refused(f"it has no {WEIGHTS_NAME}, nor any other single .pth or .pt")
+        raise folder.refused(
+            f"it has no {WEIGHTS_NAME}, nor any other single .pth or .pt; copy its weights into it"
+        )
     return folder.read_weights([name])
 
 
@@ -144,10 +146,10 @@ def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointCo
     found = [weights.get(name) for name in names]
     tables = [each for each in found if each is not None and each.dim() == 2]
     if len(tables) != len(names):
-        raise folder.refused(f"it lacks {' or '.join(names)}; it is not an M3P file")
+        raise folder.malformed(f"it lacks {' or '.join(names)}; it is not an M3P file")
     words, positions, features, inner = tables
     if words.shape[1] % _HEAD_WIDTH:
-        raise folder.refused(
+        raise folder.malformed(
             f"its width is {words.shape[1]:,}, and M3P's heads are {_HEAD_WIDTH} wide"
         )
     try:
@@ -165,7 +167,7 @@ def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointCo
     except ValueError as error:
         raise folder.refused(str(error)) from error
     if config.max_text_tokens < MAX_TEXT_TOKENS + MAX_REGIONS:
-        raise folder.refused(
+        raise folder.malformed(
             f"it has {config.max_text_tokens:,} positions, fewer than {MAX_REGIONS} regions and "
             f"{MAX_TEXT_TOKENS} tokens take"
         )

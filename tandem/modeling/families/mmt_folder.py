@@ -49,7 +49,7 @@ def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
     encoders = [kind for kind in places if kind in _FAMILIES]
     if len(encoders) != 1 or (odd := sorted(places.keys() - {*_FAMILIES, *_AROUND})):
         named = encoders if len(encoders) != 1 else odd
-        raise folder.refused(
+        raise folder.unserved(
             f"{MODULES} has {shown(named)}; one of {', '.join(_FAMILIES)} is wanted, with "
             f"{' and '.join(_AROUND)} at most"
         )
@@ -81,7 +81,7 @@ def _places(folder: PublishedFolder) -> dict[str, str]:
     places = {each.kind: each.path for each in read_modules(folder)}
     for place in places.values():
         if place in ("", ".", "..") or any(each in place for each in "\0/\\"):
-            raise folder.refused(f"{MODULES} names {shown(place)}, no folder next to it")
+            raise folder.malformed(f"{MODULES} names {shown(place)}, no folder next to it")
     return places
 
 
@@ -89,7 +89,7 @@ def _outer_head(folder: PublishedFolder) -> OuterHead:
     fields = folder.fields(_LENGTHS)
     read = fields.get("input_key", "cls_token_embeddings")
     if read not in _READ_BY_HEAD:
-        raise folder.refused(
+        raise folder.unserved(
             f"its head reads {shown(read)}; only {' and '.join(_READ_BY_HEAD)} are known"
         )
     return OuterHead(folder.read_weights([_HEAD]), _READ_BY_HEAD[read])
@@ -98,7 +98,7 @@ def _outer_head(folder: PublishedFolder) -> OuterHead:
 def _check_pooling(folder: PublishedFolder) -> None:
     fields = folder.config()
     if not fields.get(_MEAN) or any(fields.get(name) for name in _OTHER_POOLING):
-        raise folder.refused("its pooling is not the plain mean of all positions")
+        raise folder.unserved("its pooling is not the plain mean of all positions")
 
 
 def _with_lengths(folder: PublishedFolder, model: PublishedModel) -> PublishedModel:
@@ -116,7 +116,7 @@ def _with_lengths(folder: PublishedFolder, model: PublishedModel) -> PublishedMo
     if region_count is not None:
         regions = replace(regions, max_regions=min(region_count, _MAX_LENGTH))
     if text.max_tokens + regions.max_regions > _MAX_LENGTH:
-        raise folder.refused(
+        raise folder.malformed(
             f"{_LENGTHS} allows {text.max_tokens} tokens and {regions.max_regions} regions, and "
             f"together at most {_MAX_LENGTH} have positions"
         )

@@ -36,9 +36,9 @@ def read_modules(folder: PublishedFolder) -> list[ModuleEntry]:
         check_file(path)
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (FileInvalid, OSError, ValueError, RecursionError) as error:
-        raise folder.refused(f"{MODULES} is not a list of modules: {error}") from error
+        raise folder.malformed(f"{MODULES} is not a list of modules: {error}") from error
     if not isinstance(rows, list) or not rows:
-        raise folder.refused(f"{MODULES} is not a list of modules: it holds {shown(rows)}")
+        raise folder.malformed(f"{MODULES} is not a list of modules: it holds {shown(rows)}")
     return [_entry(folder, row) for row in rows]
 
 
@@ -47,7 +47,7 @@ def read_library_modules(folder: PublishedFolder) -> list[ModuleEntry]:
     entries = read_modules(folder)
     for each in entries:
         if not each.class_name.startswith(_PACKAGE):
-            raise folder.refused(
+            raise folder.unserved(
                 f"{MODULES} asks for code of the checkpoint ({shown(each.class_name)}), which is "
                 "never run"
             )
@@ -59,15 +59,15 @@ def check_step(folder: PublishedFolder) -> None:
     fields = folder.optional_fields(CONFIG)
     for name in ("module_input_name", "module_output_name"):
         if fields.get(name) not in (None, _STREAM):
-            raise folder.refused(
+            raise folder.unserved(
                 f"{name} is {shown(fields[name])}, and only steps of {_STREAM} are served"
             )
 
 
 def _entry(folder: PublishedFolder, row: Any) -> ModuleEntry:  # noqa: ANN401  of a file
     if not isinstance(row, dict):
-        raise folder.refused(f"{MODULES} holds {shown(row)}, not an object for each module")
+        raise folder.malformed(f"{MODULES} holds {shown(row)}, not an object for each module")
     class_name, path = row.get("type"), row.get("path", "")
     if not isinstance(class_name, str) or not isinstance(path, str):
-        raise folder.refused(f"{MODULES} has a module without type and path: {shown(row)}")
+        raise folder.malformed(f"{MODULES} has a module without type and path: {shown(row)}")
     return ModuleEntry(class_name, path)

@@ -35,7 +35,7 @@ def read_open_clip(folder: PublishedFolder) -> PublishedModel:
     if name is None:
         return _two_towers(folder, config)
     if not name.rpartition("/")[2].startswith(_XLM_ROBERTA):
-        raise folder.refused(
+        raise folder.unserved(
             f"its text tower is {shown(name)}; CLIP's own and {_XLM_ROBERTA}… are served"
         )
     return _with_xlm_roberta(folder, config)
@@ -98,7 +98,7 @@ def _xlm_roberta(
 
     pooler = config.text.get("hf_pooler_type", "mean_pooler")
     if pooler != "mean_pooler":
-        raise folder.refused(f"hf_pooler_type is {shown(pooler)}; only mean_pooler is served")
+        raise folder.unserved(f"hf_pooler_type is {shown(pooler)}; only mean_pooler is served")
     encoder = _inside(weights, "text.transformer.")
     xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(folder, encoder))
     model = model_of_weights(
@@ -115,7 +115,7 @@ def _xlm_roberta_fields(folder: PublishedFolder, weights: Mapping[str, Tensor]) 
         positions = weights["embeddings.position_embeddings.weight"]
         inner = weights["encoder.layer.0.intermediate.dense.weight"]
     except KeyError as error:
-        raise folder.refused(f"its text tower is not XLM-R: it lacks {error}") from error
+        raise folder.malformed(f"its text tower is not XLM-R: it lacks {error}") from error
     return {
         "vocab_size": words.shape[0],
         "hidden_size": words.shape[1],
@@ -144,13 +144,15 @@ def _projection(
         ),
     }
     if kind not in made:
-        raise folder.refused(
+        raise folder.unserved(
             f"hf_proj_type is {shown(kind)}, and {', '.join(map(str, made))} are served"
         )
     try:
         made[kind].load_state_dict(_inside(weights, "text.proj."))
     except RuntimeError as error:
-        raise folder.refused(f"the weights of its text projection are others: {error}") from error
+        raise folder.refused_by_library(
+            "the weights of its text projection are others", error
+        ) from error
     return made[kind].requires_grad_(False)
 
 

@@ -135,23 +135,23 @@ class OpenClipConfig:
         wanted, size = self.preprocessing, self._vision_integer("image_size", 224)
         fit = _FITS.get(wanted.get("resize_mode", "shortest"))
         if fit is None:
-            raise self.folder.refused(
+            raise self.folder.unserved(
                 f"resize_mode is {shown(wanted.get('resize_mode'))}, and {', '.join(_FITS)} are "
                 "served"
             )
         kernel = _FILTERS.get(wanted.get("interpolation", "bicubic"))
         if kernel is None:
-            raise self.folder.refused(
+            raise self.folder.unserved(
                 f"interpolation is {shown(wanted.get('interpolation'))}, and {', '.join(_FILTERS)} "
                 "are served"
             )
         if wanted.get("size", size) not in (size, [size, size]):
-            raise self.folder.refused(
+            raise self.folder.malformed(
                 f"preprocess_cfg makes pictures of {shown(wanted['size'])} pixels, and the image "
                 f"tower takes {size}"
             )
         if wanted.get("mode", "RGB") != "RGB":
-            raise self.folder.refused(
+            raise self.folder.unserved(
                 f"preprocess_cfg has mode {shown(wanted['mode'])}, and only RGB is served"
             )
         rules = ImageRules(
@@ -177,7 +177,7 @@ class OpenClipConfig:
     def _ratio(self, fields: Mapping[str, Any]) -> float:
         ratio = fields.get("mlp_ratio", 4.0)
         if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 < ratio < 1000:
-            raise self.folder.refused(f"mlp_ratio is {shown(ratio)}, not a number above 0")
+            raise self.folder.malformed(f"mlp_ratio is {shown(ratio)}, not a number above 0")
         return float(ratio)
 
     def _vision_integer(self, name: str, unset: int) -> int:
@@ -193,16 +193,16 @@ class OpenClipConfig:
             value = (value,) * 3
         is_three = isinstance(value, list | tuple) and len(value) == 3
         if not is_three or not all(isinstance(each, int | float) for each in value):
-            raise self.folder.refused(f"{name} is {shown(value)}, not three numbers")
+            raise self.folder.malformed(f"{name} is {shown(value)}, not three numbers")
         if name == "std" and min(value) <= 0:
-            raise self.folder.refused(f"std is {shown(value)}; all must be above 0")
+            raise self.folder.malformed(f"std is {shown(value)}; all must be above 0")
         return tuple(float(each) for each in value)
 
 
 def _object(folder: PublishedFolder, fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = fields.get(name)
     if not isinstance(value, dict):
-        raise folder.refused(f"{OPEN_CLIP_CONFIG} has {name} {shown(value)}, not an object")
+        raise folder.malformed(f"{OPEN_CLIP_CONFIG} has {name} {shown(value)}, not an object")
     return value
 
 
@@ -213,7 +213,7 @@ def _integer(
     if isinstance(value, list) and len(set(map(str, value))) == 1:
         value = value[0]  # both sides of a square
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise folder.refused(
+        raise folder.unserved(
             f"{name} is {shown(value)}, not a positive integer: its tower is not a transformer of "
             "CLIP's kind"
         )

@@ -67,9 +67,9 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
     try:
         within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
     except ValueError as error:
-        raise folder.refused(f"config.json: {error}") from error
+        raise folder.malformed(f"config.json: {error}") from error
     if fields.get("img_feature_type", "faster_r-cnn") not in ("faster_r-cnn", "frcnn"):
-        raise folder.refused(
+        raise folder.unserved(
             f"img_feature_type is {shown(fields['img_feature_type'])}, a code book's; only a "
             "detector's features (faster_r-cnn) are read"
         )

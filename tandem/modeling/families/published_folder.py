@@ -24,6 +24,10 @@ from tandem.modeling.published.files import (
 from tandem.modeling.stored_weights import StoredWeight
 
 _CARD = "README.md"
+# What torch appends to some of its messages.
+_CPP_TRACE = "Exception raised from"
+# Some libraries list all that they know.
+_MAX_MESSAGE_LENGTH = 400
 
 
 class PublishedFolder:
@@ -88,7 +92,7 @@ class PublishedFolder:
     def inner(self, name: str) -> "PublishedFolder":
         """Returns a folder inside this one."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise self.refused(f"it names {shown(name)}, which is not a folder inside it")
+            raise self.malformed(f"it names {shown(name)}, which is not a folder inside it")
         return PublishedFolder(self.path / name, self._root, self._read)
 
     def sha256s(self) -> Mapping[str, str]:
@@ -101,13 +105,22 @@ class PublishedFolder:
         return digests
 
     def refused(self, why: str) -> PublishedCheckpointInvalid:
-        """Returns the error that names the folder."""
+        """Returns the error that names the folder; `why` ends with what can be done."""
         return PublishedCheckpointInvalid(f"{self.path}: {why}")
 
+    def malformed(self, why: str) -> PublishedCheckpointInvalid:
+        """Returns the error of a file that no publisher can have meant so."""
+        return self.refused(f"{why}; take the file that the model was published with")
+
+    def unserved(self, why: str) -> PublishedCheckpointInvalid:
+        """Returns the error of a model that may be sound, and that is not served."""
+        return self.refused(f"{why}; take another checkpoint")
+
     def refused_by_library(self, what: str, error: Exception) -> PublishedCheckpointInvalid:
-        """Returns the error with a library's message, joined into one line."""
+        """Returns the error with a library's message, on one line and without a trace of C++."""
         message = " ".join(str(error).split())
+        message = message.partition(_CPP_TRACE)[0].rstrip(' "')[:_MAX_MESSAGE_LENGTH]
         if isinstance(error, LookupError | ArithmeticError) or not message:
             # Such as "'nonsense'", a key alone.
             message = f"{type(error).__name__} {message}".rstrip()
-        return self.refused(f"{what}: {message}")
+        return self.malformed(f"{what}: {message}")

@@ -69,7 +69,7 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
         if first.kind != _WHOLE_MODEL and (has_more or first.kind != "Transformer"):
             return _with_image_tower(published, image_folder)
         if has_more:
-            raise published.refused(
+            raise published.unserved(
                 f"{MODULES} has {shown(has_more[0].kind)} after a {_WHOLE_MODEL}; only {NORMALIZE} "
                 "is served there"
             )
@@ -86,7 +86,7 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
     if isinstance(kind, str) and kind in _NOT_SERVED:
         raise published.refused(_NOT_SERVED[kind])
     if not isinstance(kind, str) or kind not in _FAMILIES:
-        raise published.refused(
+        raise published.unserved(
             f"{CONFIG} has model_type {shown(kind)}, which is not a supported family; there are "
             f"{', '.join(_FAMILIES)}, and models in open_clip's format"
         )

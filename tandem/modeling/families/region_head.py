@@ -67,7 +67,7 @@ def take_head(
     if not has_pooler:
         dropped.append(rf"{re.escape(pooler)}\.")
     if outer and _OUTER_NAME in present:
-        raise folder.refused("it has a head for pairs, and a second one in a file of its own")
+        raise folder.malformed("it has a head for pairs, and a second one in a file of its own")
     whole = dict(weights) | (dict(outer.weights) if outer else {})
     if found is None:
         return TakenHead(None, whole, {}, tuple(dropped))

@@ -90,12 +90,12 @@ def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConf
         "max_text_tokens": "max_position_embeddings",
     }
     if lacks := [name for name in names.values() if type(fields.get(name)) is not int]:
-        raise folder.refused(f"config.json has no whole number for {', '.join(lacks)}")
+        raise folder.malformed(f"config.json has no whole number for {', '.join(lacks)}")
     if fields.get("hidden_act", "gelu") != "gelu":
-        raise folder.refused(f"hidden_act is {shown(fields['hidden_act'])}; only gelu is known")
+        raise folder.unserved(f"hidden_act is {shown(fields['hidden_act'])}; only gelu is known")
     positions = fields.get("position_embedding_type", "absolute")
     if positions != "absolute":
-        raise folder.refused(f"position_embedding_type is {shown(positions)}; absolute is served")
+        raise folder.unserved(f"position_embedding_type is {shown(positions)}; absolute is served")
     try:
         return JointConfig(
             **{own: fields[name] for own, name in names.items()},
@@ -104,4 +104,4 @@ def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConf
             image_source="regions",
         )
     except ValueError as error:
-        raise folder.refused(f"config.json: {error}") from error
+        raise folder.malformed(f"config.json: {error}") from error

@@ -35,7 +35,7 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
 
     config = read_config(folder, SiglipConfig, folder.config())
     if not config.vision_config.vision_use_head:
-        raise folder.refused("its image tower has no pooling head, so it gives no embedding")
+        raise folder.unserved("its image tower has no pooling head, so it gives no embedding")
     model = load_model(folder, SiglipModel, config)
     text_config = config.text_config
     tokenizer, text = read_text_rules(

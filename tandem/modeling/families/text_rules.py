@@ -62,7 +62,7 @@ def read_text_rules(
     for what, options in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
         side = config.get(f"{what}_side", (options or {}).get("direction", "right"))
         if side != "right":
-            raise folder.refused(f"its tokenizer's {what} is on the {side}; only right is served")
+            raise folder.unserved(f"its tokenizer's {what} is on the {side}; only right is served")
     max_tokens = min(position_count, _stated_length(tokenizer, config) or position_count)
     if max_tokens <= (around := tokenizer.num_special_tokens_to_add(is_pair=False)):
         raise folder.refused(
@@ -149,5 +149,5 @@ def _pad_id(
         token = next(known, None)
     pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
     if pad_id is None:
-        raise folder.refused(f"its padding token is {shown(token)}, which its tokenizer lacks")
+        raise folder.malformed(f"its padding token is {shown(token)}, which its tokenizer lacks")
     return int(pad_id)

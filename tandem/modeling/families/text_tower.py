@@ -64,7 +64,7 @@ def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
     """Returns the tower that modules.json lists; refuses steps other than those of such a tower."""
     transformer, *steps = read_library_modules(folder)
     if transformer.kind != "Transformer":
-        raise folder.refused(f"its first module is {shown(transformer.kind)}, not Transformer")
+        raise folder.unserved(f"its first module is {shown(transformer.kind)}, not Transformer")
     inner = folder.inner(transformer.path)
     architecture, encoder, config = _encoder(inner)
     tokenizer, text = _text_rules(folder, inner, config)
@@ -84,7 +84,7 @@ def _encoder(folder: PublishedFolder) -> tuple[str, nn.Module, Any]:
     fields = folder.config()
     kind = fields.get("model_type")
     if not isinstance(kind, str) or kind not in _ENCODERS:
-        raise folder.refused(
+        raise folder.unserved(
             f"its text encoder has model_type {shown(kind)}; there are {', '.join(_ENCODERS)}"
         )
     name, options, _ = _ENCODERS[kind]
@@ -115,7 +115,7 @@ def _text_rules(
     positions = config.max_position_embeddings - _ENCODERS[config.model_type][2]
     longest = settings.get("max_seq_length")
     if longest is not None and (not isinstance(longest, int) or longest < 3):
-        raise folder.refused(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(longest)}")
+        raise folder.malformed(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(longest)}")
     tokenizer, text = read_text_rules(
         inner,
         vocabulary_size=config.vocab_size,
@@ -136,7 +136,7 @@ def _prompt(folder: PublishedFolder) -> str:
         return ""
     prompt = (settings.get("prompts") or {}).get(name)
     if not isinstance(prompt, str):
-        raise folder.refused(f"{_MODEL_SETTINGS} lacks its default prompt {shown(name)}")
+        raise folder.malformed(f"{_MODEL_SETTINGS} lacks its default prompt {shown(name)}")
     return prompt
 
 
@@ -147,13 +147,13 @@ def _steps(
 ) -> tuple[Pooling, nn.Module, int]:
     """Returns the pooling, the layers after it, and the number of dimensions that they give."""
     if not steps or steps[0].kind != "Pooling":
-        raise folder.refused("its second module is not Pooling")
+        raise folder.unserved("its second module is not Pooling")
     pooling = _pooling(folder.inner(steps[0].path))
     dim = int(getattr(config, "hidden_size", None) or config.dim)
     layers: list[nn.Module] = []
     for step in steps[1:]:
         if step.kind not in ("Dense", NORMALIZE):
-            raise folder.refused(
+            raise folder.unserved(
                 f"it has a module {shown(step.kind)}; Pooling, Dense and Normalize are served"
             )
         inner = folder.inner(step.path)
@@ -174,9 +174,9 @@ def _pooling(folder: PublishedFolder) -> Pooling:
         several = named if isinstance(named, list) else [named]
         modes = [_POOLING_NAMES.get(str(each), str(each)) for each in several]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
-        raise folder.refused(f"it pools by {shown(modes)}; {', '.join(_POOLINGS)} are served")
+        raise folder.unserved(f"it pools by {shown(modes)}; {', '.join(_POOLINGS)} are served")
     if fields.get("include_prompt") is False:
-        raise folder.refused("it leaves its prompt out of the pooling, which is not supported")
+        raise folder.unserved("it leaves its prompt out of the pooling, which is not supported")
     return _POOLINGS[modes[0]]
 
 
@@ -184,15 +184,15 @@ def _dense(folder: PublishedFolder, width: int) -> tuple[list[nn.Module], int]:
     fields = folder.config()
     into, out = fields.get("in_features"), fields.get("out_features")
     if into != width or not isinstance(out, int) or out < 1:
-        raise folder.refused(
+        raise folder.malformed(
             f"its layer takes {shown(into)} numbers and gives {shown(out)}, after {width}"
         )
     if fields.get("use_residual"):
-        raise folder.refused("its layer adds what it takes (use_residual), which is not supported")
+        raise folder.unserved("its layer adds what it takes (use_residual), which is not supported")
     activation = str(fields.get("activation_function", "torch.nn.Tanh"))
     package, _, name = activation.rpartition(".")
     if name not in _ACTIVATIONS or not package.startswith("torch."):
-        raise folder.refused(
+        raise folder.unserved(
             f"activation_function is {shown(activation)}; {', '.join(_ACTIVATIONS)} of torch.nn "
             "are served"
         )
@@ -201,5 +201,5 @@ def _dense(folder: PublishedFolder, width: int) -> tuple[list[nn.Module], int]:
     try:
         linear.load_state_dict(weights)
     except RuntimeError as error:
-        raise folder.refused(f"the weights of its layer are others: {error}") from error
+        raise folder.refused_by_library("the weights of its layer are others", error) from error
     return [linear.requires_grad_(False), _ACTIVATIONS[name]()], out

@@ -83,7 +83,7 @@ def read_uniter(folder: PublishedFolder, outer: OuterHead | None = None) -> Publ
     weights = present_names(folder.read_weights(), "module.", "uniter.")
     features = weights.get(_FEATURES)
     if features is None or features.dim() != 2:
-        raise folder.refused(f"it has no {_FEATURES}; it is not UNITER's or VILLA's")
+        raise folder.malformed(f"it has no {_FEATURES}; it is not UNITER's or VILLA's")
     taken = take_head(folder, weights, outer, ("rank_output", "itm_output"), "pooler.dense")
     model = UniterEncoder(config, features.shape[1], taken.head)
     sources = {

@@ -77,10 +77,10 @@ class PublishedVision:
                 **class_options(self.vision["network"]),
             )
         except Exception as error:  # whatever a file makes it raise
-            raise self.folder.refused(f"its weights cannot be read: {error}") from error
+            raise self.folder.malformed(f"its weights cannot be read: {error}") from error
         faults = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if faults:
-            raise self.folder.refused(
+            raise self.folder.malformed(
                 f"the weights are not those of {type(network).__name__}: missing or of another "
                 f"shape {', '.join(faults[:_SHOWN_COUNT])}"
             )
@@ -109,7 +109,7 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     if isinstance(kind, str) and kind in _PARTS:
         part = fields.get("vision_config")
         if not isinstance(part, dict):
-            raise folder.refused("config.json has no vision_config")
+            raise folder.malformed("config.json has no vision_config")
         fields = {**part, "model_type": _PARTS[kind]}
     check_ranges(folder, fields)
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
@@ -132,7 +132,7 @@ def _image_size(
         side = sides.get("height", sides.get("shortest_edge"))
         if isinstance(side, int) and not isinstance(side, bool):
             if side % 16:
-                raise folder.refused(
+                raise folder.unserved(
                     f"its pictures have {side} pixels on a side, not a multiple of 16"
                 )
             return side
@@ -151,7 +151,7 @@ def _mean_and_std(
         factor = 1.0
     is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
     if not is_number or not factor > 0 or min(std) <= 0:
-        raise folder.refused(
+        raise folder.malformed(
             f"rescale_factor is {shown(factor)} and image_std {shown(std)}; all must be above 0"
         )
     if factor == PIXEL_FACTOR:
@@ -164,7 +164,7 @@ def _three(folder: PublishedFolder, processor: Mapping[str, Any], name: str) -> 
     values = processor.get(name, _IMAGENET[name])
     is_three = isinstance(values, list | tuple) and len(values) == 3
     if not is_three or not all(isinstance(each, int | float) for each in values):
-        raise folder.refused(f"{name} is {shown(values)}, not three numbers")
+        raise folder.malformed(f"{name} is {shown(values)}, not three numbers")
     return [float(each) for each in values]
 
 
@@ -176,7 +176,7 @@ def _token_shape(folder: PublishedFolder, fields: Mapping[str, Any], size: int) 
             network = vision_network(fields).eval()
             states = network(pixel_values=torch.empty(1, 3, size, size)).last_hidden_state
     except Exception as error:  # whatever a size makes its layers raise
-        raise folder.refused(f"it gives no image tokens of {size} pixels: {error}") from error
+        raise folder.unserved(f"it gives no image tokens of {size} pixels: {error}") from error
     if states.ndim == 4:
         return int(states.shape[2] * states.shape[3]), int(states.shape[1])
     return int(states.shape[1]), int(states.shape[2])

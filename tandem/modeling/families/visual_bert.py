@@ -70,7 +70,7 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
 
     settings = read_config(folder, VisualBertConfig, folder.config())
     if settings.bypass_transformer:
-        raise folder.refused(
+        raise folder.unserved(
             "bypass_transformer is set: its regions go past most layers, which is not supported"
         )
     config = bert_config(folder, settings.to_dict())

@@ -120,8 +120,12 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
     """
     for name in names:
         if (files := _listed(folder, name)) is not None:
-            with _refused():
-                for path in files:
+            for path in files:
+                if not path.exists():
+                    raise PublishedCheckpointInvalid(
+                        f"{path} is missing, and {name}.index.json names it; copy or download it"
+                    )
+                with _refused():
                     check_file(path)
             return files
     raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}{_instead(folder)}")
@@ -214,7 +218,7 @@ def check_vocabulary(tokenizer: Tokenizer, vocabulary_size: int) -> None:
     if token_count * _LEAST_SHARE < vocabulary_size:
         raise ValueError(
             f"the tokenizer has {token_count:,} tokens and {CONFIG} {vocabulary_size:,}; "
-            "they are not of one checkpoint"
+            "they are not of one checkpoint; take all files of one"
         )
 
 

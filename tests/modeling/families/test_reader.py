@@ -122,6 +122,8 @@ def test_pickled_weights_are_read_without_running_them(clip: Path) -> None:
         ("cc-by-nc-4.0", "does not allow commercial use"),
         ("other\nlicense_name: apple-amlr", "apple-amlr, does not allow commercial use"),
         ("other", "its publisher's own"),
+        ("\n- mit\n  - cc-by-nc-4.0  # weights", "mit and cc-by-nc-4.0, does not allow"),
+        ("[mit, 'cc-by-nc-4.0']", "mit and cc-by-nc-4.0, does not allow"),
         ("", "names no licence"),
     ],
 )
@@ -137,6 +139,17 @@ def _without_file(name: str) -> Callable[[Path], None]:
 
 def _with(name: str, **fields: object) -> Callable[[Path], None]:
     return lambda folder: change_json(folder / name, **fields)
+
+
+def _without_size(folder: Path) -> None:
+    fields = json.loads((folder / "preprocessor_config.json").read_text())
+    write_json(folder / "preprocessor_config.json", fields | {"size": None})
+
+
+def _without_one_part(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    placed = {"logit_scale": "model-1.safetensors", "other": "model-2.safetensors"}
+    write_json(folder / "model.safetensors.index.json", {"weight_map": placed})
 
 
 def _slow_only(folder: Path) -> None:
@@ -226,6 +239,17 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("preprocessor_config.json", size=24), "out of pictures of 24"),
         (_with("preprocessor_config.json", do_center_crop=False), "no square"),
         (_with("preprocessor_config.json", do_resize=False), "does not resize"),
+        (_without_size, "scales .do_resize. without a size; take the file"),
+        (_with("tokenizer_config.json", pad_token="\ud800"), r"lone surrogate \('\\ud800'\)"),
+        (
+            _with("config.json", quantization_config={"quant_method": "bitsandbytes"}),
+            "quantised .quantization_config., which is not read; take the checkpoint that",
+        ),
+        (
+            _with("config.json", projection_dim=10**40),
+            'error "Overflow when unpacking long long; take the file',
+        ),
+        (_without_one_part, "model-2.safetensors is missing, and model.safetensors.index.json"),
         (_with("preprocessor_config.json", resample=9), "resample is 9"),
         (_with("preprocessor_config.json", image_std=[0.5, 0.5]), "three numbers"),
         (_with("preprocessor_config.json", image_std=[0.5, 0.5, 0]), "above 0"),
