@@ -64,8 +64,10 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
     fields = folder.config()
     config = bert_config(folder, fields)
     width = fields.get("img_feature_dim", 2054)
+    epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
     try:
         within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
+        within("img_layer_norm_eps", epsilon, 0.0, 1.0)
     except ValueError as error:
         raise folder.malformed(f"config.json: {error}") from error
     if fields.get("img_feature_type", "faster_r-cnn") not in ("faster_r-cnn", "frcnn"):
@@ -78,7 +80,6 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
     has_image_norm = bool(fields.get("use_img_layernorm"))
     model = OscarEncoder(config, width, taken.head, has_image_norm=has_image_norm)
     if has_image_norm:
-        epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
         model.image_norm = nn.LayerNorm(config.width, epsilon)
     sources = {
         **bert_embeddings(),

@@ -77,7 +77,7 @@ class PublishedVision:
                 **class_options(self.vision["network"]),
             )
         except Exception as error:  # whatever a file makes it raise
-            raise self.folder.malformed(f"its weights cannot be read: {error}") from error
+            raise self.folder.refused_by_library("its weights cannot be read", error) from error
         faults = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if faults:
             raise self.folder.malformed(
@@ -176,7 +176,8 @@ def _token_shape(folder: PublishedFolder, fields: Mapping[str, Any], size: int) 
             network = vision_network(fields).eval()
             states = network(pixel_values=torch.empty(1, 3, size, size)).last_hidden_state
     except Exception as error:  # whatever a size makes its layers raise
-        raise folder.unserved(f"it gives no image tokens of {size} pixels: {error}") from error
+        what = f"it gives no image tokens of {size} pixels"
+        raise folder.refused_by_library(what, error) from error
     if states.ndim == 4:
         return int(states.shape[2] * states.shape[3]), int(states.shape[1])
     return int(states.shape[1]), int(states.shape[2])

@@ -237,8 +237,10 @@ def older_tokenizer(folder: Path) -> Tokenizer:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
     except Exception as error:  # its steps may raise anything
+        why = " ".join(str(error).split())
         raise PublishedCheckpointInvalid(
-            f"{folder} has no tokenizer that can be read: {error}"
+            f"{folder} has no tokenizer that can be read ({why}); copy the {TOKENIZER} of the "
+            "same model into it"
         ) from error
 
 

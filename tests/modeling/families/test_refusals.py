@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tandem.modeling.families as families
+from tandem.modeling.families.published_folder import PublishedFolder
 
 # After what is wrong, a verb that tells the reader to do something.
 _REMEDY = re.compile(
@@ -32,6 +33,17 @@ def _texts() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("place", "text"), list(_texts()))
 def test_a_refusal_says_what_to_do(place: str, text: str) -> None:
     assert text in _PASSED_ON or _REMEDY.search(text), f"{place}: {text}"
+
+
+def test_a_message_of_a_library_becomes_one_line_without_its_trace(tmp_path: Path) -> None:
+    said = (
+        'size failed with error "Overflow\n\tException raised from unpack at numbers.h:7\nframe #0'
+    )
+    refused = PublishedFolder(tmp_path).refused_by_library("its weights", RuntimeError(said))
+    assert str(refused) == (
+        f'{tmp_path}: its weights: size failed with error "Overflow; take the file that the model '
+        "was published with"
+    )
 
 
 def test_there_are_refusals() -> None:

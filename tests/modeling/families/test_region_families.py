@@ -363,6 +363,8 @@ def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
         ({"hidden_act": "relu"}, "only gelu is known"),
         ({"hidden_size": None}, "no whole number for hidden_size"),
         ({"num_attention_heads": 3}, "does not divide by 3 heads"),
+        ({"img_layer_norm_eps": "x"}, 'img_layer_norm_eps is "x", not 0.0 to 1.0; take the file'),
+        ({"img_layer_norm_eps": -1}, "img_layer_norm_eps is -1"),
     ]
     for fields, message in odd_fields:
         with pytest.raises(PublishedCheckpointInvalid, match=message):
