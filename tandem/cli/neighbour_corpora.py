@@ -26,7 +26,7 @@ from tandem.model_io.readable_records import ModelCheck, RecordCheck, SkippedRec
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
-from tandem.neighbours.gallery_neighbours import corpus_digest, gallery_neighbours
+from tandem.neighbours.gallery_neighbours import check_pool, corpus_digest, gallery_neighbours
 
 
 class NeighbourBuild:
@@ -98,6 +98,7 @@ class NeighbourBuild:
     def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
         """Returns the neighbours of each item; raises ValueError for fewer than k items."""
         check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
+        check_pool(self._pool_size, self._k)
         source = NeighbourSource(
             fingerprint_of(self._finder or self._loaded, self._precision),
             part.corpus,

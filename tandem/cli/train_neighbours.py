@@ -57,6 +57,8 @@ def train_neighbours(
 
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
+    if seed + seeds - 1 > MAX_SEED:
+        raise ValueError(f"--seeds {seeds} from --seed {seed} on end above {MAX_SEED:,}")
     if profile not in get_args(Profile):
         raise ValueError(f"the profile is {profile!r}; it must be {' or '.join(PROFILES)}")
     config = with_settings(leaprr_config(profile), settings or ())  # type: ignore[arg-type]

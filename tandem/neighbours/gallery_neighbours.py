@@ -53,8 +53,7 @@ def gallery_neighbours(
     embeddings (Sep+Coop). Raises ValueError for fewer than `depth` pictures or captions, for a pool
     larger than `depth`, and for distractors, of which the cross-encoder scores nothing.
     """
-    if pool_size > depth:
-        raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
+    check_pool(pool_size, depth)
     embedded = retriever or encoded
     near = embedded_neighbours(embedded, gallery, source, depth)
     if not pool_size:
@@ -64,6 +63,12 @@ def gallery_neighbours(
         for name, target in DIRECTIONS.items()
     }
     return over_pools(near, gallery, pools, pool_size)
+
+
+def check_pool(pool_size: int, depth: int) -> None:
+    """Raises ValueError for a pool larger than lists of `depth`, from which it is taken."""
+    if pool_size > depth:
+        raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
 
 
 def embedded_neighbours(

@@ -102,6 +102,7 @@ def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
         status, printed = run(str(tmp_path / "none"), *common, *arguments)
         assert status == 1
         assert message in printed
+        assert "encode the corpus: ends" not in printed
     status, printed = run(str(tmp_path), *common)
     assert (status, "is a folder" in printed) == (1, True)
     assert list(tmp_path.iterdir()) == []

@@ -84,6 +84,8 @@ def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Pat
     ]:
         status, printed = run(train, dev, folder, option)
         assert (status, message in printed) == (1, True), printed
+    status, printed = run(train, dev, folder, "--seed=4294967295", "--seeds=2")
+    assert (status, "on end above 4,294,967,295" in printed) == (1, True), printed
 
 
 def test_another_recipe_is_still_trained_by_train() -> None:

@@ -109,8 +109,26 @@ class LeaprrConfig:
         width = self.width if self.width is not None else 2 * self.pillar_count
         if width < 1 or width % self.head_count:
             raise ValueError(f"{self.head_count} heads do not divide a width of {width}")
+        weight_count = self.layer_count * (4 + 2 * self.mlp_ratio) * width**2
+        weight_count += 2 * self.pillar_count * width
+        if weight_count > _MAX_WEIGHT_COUNT:
+            raise ValueError(
+                f"layer_count {self.layer_count}, width {width}, mlp_ratio {self.mlp_ratio} and "
+                f"pillar_count {self.pillar_count} make {weight_count:.1e} weights a direction; "
+                f"there may be {_MAX_WEIGHT_COUNT:.0e}"
+            )
+        weights = (
+            self.contrastive_weight,
+            self.triplet_weight,
+            self.alignment_weight,
+            self.reconstruction_weight,
+        )
+        if not any(weights) and not self.has_raw_hinge:
+            raise ValueError("the weights of all losses are 0, so nothing would be learned")
 
 
+# Seventy times as many as published: 4 GB a direction, and as much again for each of four copies.
+_MAX_WEIGHT_COUNT = 10**9
 _AT_LEAST_ONE = (
     "image_query_neighbours",
     "text_query_neighbours",

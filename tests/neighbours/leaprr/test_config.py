@@ -38,6 +38,17 @@ def test_another_profile_is_refused() -> None:
         ({"contrastive_weight": -1.0}, "contrastive_weight is -1.0; it must be 0 or more"),
         ({"margin": float("nan")}, "margin is nan; it must be 0 or more"),
         ({"fixed_threshold_nodes": (32, 0)}, r"\(32, 0\); both must be 1 or more"),
+        ({"layer_count": 10**9}, r"layer_count 1000000000, .* make 7.1e\+15 weights a direction"),
+        ({"width": None, "head_count": 1, "pillar_count": 10**6}, "pillar_count 1000000 make"),
+        (
+            {
+                "contrastive_weight": 0.0,
+                "triplet_weight": 0.0,
+                "alignment_weight": 0.0,
+                "has_raw_hinge": False,
+            },
+            "the weights of all losses are 0",
+        ),
     ],
 )
 def test_a_value_that_trains_nothing_is_named(change: dict[str, object], named: str) -> None:
