@@ -68,12 +68,15 @@ def open_divided(
     seed: int,
     counts: tuple[int | None, int | None],
     left_out: LeftOut,
+    *,
+    otherwise: str = "",
 ) -> tuple[RecordStream, RecordStream]:
     """Returns two splits, for training and for measurement, each as open_corpus does.
 
     Raises ValueError also for a corpus with only one split: measuring on training data would make
-    every figure too good.
+    every figure too good. The message ends with what to do `otherwise`.
     """
+    otherwise = otherwise and f", {otherwise}"
     both = " and ".join(splits)
     try:
         first, second = (
@@ -84,12 +87,13 @@ def open_divided(
         raise ValueError(
             f"{error.place} has no split {error.split!r}, and {both} are read; its splits are: "
             f"{', '.join(error.known) or 'none'}; divide it into both, by what its layout has for "
-            f"that: folders, or names of files{error.left_out and f' ({error.left_out})'}"
+            f"that: folders, or names of files{otherwise}"
+            f"{error.left_out and f' ({error.left_out})'}"
         ) from error
     if first.is_undivided:
         raise ValueError(
             f"{name} is not divided, and {both} are read: put the pictures to learn from into its "
-            f"subfolder {splits[0]}, and others, to measure on, into {splits[1]}"
+            f"subfolder {splits[0]}, and others, to measure on, into {splits[1]}{otherwise}"
         )
     return first, second
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,6 +30,9 @@ from tandem.training.recipes import RECIPES
 
 if TYPE_CHECKING:
     from tandem.training.source import TrainingSource
+
+
+_HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"
 
 
 def train(
@@ -149,29 +152,6 @@ def train(
     ] = None,
 ) -> None:
     """Trains a model by a recipe and keeps the best checkpoint by dev recall."""
-    if seed_count is not None:
-        if resume or overwrite:
-            raise ValueError("--seeds continues by itself: leave out --resume and --overwrite")
-        if against == recipe:
-            raise ValueError(f"--against {against} is the recipe itself: name another")
-        if seed + seed_count - 1 > MAX_SEED:
-            raise ValueError(f"--seeds {seed_count} from --seed {seed} on end above {MAX_SEED:,}")
-        recipes = tuple(dict.fromkeys(filter(None, (recipe, against))))
-        seeds, tested = range(seed, seed + seed_count), evaluate_arguments(corpus, test)
-        train_seeds(SeedRuns(recipes, seeds, folder, shared_options(context), tested))
-        return
-    if against is not None:
-        raise ValueError("--against compares recipes over several seeds: give --seeds as well")
-    # Imported here: torch and matplotlib take seconds, which no other command should wait for.
-    from tandem.training.compute import device_named
-    from tandem.training.curve_plot import plot_run
-    from tandem.training.processes import torchrun_local_rank, torchrun_processes
-    from tandem.training.record_source import RecordSource
-    from tandem.training.run import check_free, check_there, check_unfinished, check_writable
-    from tandem.training.scene_source import SceneSource
-    from tandem.training.train import train as train_by
-
-    target, place = folder / recipe, device_named(device, torchrun_local_rank())
     options = TrainOptions(
         corpus=corpus,
         regions=regions,
@@ -188,6 +168,31 @@ def train(
     )
     options.check_unset(settings or (), precision and precision.value)
     chosen = with_settings(options.chosen(recipe, seed), settings or ())
+    if seed_count is not None:
+        if resume or overwrite:
+            raise ValueError("--seeds continues by itself: leave out --resume and --overwrite")
+        if against == recipe:
+            raise ValueError(f"--against {against} is the recipe itself: name another")
+        if seed + seed_count - 1 > MAX_SEED:
+            raise ValueError(f"--seeds {seed_count} from --seed {seed} on end above {MAX_SEED:,}")
+        if against is not None:  # Before anything is listed that could not be trained.
+            with_settings(options.chosen(against, seed), settings or ())
+        recipes = tuple(dict.fromkeys(filter(None, (recipe, against))))
+        seeds, tested = range(seed, seed + seed_count), evaluate_arguments(corpus, test)
+        train_seeds(SeedRuns(recipes, seeds, folder, shared_options(context), tested))
+        return
+    if against is not None:
+        raise ValueError("--against compares recipes over several seeds: give --seeds as well")
+    # Imported here: torch and matplotlib take seconds, which no other command should wait for.
+    from tandem.training.compute import device_named
+    from tandem.training.curve_plot import plot_run
+    from tandem.training.processes import torchrun_local_rank, torchrun_processes
+    from tandem.training.record_source import RecordSource
+    from tandem.training.run import check_free, check_there, check_unfinished, check_writable
+    from tandem.training.scene_source import SceneSource
+    from tandem.training.train import train as train_by
+
+    target, place = folder / recipe, device_named(device, torchrun_local_rank())
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)
     elif not any(each.startswith("precision=") for each in settings or ()):
@@ -215,7 +220,9 @@ def train(
             records = [open_corpus(chosen.corpus, "train", seed, count, reading.skipped), ()]
         else:
             splits = ("train", "val")
-            records = open_divided(chosen.corpus, splits, seed, (count, None), reading.skipped)
+            records = open_divided(
+                chosen.corpus, splits, seed, (count, None), reading.skipped, otherwise=_HELD_OUT
+            )
         spoken = [reading.spoken.of(each) if reading.spoken else each for each in records]
         source = RecordSource(
             *spoken,

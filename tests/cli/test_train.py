@@ -362,6 +362,18 @@ def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], 
 
 
 @pytest.mark.parametrize("layout", ["", "list:"])
+def test_a_corpus_of_one_split_can_be_held_out_of(tmp_path: Path, layout: str) -> None:
+    """Which the refusal says, in any layout."""
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "a.png")
+    (tmp_path / ("train.tsv" if layout else "a.txt")).write_text("a dog\ta.png")
+
+    status, _, error = run("tiny", "--corpus", f"{layout}{tmp_path}", "--folder", str(tmp_path))
+
+    assert status != 0
+    assert "or hold a part of it out: --set held_out_family_count=N" in error
+
+
+@pytest.mark.parametrize("layout", ["", "list:"])
 def test_captions_in_a_table_are_named(tmp_path: Path, layout: str) -> None:
     """Whoever has them so learns where they are read from, not only that pictures have none."""
     for name in ("a", "b", "c", "d"):
