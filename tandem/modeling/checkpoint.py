@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
@@ -104,19 +105,32 @@ def write_checkpoint(
         CONFIG: _json(config),
         TOKENIZER: tokenizer.to_str(pretty=True),
     }
-    if any(_text(folder / name) != text for name, text in small_files.items()):
+    has_pictures = _has_pictures(folder, trained_pictures)
+    if not has_pictures or any(_text(folder / name) != text for name, text in small_files.items()):
         # Another model's weights must never lie next to them.
         (folder / WEIGHTS).unlink(missing_ok=True)
     for name, text in small_files.items():
         write_text_whole(folder / name, text)
+    # Before the weights: a kill in between must not leave some whose pictures are unknown.
+    if trained_pictures is None:
+        (folder / TRAINED_PICTURES).unlink(missing_ok=True)  # another model's
+    elif not has_pictures:
+        write_whole(folder / TRAINED_PICTURES, trained_pictures.write)
     # With its own file mode: safetensors makes it private, and services run as another user.
     with failures_named(folder / WEIGHTS):
         write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
     write_text_whole(folder / TRAINING, _json(training))
-    if trained_pictures is None:
-        (folder / TRAINED_PICTURES).unlink(missing_ok=True)  # another model's
-    else:
-        write_whole(folder / TRAINED_PICTURES, trained_pictures.write)
+
+
+def _has_pictures(folder: Path, pictures: TrainedPictures | None) -> bool:
+    """Returns whether the folder records exactly these pictures."""
+    try:
+        known = TrainedPictures.read(folder)
+    except ValueError:  # damaged
+        return False
+    if known is None or pictures is None:
+        return known is pictures
+    return np.array_equal(known.digests, pictures.digests)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

@@ -1,5 +1,6 @@
 """The pictures that a checkpoint was trained on, as its folder records them."""
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,6 +37,31 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
     assert read is not None
     assert read.which(digests("a", "b", "c")) == [True, True, False]
     assert both.joined(None) is both
+
+
+def test_weights_never_lie_next_to_other_pictures(tmp_path: Path) -> None:
+    """A kill while they are written leaves none, not new weights whose pictures nobody knows."""
+    save_tiny_checkpoint(tmp_path, seed=1)
+    loaded = load_checkpoint(tmp_path)
+
+    def save(*names: str) -> None:
+        pictures = TrainedPictures.of(digests(*names))
+        save_checkpoint(tmp_path, loaded.model, loaded.tokenizer, {}, trained_pictures=pictures)
+
+    save("a")
+    blocked = tmp_path / f".model.safetensors.{os.getpid()}"
+    blocked.mkdir()  # the weights are written there first
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        save("a")
+    stays = (tmp_path / "model.safetensors").is_file()
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        save("b")
+
+    known = TrainedPictures.read(tmp_path)
+    assert stays
+    assert not (tmp_path / "model.safetensors").exists()
+    assert known is not None
+    assert known.which(digests("a", "b")) == [False, True]
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"nothing of the kind"])
