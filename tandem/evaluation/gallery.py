@@ -266,7 +266,12 @@ def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
     divide evenly, or if a family would be cut, which would make both parts easier.
     """
     if len(records) % fold_count:
-        raise ValueError(f"{len(records)} records do not divide into {fold_count} folds")
+        whole = len(records) - len(records) % fold_count
+        smaller = f", or {whole} records with --count" if whole else ""
+        raise ValueError(
+            f"{len(records)} records do not divide into {fold_count} folds; take another number of "
+            f"folds{smaller}"
+        )
     size = len(records) // fold_count
     for start in range(size, len(records), size):
         if records[start - 1].family == records[start].family:
