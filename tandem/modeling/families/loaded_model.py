@@ -34,6 +34,8 @@ _RANGES: Final = {
     "hidden_size": (1, 65_536),
     "intermediate_size": (1, 1_000_000),
     "layer_norm_eps": (0.0, 1.0),
+    "n_heads": (1, 65_536),
+    "n_layers": (1, 1_000),
     "num_attention_heads": (1, 65_536),
     "num_hidden_layers": (1, 1_000),
     "visual_embedding_dim": (1, 65_536),

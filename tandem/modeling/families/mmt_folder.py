@@ -88,7 +88,7 @@ def _places(folder: PublishedFolder) -> dict[str, str]:
 def _outer_head(folder: PublishedFolder) -> OuterHead:
     fields = folder.fields(_LENGTHS)
     read = fields.get("input_key", "cls_token_embeddings")
-    if read not in _READ_BY_HEAD:
+    if not isinstance(read, str) or read not in _READ_BY_HEAD:
         raise folder.unserved(
             f"its head reads {shown(read)}; only {' and '.join(_READ_BY_HEAD)} are known"
         )

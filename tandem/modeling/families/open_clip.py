@@ -137,16 +137,14 @@ def _projection(
     """Returns the layers between pooling and embedding; refuses missing and unused weights."""
     kind, dim = config.text.get("hf_proj_type", "mlp"), config.embedding_dim
     inner = (width + dim) // 2
-    made: Mapping[object, nn.Module] = {
+    made: Mapping[str, nn.Module] = {
         "linear": nn.Linear(width, dim, bias=False),
         "mlp": nn.Sequential(
             nn.Linear(width, inner, bias=False), nn.GELU(), nn.Linear(inner, dim, bias=False)
         ),
     }
-    if kind not in made:
-        raise folder.unserved(
-            f"hf_proj_type is {shown(kind)}, and {', '.join(map(str, made))} are served"
-        )
+    if not isinstance(kind, str) or kind not in made:
+        raise folder.unserved(f"hf_proj_type is {shown(kind)}, and {', '.join(made)} are served")
     try:
         made[kind].load_state_dict(_inside(weights, "text.proj."))
     except RuntimeError as error:

@@ -133,13 +133,13 @@ class OpenClipConfig:
     def image_rules(self) -> tuple[ImageRules, PixelScale]:
         """Returns how open_clip makes pictures when it evaluates."""
         wanted, size = self.preprocessing, self._vision_integer("image_size", 224)
-        fit = _FITS.get(wanted.get("resize_mode", "shortest"))
+        fit = _FITS.get(str(wanted.get("resize_mode", "shortest")))
         if fit is None:
             raise self.folder.unserved(
                 f"resize_mode is {shown(wanted.get('resize_mode'))}, and {', '.join(_FITS)} are "
                 "served"
             )
-        kernel = _FILTERS.get(wanted.get("interpolation", "bicubic"))
+        kernel = _FILTERS.get(str(wanted.get("interpolation", "bicubic")))
         if kernel is None:
             raise self.folder.unserved(
                 f"interpolation is {shown(wanted.get('interpolation'))}, and {', '.join(_FILTERS)} "

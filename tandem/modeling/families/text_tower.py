@@ -134,7 +134,8 @@ def _prompt(folder: PublishedFolder) -> str:
     name = settings.get("default_prompt_name")
     if name is None:
         return ""
-    prompt = (settings.get("prompts") or {}).get(name)
+    prompts = settings.get("prompts")
+    prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
     if not isinstance(prompt, str):
         raise folder.malformed(f"{_MODEL_SETTINGS} lacks its default prompt {shown(name)}")
     return prompt

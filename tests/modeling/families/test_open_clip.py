@@ -150,6 +150,8 @@ def test_a_configuration_of_another_library_is_ignored(folder: Path) -> None:
         (lambda f: f["model_cfg"]["text_cfg"].update(no_causal_mask=True), "no_causal_mask"),
         (lambda f: f["model_cfg"]["text_cfg"].update(hf_model_name="roberta-base"), "xlm-roberta"),
         (lambda f: f["preprocess_cfg"].update(resize_mode="longest"), "shortest, squash"),
+        (lambda f: f["preprocess_cfg"].update(resize_mode=["squash"]), "resize_mode is .*squash"),
+        (lambda f: f["preprocess_cfg"].update(interpolation=[]), r"interpolation is \[\]"),
         (lambda f: f["preprocess_cfg"].update(size=64), "takes 32"),
         (lambda f: f["preprocess_cfg"].update(mode="L"), "only RGB"),
         (lambda f: f["model_cfg"].update(multimodal_cfg={"width": 8}), "multimodal_cfg"),
@@ -175,3 +177,10 @@ def test_a_setting_without_a_place_is_refused_by_name(
     _change(folder, change)
     with pytest.raises(PublishedCheckpointInvalid, match=told):
         read_published_model(folder)
+
+
+def test_a_projection_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    published_open_clip_xlm_roberta(tmp_path)
+    _change(tmp_path, lambda f: f["model_cfg"]["text_cfg"].update(hf_proj_type=["mlp"]))
+    with pytest.raises(PublishedCheckpointInvalid, match=r"hf_proj_type is .*mlp"):
+        read_published_model(tmp_path)

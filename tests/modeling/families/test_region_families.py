@@ -25,6 +25,7 @@ from tandem.modeling.families.published_model import PublishedModel, RegionJoint
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.families.uniter import read_uniter
 from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.region_checkpoints import (
     BERT_FIELDS,
     FEATURE_WIDTH,
@@ -478,6 +479,9 @@ def test_other_folders_of_mmt_are_named(tmp_path: Path) -> None:
     pooling = folder / "2_Pooling" / "config.json"
 
     with pytest.raises(PublishedCheckpointInvalid, match='head reads "all_layer_embeddings"'):
+        read_mmt_folder(PublishedFolder(folder))
+    change_json(folder / "1_ClassificationHead/sentence_bert_config.json", input_key=["a"])
+    with pytest.raises(PublishedCheckpointInvalid, match=r'head reads \["a"\]'):
         read_mmt_folder(PublishedFolder(folder))
     mmt_folder(tmp_path, "OSCAR", head, "cls_token_embeddings")
     with pytest.raises(PublishedCheckpointInvalid, match="a second one in a file of its own"):

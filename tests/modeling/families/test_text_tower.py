@@ -13,7 +13,7 @@ import torch
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tests.support.modeling.published_formats import DIM, published_text_tower, write_modules
-from tests.support.modeling.published_pairs import change_json
+from tests.support.modeling.published_pairs import change_json, write_json
 
 Published = Callable[[str], Path]
 IDS = torch.tensor([[2, 4, 5, 9, 3], [2, 10, 3, 0, 0]])
@@ -151,6 +151,11 @@ def _module(kind: str) -> Callable[[Path], None]:
     return changed
 
 
+def _prompted(name: object, prompts: object) -> Callable[[Path], None]:
+    fields = {"default_prompt_name": name, "prompts": prompts}
+    return lambda folder: write_json(folder / "config_sentence_transformers.json", fields)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -179,6 +184,9 @@ def _module(kind: str) -> Callable[[Path], None]:
             ),
             "processing_kwargs",
         ),
+        (lambda f: change_json(f / "config.json", n_heads=-1), "n_heads is -1, not 1 to"),
+        (_prompted(["query"], {"query": "a"}), "lacks its default prompt"),
+        (_prompted("query", ["query"]), "lacks its default prompt"),
         (lambda f: change_json(f / "config.json", model_type="t5"), "there are bert, distilbert"),
         (lambda f: write_modules(f, [ROUTER]), "Router"),
     ],
