@@ -375,7 +375,7 @@ def test_a_corpus_of_one_split_can_be_held_out_of(tmp_path: Path, layout: str) -
 
 @pytest.mark.parametrize("layout", ["", "list:"])
 def test_captions_in_a_table_are_named(tmp_path: Path, layout: str) -> None:
-    """Whoever has them so learns where they are read from, not only that pictures have none."""
+    """The error names the table and says where captions are read from."""
     for name in ("a", "b", "c", "d"):
         (tmp_path / "pets" / "train").mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 40), "red").save(tmp_path / "pets" / "train" / f"{name}.png")

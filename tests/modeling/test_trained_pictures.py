@@ -40,7 +40,7 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
 
 
 def test_weights_never_lie_next_to_other_pictures(tmp_path: Path) -> None:
-    """A kill while they are written leaves none, not new weights whose pictures nobody knows."""
+    """A process that is killed between the two files leaves no new weights without their list."""
     save_tiny_checkpoint(tmp_path, seed=1)
     loaded = load_checkpoint(tmp_path)
 
