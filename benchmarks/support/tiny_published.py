@@ -146,7 +146,14 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, start: Path) -> 
     _write(folder / "preprocessor_config.json", processor)
     _write(
         folder / "tokenizer_config.json",
-        {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "pad_token": "[PAD]"},
+        {
+            "tokenizer_class": "BertTokenizer",
+            "model_max_length": 512,
+            "pad_token": "[PAD]",
+            # The learned vocabulary keeps both, and BERT's class takes both away by default.
+            "strip_accents": False,
+            "tokenize_chinese_chars": False,
+        },
     )
     return last
 
