@@ -10,8 +10,9 @@ weights and the batches. A run is a line of RUNS.jsonl, and one that is there is
 stopped benchmark continues. The figures are of the last round, on scenes of "test" with one caption
 each, so that nothing is chosen by them.
 
---corpus takes another corpus, whose pictures a frozen EfficientNet-Lite0 reads; --val-families adds
-scenes of "val" to those of training. A file of runs is of one corpus and one size.
+--corpus takes another corpus, whose pictures a frozen EfficientNet-Lite0 reads; --image-source
+patches takes plain patches of 16 pixels instead of a frozen network's grid; --val-families adds
+scenes of "val" to those of training. A file of runs is of one corpus, one size and one source.
 """
 
 import argparse
@@ -215,6 +216,11 @@ def recipe_of(hinges: str, rounds: int, families: int, pretrained: str) -> Recip
     )
 
 
+def over_patches(recipe: Recipe) -> Recipe:
+    """Returns the budget over plain patches, which the network alone learns to read."""
+    return replace(recipe, image_source="patches", begins_with_backbone=False)
+
+
 def of_pictures(recipe: Recipe, image_size: int) -> Recipe:
     """Returns the budget over pictures of another corpus, whose captions have more words."""
     return replace(
@@ -319,6 +325,12 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=1_000, help="with --corpus: of training")
     parser.add_argument("--test-pictures", type=int, default=300, help="with --corpus")
     parser.add_argument("--image-size", type=int, default=224, help="with --corpus: side, pixels")
+    parser.add_argument(
+        "--image-source",
+        choices=("network", "patches"),
+        default="network",
+        help="a frozen network's grid, or plain patches",
+    )
     parser.add_argument("--from", dest="pretrained", default="", help="published text encoder")
     parser.add_argument("--report", action="store_true", help="print what is there")
     parser.add_argument("--plot", type=Path, help="with --report: draw violins")
@@ -340,10 +352,14 @@ def main() -> None:
             continue
         recipe = recipe_of(hinges, arguments.rounds, arguments.families, arguments.pretrained)
         recipe = replace(recipe, embedding_width=arguments.width)
-        if arguments.corpus == "scenes":
+        is_of_scenes = arguments.corpus == "scenes"
+        if not is_of_scenes:
+            recipe = of_pictures(recipe, arguments.image_size)
+        if arguments.image_source == "patches":
+            recipe = over_patches(recipe)
+        if is_of_scenes:
             bench = bench or bench_of(recipe, arguments.test_families, arguments.val_families)
         else:
-            recipe = of_pictures(recipe, arguments.image_size)
             bench = bench or bench_of_pictures(recipe, *_parts(arguments))
         run = measured(name, bench, recipe)
         print(run, flush=True)
