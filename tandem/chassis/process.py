@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from tandem.chassis.allocator import bound_memory
+from tandem.chassis.blas_threads import keep_blas_in_this_thread
 from tandem.chassis.file_limit import allow_open_files, brief_when_scarce
 from tandem.chassis.http_door import HttpDoor
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit, log_stray_faults
@@ -52,6 +53,7 @@ def prepare(name: str) -> Process:
     # A fork of a process with gRPC threads deadlocks; our services do not fork.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     bound_memory()
+    keep_blas_in_this_thread()
     allow_open_files()
     switch_threads_often()
     keep_files_private()
