@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,6 +47,7 @@ from tandem.model_io.readable_records import (
 )
 from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.visible_text import folded_text
+from tandem.model_io.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
@@ -200,11 +202,10 @@ def evaluate(
     # Scenes come in whole families; for others, one more record shows whether the last is whole.
     count = gallery_count if corpus == "scenes" else gallery_count + 1
     records, cut = _first_records(open_corpus(corpus, split, seed, count, skipped), gallery_count)
-    others = [
-        other
-        for each in distractors or ()
-        for other in _distractors(each, seed, corpus, records, skipped)
+    behind = [
+        list(_distractors(each, seed, corpus, records, skipped)) for each in distractors or ()
     ]
+    others = [other for each in behind for other in each]
     if language is not None:
         _check_spoken(records, language)
     spoken = [_in_language(each, language) for each in (records, others)]
@@ -238,7 +239,7 @@ def evaluate(
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
         "language": _described_language(language, left_out_count),
-        "distractors": ", ".join(distractors or ()) or "none",
+        "distractors": ", ".join(map(_described_distractors, distractors or (), behind)) or "none",
         **({"answers": _ANY_MATCH} if any_match else {}),
         **({"last family": f"{cut}, in part"} if cut else {}),
         _BEST: _best(galleries, query_count),
@@ -255,6 +256,12 @@ def evaluate(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
             "--count has it whole"
         )
+    for name, those in zip(distractors or (), behind, strict=True):
+        if len(those) < _wanted_count(name):
+            errors.print(
+                f"{_described_distractors(name, those)}: the split has no more records that are no "
+                "queries"
+            )
     if repeated_count:
         errors.print(
             f"{repeated_count:,} pictures have the same file as another of their gallery, so that "
@@ -262,9 +269,7 @@ def evaluate(
             "picture one record with all of its captions"
         )
     if report is not None:
-        report.mkdir(
-            parents=True, exist_ok=True
-        )  # Find out before measuring if it cannot be written.
+        _check_writable(report)
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     # Write before printing, so that a closed terminal loses no figures.
     is_written = report is None or _is_written(whole, report)
@@ -382,19 +387,32 @@ def _distractors(
     Those would be wrong answers to their own queries.
     """
     # From the end, because a corpus's name may contain a colon.
-    rest, _, count = name.rpartition(":")
+    rest, _, number = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
-    if not corpus or not count.isdecimal():
+    if not corpus or not number.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
+    count = _wanted_count(name)
     queried = set()
     # Another seed draws other scenes under the same names.
     if corpus != "scenes" and corpus_place(corpus) == corpus_place(asking_corpus):
         queried = {(each.split, each.record_id) for each in asking}
-    others = open_corpus(corpus, split, seed + 1, int(count) + len(queried), skipped)
+    others = open_corpus(corpus, split, seed + 1, count + len(queried), skipped)
     if others.is_undivided:
         queried = {(split, record_id) for _, record_id in queried}
     distractors = (each for each in others if (each.split, each.record_id) not in queried)
-    return islice(distractors, int(count))
+    return islice(distractors, count)
+
+
+def _wanted_count(name: str) -> int:
+    """Returns the count of CORPUS:SPLIT:COUNT."""
+    return int(name.rpartition(":")[2])
+
+
+def _described_distractors(name: str, found: Sequence[Record]) -> str:
+    """Returns the name, with the number of distractors where there are fewer than it asks for."""
+    return (
+        name if len(found) == _wanted_count(name) else f"{name}, of which there are {len(found):,}"
+    )
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:
@@ -451,6 +469,21 @@ def _print_whole_orders(report: Report) -> None:
     out.print(table)
 
 
+def _check_writable(folder: Path) -> None:
+    """Makes the report's folder; raises ValueError, before anything is measured, where it can't be.
+
+    Raises it also for a folder that is there and takes no file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"the report could not be written: {folder}: {error.strerror}; choose another --report"
+        ) from error
+
+
 def _is_written(report: Report, folder: Path) -> bool:
     """Writes the report; returns whether all of it was written, and reports what was not."""
     try:
@@ -468,7 +501,8 @@ def _write(report: Report, folder: Path) -> bool:
     plot_name = "recall_against_time.png"
     report.write(folder / "report.json")
     page = report_markdown(report, plot_name)
-    (folder / "report.md").write_text(page, encoding="utf-8", errors="backslashreplace")
+    data = page.encode(errors="backslashreplace")
+    write_whole(folder / "report.md", lambda fresh: fresh.write_bytes(data))
     try:
         plot_recall_against_time(report, folder / plot_name)
     except (

@@ -27,6 +27,7 @@ from tandem.evaluation.metrics import (
     recall_sum,
 )
 from tandem.evaluation.student_t import t_quantile
+from tandem.model_io.whole_file import write_whole
 
 FORMAT_VERSION = 1
 BE = "BE"
@@ -162,7 +163,7 @@ class Report:
         return [ranking.of_places(range(start, end)) for start, end in pairwise(ends)]
 
     def write(self, path: Path) -> None:
-        """Writes the ranks and their metrics as JSON."""
+        """Writes the ranks and their metrics as JSON, and replaces an older report atomically."""
         content = {
             "format_version": FORMAT_VERSION,
             "about": dict(self.about),
@@ -181,7 +182,8 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
         # Lone surrogates, as in a path that is not UTF-8, are written as JSON escapes.
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        data = text.encode(errors="backslashreplace")
+        write_whole(path, lambda fresh: fresh.write_bytes(data))
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -110,6 +110,26 @@ def test_distractors_are_never_queries(checkpoint: Path, tmp_path: Path) -> None
     assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
 
 
+def test_missing_distractors_are_counted(checkpoint: Path, tmp_path: Path) -> None:
+    """Else a report of the bare gallery names distractors, and another's with them equals it."""
+    for letter in "abc":
+        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
+        (tmp_path / f"{letter}.txt").write_text(f"two dogs {letter}")
+    corpus = f"folder:{tmp_path}"
+    asked = [corpus, "--split", "all", "--checkpoint", str(checkpoint)]
+
+    for count, found in (("2", 1), ("3", 0)):
+        among = ["--count", count, "--distractors", f"{corpus}:all:9"]
+        status, output = run(*asked, *among, "--report", str(tmp_path / "report"))
+
+        assert status == 0, output
+        named = f"{corpus}:all:9, of which there are {found}"
+        assert f"{named}: the split has no more records" in output.replace("\n", "")
+        assert Report.read(tmp_path / "report").about["distractors"] == named
+    status, output = run(*asked, "--count", "2", "--distractors", f"{corpus}:all:1")
+    assert (status, "of which" in output) == (0, False), output
+
+
 def test_queries_are_found_by_any_spelling_of_their_path(checkpoint: Path, tmp_path: Path) -> None:
     """Else a detour would make each record a wrong answer to itself."""
     pets = tmp_path / "pets"
@@ -673,6 +693,38 @@ def test_a_folder_that_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
 
     assert isinstance(result.exception, ValueError)
     assert "is not a checkpoint: it lacks model.safetensors" in str(result.exception)
+
+
+def test_a_folder_that_takes_no_report_is_named_before_anything_is_measured(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """An hour's figures would be lost. In /proc/self nobody can make a file, nor in a file."""
+    (tmp_path / "file").touch()
+    for folder in ("/proc/self", str(tmp_path / "file"), str(tmp_path / "file" / "deeper")):
+        status, output = run("--checkpoint", str(checkpoint), "--report", folder)
+
+        assert status == 1
+        assert f"the report could not be written: {folder}: " in output
+        assert "choose another --report" in output
+        assert "encode the gallery" not in output
+    assert "encode the gallery" in run("--checkpoint", str(checkpoint))[1]
+
+
+def test_a_report_is_replaced_in_one_piece(checkpoint: Path, tmp_path: Path) -> None:
+    """So that a stop or a full disk leaves the earlier one whole, which a reader may have open."""
+    asked = ["--checkpoint", str(checkpoint), "--report", str(tmp_path / "report")]
+    assert run(*asked)[0] == 0
+    earlier = {}
+    for name in ("report.json", "report.md"):
+        file = tmp_path / "report" / name
+        (tmp_path / name).hardlink_to(file)
+        earlier[name] = file.read_text()
+
+    assert run(*asked, "--seed", "2")[0] == 0
+
+    for name, text in earlier.items():
+        assert (tmp_path / name).read_text() == text
+        assert (tmp_path / "report" / name).read_text() != text
 
 
 def test_figures_are_kept_if_plotting_or_printing_fails(

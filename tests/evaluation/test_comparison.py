@@ -99,6 +99,21 @@ def test_reports_of_different_questions_are_refused(field: str) -> None:
     assert list(compare({"a": [report(1, 2)], "b": [later]}))
 
 
+@pytest.mark.parametrize("field", ["corpus", "skipped"])
+def test_one_corpus_under_two_paths_is_compared(field: str) -> None:
+    """Its digest says that the records are the same; an earlier release's has none."""
+    here, there = (
+        replace(report(*ranks), about=ABOUT | {"corpus digest": "1f", field: path})
+        for ranks, path in [((1, 2), "photos"), ((1, 1), "/srv/photos")]
+    )
+
+    assert len(list(compare({"a": [here], "b": [there]}))) == 2
+    for digest in (None, "2e", ["1f"]):
+        other = replace(there, about=there.about | {"corpus digest": digest})
+        with pytest.raises(ValueError, match=f"b was measured with {field} /srv/photos"):
+            list(compare({"a": [here], "b": [other]}))
+
+
 @pytest.mark.parametrize(
     ("other", "says"),
     [
