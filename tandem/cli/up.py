@@ -38,9 +38,10 @@ from tandem.local.start_refused import StartRefused
 from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
-from tandem.model_io.model_repository import published_manifest_of
+from tandem.model_io.model_repository import added_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
 
@@ -65,8 +66,8 @@ def up(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="checkpoint to serve; by default the published model that was added, or the "
-            "shipped one"
+            help="checkpoint to serve; by default the model that was added to the repository, or "
+            "the shipped one"
         ),
     ] = None,
     shards: Annotated[
@@ -238,16 +239,22 @@ def _corpus_ingest(corpus: str | None, index: str | None) -> CorpusIngest | None
 
 def _console_note(checkpoint: Path | None, repository: Path) -> dict[str, str]:
     """Returns the web console's note on the shipped model; empty for another model."""
-    is_other = checkpoint is not None or published_manifest_of(repository) is not None
+    is_other = checkpoint is not None or _added(repository) is not None
     return {} if is_other else {"GATEWAY_CONSOLE_NOTE": _DEMO_NOTE}
+
+
+def _added(repository: Path) -> Manifest | None:
+    """Returns the manifest of a model that was added; None for the shipped one, or without any."""
+    shipped = CheckpointFiles.read(default_checkpoint())
+    return added_manifest_of(repository, shipped.weights_sha256)
 
 
 def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
     """Returns the manifest of the served model: the checkpoint, an added model, or the shipped one.
 
-    A published model is not exported again, since its files are elsewhere.
+    An added model is not exported again, since its files are elsewhere.
     """
-    added = None if checkpoint is not None else published_manifest_of(repository)
+    added = None if checkpoint is not None else _added(repository)
     if added is None:
         return exported(checkpoint or default_checkpoint(), repository, precision)
     if precision not in (None, added.precision):

@@ -101,16 +101,17 @@ def our_manifest(repository: Path) -> Manifest:
     return manifest
 
 
-def published_manifest_of(repository: Path) -> Manifest | None:
-    """Returns the manifest of a published model; None for another repository.
+def added_manifest_of(repository: Path, shipped_sha256: str) -> Manifest | None:
+    """Returns the manifest of a model that was added; None for the shipped one, or without any.
 
-    Raises ValueError naming a file that is missing or another.
+    That is a published model, or a checkpoint whose weights have another digest than the shipped
+    one's. Raises ValueError naming a file that is missing or another.
     """
     try:
         manifest = _manifest_if_any(repository)
     except ValueError:  # of another release, for instance
         return None
-    if manifest is None or "models" not in manifest.checkpoint:
+    if manifest is None or manifest.checkpoint.get("weights_sha256") == shipped_sha256:
         return None
     manifest.verify(repository)
     return manifest

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from typer.testing import CliRunner
 from tandem.cli import up
 from tandem.cli.app import app
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.manifest import model_file, read_manifest
-from tandem.model_io.model_repository import published_manifest_of
+from tandem.model_io.manifest import manifest_file, model_file, read_manifest
+from tandem.model_io.model_repository import added_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_formats import (
     published_open_clip_xlm_roberta,
@@ -30,6 +33,8 @@ from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("add_model")
+
+SHIPPED_SHA256 = CheckpointFiles.read(default_checkpoint()).weights_sha256
 
 Folder = Callable[[str], Path]
 _MAKERS: dict[str, Callable[[Path], object]] = {
@@ -114,7 +119,7 @@ def test_an_added_model_is_listed_verified_and_removed(added: Path, tmp_path: Pa
     assert "text_encoder clip fp32" in run("list", *at)[1]
     assert "is whole and answers" in run("verify", *at)[1]
     assert run("remove", "--yes", *at)[0] == 0
-    assert published_manifest_of(repository) is None
+    assert added_manifest_of(repository, SHIPPED_SHA256) is None
     assert not model_file(repository, "text_encoder").exists()
 
 
@@ -129,7 +134,7 @@ def test_a_model_replaces_the_previous_one(folder: Folder, added: Path, tmp_path
             manifest.models
         )
         manifest.verify(repository)
-        assert (published_manifest_of(repository) is None) == (name == "checkpoint")
+        assert added_manifest_of(repository, SHIPPED_SHA256) == manifest
     assert manifest.fingerprint == read_manifest(added).fingerprint
 
 
@@ -206,7 +211,7 @@ def test_a_broken_model_leaves_the_one_that_is_there(
 
     assert status == 1
     assert 'model_type "florence2", which is not a supported family' in output
-    assert published_manifest_of(repository) == read_manifest(added)
+    assert added_manifest_of(repository, SHIPPED_SHA256) == read_manifest(added)
 
 
 def test_a_name_that_was_not_downloaded_is_refused_offline(
@@ -236,6 +241,22 @@ def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) 
     with pytest.raises(StartRefused, match="add it again in bf16"):
         up._served(None, repository, Precision.BF16)
     assert up._served(folder("checkpoint"), repository, Precision.FP32).family == "joint"
+
+
+def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path) -> None:
+    """Not the shipped one, as docs/photographs.md relies on; the shipped one is kept fresh."""
+    assert add(folder("checkpoint"), tmp_path)[0] == 0
+    manifest = read_manifest(tmp_path)
+
+    assert up._served(None, tmp_path, None) == manifest == read_manifest(tmp_path)
+    assert not up._console_note(None, tmp_path)
+    with pytest.raises(StartRefused, match="add it again in bf16"):
+        up._served(None, tmp_path, Precision.BF16)
+
+    shipped = replace(manifest, checkpoint={"weights_sha256": SHIPPED_SHA256})
+    shipped.write(manifest_file(tmp_path))
+    assert added_manifest_of(tmp_path, SHIPPED_SHA256) is None
+    assert up._console_note(None, tmp_path)
 
 
 def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_path: Path) -> None:
