@@ -33,7 +33,7 @@ _FOUR_FLAKY = _FLAKY.replace(
         (_PASSING, True, "1 passed"),
         (_FLAKY + _PASSING, True, "FLAKY"),
         (_FAILING + _PASSING, False, "test_failing"),
-        (_FLAKY + _FAILING, False, "test_failing"),
+        pytest.param(_FLAKY + _FAILING, False, "test_failing", marks=pytest.mark.slow),
         (_FOUR_FLAKY, False, "4 tests failed: too many"),
         ("import no_such_module\n", False, "no_such_module"),
         ("", False, "before any test did"),

@@ -280,7 +280,8 @@ def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -
     assert measured.exit_code == 0, measured.output
 
 
-@pytest.mark.parametrize("backbone_steps", ["0", "2"])
+# The page's command over ./vit lets it learn first, too (test_training_docs).
+@pytest.mark.parametrize("backbone_steps", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_two_towers_are_trained_over_a_network_of_others(
     tmp_path: Path, backbone_steps: str
 ) -> None:

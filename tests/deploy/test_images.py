@@ -26,6 +26,7 @@ DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
 # Without the packages of the environment that runs the tests.
 PYTHON = (sys.executable, "-S")
 MODULES = ("encoder_svc", "index_svc", "orchestrator_svc", "rerank_svc")
+QUICK_MODULES = ("index_svc",)
 _COPY = re.compile(r"^COPY (?!--from)((?:--\S+ )*)(.+) \S+$", re.MULTILINE)
 
 
@@ -244,7 +245,14 @@ def test_both_locks_pin_the_same_versions() -> None:
     assert pins[0].items() <= pins[1].items()
 
 
-@pytest.mark.parametrize("module", MODULES)
+# The next test imports all of them at once.
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(name, marks=() if name in QUICK_MODULES else pytest.mark.slow)
+        for name in MODULES
+    ],
+)
 def test_a_service_starts_with_the_files_of_its_image(module: str, image: Image) -> None:
     """It imports all that it is made of, and prints its settings."""
     done = image.run(*PYTHON, "-m", module, "--settings")

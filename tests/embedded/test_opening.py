@@ -35,7 +35,8 @@ print(opened_children, any(name.startswith("tandem-engine") for name in before_t
 """
 
 
-@pytest.mark.parametrize("shards", [1, 2])
+# A child too many or too few shows with two shards as it does with one.
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_opening_starts_one_child_a_shard_and_imports_torch_last(
     tmp_path: Path, tiny_repository: Path, shards: int
 ) -> None:

@@ -192,7 +192,11 @@ async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None
         assert all(each.pictures == expected[each.direction] for each in report.rankings)
 
 
-@pytest.mark.parametrize("count", [60, 100, 125, 250])
+# The smallest and the largest; 100 and 125 lie between.
+@pytest.mark.parametrize(
+    "count",
+    [60, *(pytest.param(count, marks=pytest.mark.slow) for count in (100, 125)), 250],
+)
 async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> None:
     """Languages take turns in sixteen, siblings in four: every 4th, 8th or 16th would be alike."""
     gallery = make_gallery(scene_records("test", 1, 1_000), ["en", "de", "fr", "cs"])

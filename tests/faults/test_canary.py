@@ -150,6 +150,9 @@ def stays_out(stack: LocalStack, seconds: float) -> bool:
     return True
 
 
+# The services' side is the same for nonsense, below; Triton's, and that a watch notices, is in
+# tests/model_io/test_triton_server.py.
+@pytest.mark.slow
 def test_a_dead_stub_makes_the_services_unready_until_a_restart(
     stack: LocalStack, tiny_manifest: Manifest
 ) -> None:

@@ -37,7 +37,11 @@ async def outcome(call: Any) -> str:
     return await refusal(call)
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+# One search of a batch is one of the eight of the batch of texts.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == BATCH else ()) for name in REQUESTS],
+)
 async def test_the_largest_filters_do_not_block_the_loop(name: str) -> None:
     """Judged by the loop's own turns, in processor time: a call needs about seven conversions of
     its filter (to count it, read it, check it and make it again), of which none may be a turn.

@@ -133,7 +133,7 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
     assert all(weight.requires_grad for weight in begun.model.joint_encoder.parameters())
 
 
-# In the encoder's stage test_record_source stops a run, and test_run_state.
+# In the encoder's stage test_run_state stops a run.
 @pytest.mark.parametrize(
     "stop_at", [("backbone", 10), pytest.param(("encoder", 10), marks=pytest.mark.slow)]
 )

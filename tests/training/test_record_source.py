@@ -215,6 +215,8 @@ def test_its_provenance_is_written_next_to_it(tmp_path: Path, init: Path, tune: 
     assert done.best.be_r1 == training["dev_recall_percent"]["be_r1"]
 
 
+# test_backbone_stage stops such a run too, in the stage before.
+@pytest.mark.slow
 def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, tune: Tune) -> None:
     """As training from nothing does, in the precision of a user of this machine."""
     recipe = replace(RECIPE, precision=native_precision().value)

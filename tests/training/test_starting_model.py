@@ -55,7 +55,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
     assert [recipe[name] for name in shape] == [32, 2, 4, 20]
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("is_published", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_trained_backbone_is_used_unchanged(tmp_path: Path, is_published: bool) -> None:
     """Of another width than the encoder; no stage of its own, and no weight of it moves."""
     train(replace(tiny(1), width=16), SceneSource(), tmp_path / "init", lambda *_: None)

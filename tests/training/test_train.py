@@ -187,7 +187,10 @@ def test_half_a_cosine_leaves_the_rate_high_for_longer() -> None:
     assert max(rates) < 1.0
 
 
-@pytest.mark.parametrize("alone", ["be_steps_per_round", "ce_steps_per_round"])
+# The BE alone is trained in test_record_source.
+@pytest.mark.parametrize(
+    "alone", [pytest.param("be_steps_per_round", marks=pytest.mark.slow), "ce_steps_per_round"]
+)
 def test_each_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
     """And is scored by itself."""
     other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}

@@ -54,7 +54,7 @@ def train_zoo_model(recipe: Recipe, folder: Path, **options: object) -> RunRecal
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["vse_pp", "vsrn"])
+@pytest.mark.parametrize("name", [pytest.param("vse_pp", marks=pytest.mark.slow), "vsrn"])
 def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, name: str) -> None:
     """And with the curve of a whole one; the checkpoint names its recipe and recalls.
 

@@ -71,7 +71,17 @@ def wanted_by(index: ModalityIndex, name: str, share: float) -> npt.NDArray[np.b
 
 
 @pytest.mark.parametrize("name", ["anywhere", "side"])
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5, 0.9])
+# The strategy changes between the quick ones; the slow ones lie between them.
+@pytest.mark.parametrize(
+    "share",
+    [
+        0.001,
+        pytest.param(0.01, marks=pytest.mark.slow),
+        0.1,
+        0.5,
+        pytest.param(0.9, marks=pytest.mark.slow),
+    ],
+)
 def test_filtered_recall_equals_unfiltered_recall(
     index: ModalityIndex, name: str, share: float
 ) -> None:

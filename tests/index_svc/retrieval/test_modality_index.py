@@ -161,7 +161,21 @@ def test_every_type_finds_added_items_and_no_deleted_ones(index_type: str) -> No
     assert sorted(found_ids) == sorted({str(n) for n in range(300) if not 100 <= n < 200} | {"new"})
 
 
-@pytest.mark.parametrize("index_type", ["Flat", *TYPES])
+# A graph is searched as HNSW4 is, and an IVF2 with codes as its lists and its codes are alone; each
+# type is searched, without a filter, above.
+SLOW_TYPES = ("NSG16", "IVF2,SQ8", "IVF2,PQ4np")
+
+
+@pytest.mark.parametrize(
+    "index_type",
+    [
+        "Flat",
+        *(
+            pytest.param(each, marks=pytest.mark.slow if each in SLOW_TYPES else ())
+            for each in TYPES
+        ),
+    ],
+)
 def test_filters_equal_brute_force_at_every_selectivity(index_type: str) -> None:
     """With all lists searched and codes compared exactly, a filter does not change the recall.
 

@@ -101,7 +101,11 @@ def test_exported_models_equal_the_checkpoint(checkpoint: Path, exported: Path) 
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16, Precision.INT8])
+# test_image_tokens compares bf16.
+@pytest.mark.parametrize(
+    "precision",
+    [pytest.param(Precision.BF16, marks=pytest.mark.slow), Precision.FP16, Precision.INT8],
+)
 def test_an_export_in_fewer_bits_equals_the_lowered_model(
     checkpoint: Path, tmp_path: Path, precision: Precision
 ) -> None:

@@ -99,7 +99,8 @@ def test_a_repair_keeps_the_precision_that_is_there(checkpoint: Path, repository
         repaired.verify(repository)
 
 
-@pytest.mark.parametrize("damage", ["edited", "gone"])
+# A file that is gone is written again as one that differs is.
+@pytest.mark.parametrize("damage", ["edited", pytest.param("gone", marks=pytest.mark.slow)])
 def test_a_configuration_is_written_again_alone(
     checkpoint: Path, repository: Path, damage: str
 ) -> None:

@@ -220,11 +220,14 @@ def test_the_front_door_finds_the_family(tmp_path: Path, family: Family) -> None
 @pytest.mark.parametrize(
     ("family", "precision", "with_pt2"),
     [
-        *((family, Precision.FP32, True) for family in (OSCAR, UNITER, M3P)),
-        (OSCAR, Precision.BF16, True),
+        (OSCAR, Precision.FP32, True),
         (UNITER, Precision.BF16, False),
         (M3P, Precision.BF16, False),
-        # An archive takes seconds. These are of the networks of the fp32 ones, and OSCAR's is bf16.
+        # An archive takes seconds. OSCAR's shows what the exporter does with one; what differs
+        # between the families is in the TorchScript of these two.
+        pytest.param(UNITER, Precision.FP32, True, marks=pytest.mark.slow),
+        pytest.param(M3P, Precision.FP32, True, marks=pytest.mark.slow),
+        pytest.param(OSCAR, Precision.BF16, True, marks=pytest.mark.slow),
         pytest.param(UNITER, Precision.BF16, True, marks=pytest.mark.slow),
         pytest.param(M3P, Precision.BF16, True, marks=pytest.mark.slow),
     ],

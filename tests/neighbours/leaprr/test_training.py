@@ -81,7 +81,10 @@ def _first_hits(orders: RefinedOrders, lists: SimilarityLists) -> int:
     return int(texts_first.sum() + images_first.sum())
 
 
-@pytest.mark.parametrize(("profile", "rate"), [("paper", 0.2), ("code", 0.02)])
+# By the paper's profile the tests of single fields train.
+@pytest.mark.parametrize(
+    ("profile", "rate"), [pytest.param("paper", 0.2, marks=pytest.mark.slow), ("code", 0.02)]
+)
 def test_it_learns_from_planted_neighbours(profile: Profile, rate: float) -> None:
     """The loss falls, and on another corpus more queries find their answer first."""
     config = replace(_config(profile), learning_rate=rate)

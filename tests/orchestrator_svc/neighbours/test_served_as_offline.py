@@ -134,8 +134,9 @@ def exported(model: LeaprrModel, folder: Path) -> NeighbourModelManifest:
     return install_leaprr(model, FINGERPRINT, folder)
 
 
+# Graphs without the query as a pillar are in test_a_query_that_it_does_not_hold_joins_the_corpus.
 @pytest.mark.parametrize("modality", list(Modality))
-@pytest.mark.parametrize("includes_query", [True, False])
+@pytest.mark.parametrize("includes_query", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_query_that_the_index_holds_is_scored_as_offline(
     tmp_path: Path, profile: Profile, modality: Modality, includes_query: bool
 ) -> None:
