@@ -31,11 +31,12 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN, DEV = records("train", 100), records("val", 60)
-FRESH = on_corpus(replace(tiny(1), round_count=6, dev_every_round_count=3), "emoji")
+FRESH = on_corpus(replace(tiny(1), image_size=48, round_count=6, dev_every_round_count=3), "emoji")
 # Softmax, then the triplet; masked words with both; mined from the third round on.
 EVERYTHING = on_corpus(
     replace(
         tiny(1),
+        image_size=48,
         ance_steps_per_round=1,
         round_count=6,
         dev_every_round_count=3,
@@ -134,6 +135,8 @@ def test_the_vocabulary_is_learned_from_the_training_split(tmp_path: Path) -> No
     assert not only_dev & known
 
 
+# So does the grid of a checkpoint that is trained further (test_backbone_stage).
+@pytest.mark.slow
 def test_a_fresh_grid_learns_the_corpus_before_the_rounds(tmp_path: Path) -> None:
     """Its backbone moves in its own steps, and not in the rounds."""
     stages: list[str] = []
@@ -280,10 +283,10 @@ def test_regions_are_learned(tmp_path: Path) -> None:
     assert last["naming"] < 0.6 * last["blank"]
 
 
-# In the backbone's stage test_backbone_stage stops a run.
-@pytest.mark.parametrize(
-    "stop_at", [("encoder", 3), pytest.param(("backbone", 4), marks=pytest.mark.slow)]
-)
+# test_backbone_stage stops a run over records, and test_run_state one that learns its vocabulary
+# again and one that mines.
+@pytest.mark.slow
+@pytest.mark.parametrize("stop_at", [("encoder", 3), ("backbone", 4)])
 def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, stop_at: tuple[str, int]) -> None:
     """From its vocabulary on, which is learned again, through the backbone's steps and mining."""
     recipe = replace(EVERYTHING, backbone_step_count=4)
@@ -358,7 +361,7 @@ def test_a_checkpoint_of_regions_can_be_fine_tuned(tmp_path: Path) -> None:
     """With their file, and with the words that it knows."""
     regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
     train_fresh(of_regions(FRESH), tmp_path / "init", regions=regions)
-    recipe = on_corpus(replace(tiny(1), begins_trained=True), "emoji")
+    recipe = on_corpus(replace(tiny(1), image_size=48, begins_trained=True), "emoji")
 
     train_fresh(recipe, tmp_path / "out", init=tmp_path / "init", regions=regions)
 

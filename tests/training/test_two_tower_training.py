@@ -30,6 +30,7 @@ def tower_recipe(**changes: object) -> Recipe:
     recipe = replace(
         tiny(1),
         name="towers",
+        image_size=48,
         has_two_towers=True,
         embedding_width=12,
         head_width=16,
@@ -58,7 +59,11 @@ def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
     ("form", "own"),
     [
         ({}, ""),
-        ({"matcher_has_towers": True, "matcher_neighbour_count": 1}, ".towers."),
+        # Its own towers are trained by the code that trains its tops.
+        pytest.param(
+            *({"matcher_has_towers": True, "matcher_neighbour_count": 1}, ".towers."),
+            marks=pytest.mark.slow,
+        ),
         ({"matcher_has_towers": True, "matcher_layer_count": 1, "layer_count": 2}, ".tops."),
     ],
 )
@@ -88,10 +93,10 @@ def test_the_towers_learn_first_and_then_the_matcher(
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
-# The towers' stage keeps its state as a joint encoder's does (test_run_state).
-@pytest.mark.parametrize(
-    ("stage", "at"), [pytest.param("encoder", 5, marks=pytest.mark.slow), ("matcher", 4)]
-)
+# The towers' stage keeps its state as a joint encoder's does (test_run_state); the next test, too,
+# stops in the matcher's.
+@pytest.mark.slow
+@pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
 def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
     """In either stage."""
     recipe = tower_recipe(

@@ -22,6 +22,7 @@ def tiny_model(
     seed: int = 0,
     vocabulary_size: int = 60,
     encoder: Encoder = "pre_norm",
+    image_size: int = 112,
 ) -> JointModel:
     """Returns a model in evaluation mode whose weights are drawn from the seed."""
     with torch.random.fork_rng():
@@ -32,6 +33,7 @@ def tiny_model(
             layer_count=2,
             head_count=2,
             encoder=encoder,
+            image_size=image_size,
         )
         return JointModel(config).eval()
 

@@ -65,5 +65,5 @@ def save_untrained(folder: Path) -> None:
     everything = records("train", 100) + records("val", 60)
     texts = [caption.text for each in everything for caption in each.captions]
     tokenizer = train_tokenizer(texts, 800)
-    model = tiny_model(vocabulary_size=tokenizer.get_vocab_size())
+    model = tiny_model(vocabulary_size=tokenizer.get_vocab_size(), image_size=48)
     save_checkpoint(folder, model, tokenizer, {})
