@@ -133,7 +133,7 @@ def _distances(model: PublishedModel, precision: Precision) -> dict[str, float]:
     towers = model.bi_encoder
     assert towers is not None
     ids = torch.randint(3, towers.text.vocabulary_size, (_COMPARED_COUNT, towers.text.max_tokens))
-    size = towers.image.size
+    size = towers.pixels.size
     pixels = torch.randint(0, 256, (_COMPARED_COUNT, size, size, 3), dtype=torch.uint8)
     distances = {}
     for name, tower, inputs in (

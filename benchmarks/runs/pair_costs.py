@@ -53,7 +53,7 @@ def _seconds(model: PublishedModel, precision: Precision, repeats: int) -> dict[
     towers, pairs = model.bi_encoder, model.cross_encoder
     assert towers is not None
     assert pairs is not None
-    size, count = towers.image.size, pairs.image_token_count
+    size, count = towers.pixels.size, pairs.image_token_count
     pixels = torch.zeros(1, size, size, 3, dtype=torch.uint8)
     ids = torch.full((_PAIR_COUNT, _TEXT_LENGTH), 10)
     image, text, score = (

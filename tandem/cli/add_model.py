@@ -10,7 +10,7 @@ from tandem.cli.progress import LongWork
 from tandem.cli.user_path import user_path
 from tandem.model_io.manifest import Manifest, model_file
 from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.preprocessing import Fit
+from tandem.model_io.preprocessing import Fit, ImageRules, RegionRules
 from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.default_checkpoint import default_checkpoint
 
@@ -89,7 +89,7 @@ def add(
         work.show("read the model", 0)
         retriever = _read(model, revision, image_encoder)
         reranker = None if cross_encoder is None else _read(cross_encoder, None, None)
-        if tokens is not None and retriever.region_joint is not None:
+        if tokens is not None and _reads_regions(retriever):
             raise ValueError(f"--tokens: {model} reads regions, whose vectors are its tokens")
         if tokens is not None and (reranker or retriever).cross_encoder is None:
             raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
@@ -167,6 +167,12 @@ def _folder(name: str, revision: str | None) -> Path:
     return published_model_folder(hub_name, own_revision or revision)
 
 
+def _reads_regions(model: "PublishedModel") -> bool:
+    towers = model.bi_encoder
+    is_of_regions = towers is not None and isinstance(towers.image, RegionRules)
+    return is_of_regions or model.region_joint is not None
+
+
 def _describe(name: str, model: "PublishedModel") -> None:
     out.print(
         f"{name}: {model.family} ({model.architecture}), {model.parameter_count:,} parameters, "
@@ -175,22 +181,28 @@ def _describe(name: str, model: "PublishedModel") -> None:
     if (towers := model.bi_encoder) is not None:
         out.print(
             f"  bi-encoder: {towers.embedding_dim} dimensions, texts of {towers.text.max_tokens} "
-            f"tokens, pictures of {towers.image.size} pixels ({_FITS[towers.image.fit]})"
+            f"tokens, {_pictures(towers.image, with_fit=True)}"
         )
     if (pairs := model.cross_encoder) is not None:
         out.print(
-            f"  cross-encoder: texts of {pairs.text.max_tokens} tokens, pictures of "
-            f"{pairs.image.size} pixels, {pairs.image_token_count} image tokens"
+            f"  cross-encoder: texts of {pairs.text.max_tokens} tokens, {_pictures(pairs.image)}, "
+            f"{pairs.image_token_count} image tokens"
         )
     if (joint := model.region_joint) is not None:
         out.print(
             f"  {'bi-encoder and cross-encoder' if joint.has_pairs else 'bi-encoder'} of a "
             f"detector's regions: {joint.embedding_dim} dimensions, texts of "
-            f"{joint.text.max_tokens} tokens, {joint.regions.max_regions} regions of "
-            f"{joint.regions.feature_width:,} features"
+            f"{joint.text.max_tokens} tokens, {_pictures(joint.regions)}"
         )
     for note in model.notes:
         errors.print(f"{name}: {note}")
+
+
+def _pictures(rules: ImageRules | RegionRules, *, with_fit: bool = False) -> str:
+    if isinstance(rules, RegionRules):
+        return str(rules)
+    fit = f" ({_FITS[rules.fit]})" if with_fit else ""
+    return f"pictures of {rules.size} pixels{fit}"
 
 
 def _tell(repository: Path, manifest: Manifest) -> None:

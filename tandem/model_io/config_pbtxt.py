@@ -99,13 +99,14 @@ def pair_batch_size(manifest: Manifest) -> int:
     """Returns the maximum batch size of a model that reads texts, pairs or image tokens.
 
     On a CPU it is smaller for wider models, because time grows with the square of the width. That
-    of a joint model is its embeddings', since its image tokens may be a patch's raw pixels. BLIP
-    computes in its image tokens' width and makes its embeddings narrower.
+    of a joint model is its embeddings', since its image tokens may be a patch's raw pixels, and
+    that of a model of regions too. BLIP computes in its image tokens' width and makes its
+    embeddings narrower.
     """
     if _is_for_gpu(manifest):
         return _GPU_PAIR_BATCH_SIZE
     width = manifest.embedding_dim
-    if not manifest.is_joint:
+    if not manifest.is_joint and manifest.regions is None:
         width = max(width, manifest.token_width)
     size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_WIDTH / width) ** 2)
     return min(_CPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))

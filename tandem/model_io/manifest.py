@@ -56,7 +56,7 @@ class Manifest:
     models: Mapping[str, TritonModel]
     """By name, what Triton loads."""
     regions: RegionRules | None = None
-    """How a detector's regions become image tokens, for a joint model that reads no pixels."""
+    """How a detector's regions become image tokens, for a model that reads no pixels."""
     tokens: TokenSource = TokenSource.STORED
     """Where the tokens of a stored picture come from."""
     default_fusion: Literal["none", "add", "norm_add"] = "none"
@@ -162,8 +162,8 @@ class Manifest:
         shape = (self.image_token_count, self.token_width)
         if self.tokens is not TokenSource.STORED:
             raise ValueError(f"tokens are {self.tokens}, and regions are stored")
-        if not self.is_joint or shape != (rules.max_regions, rules.vector_width):
-            raise ValueError("regions are read by a joint model, and are its image tokens")
+        if shape != (rules.max_regions, rules.vector_width):
+            raise ValueError("regions are the image tokens, and have another count or width")
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""

@@ -117,6 +117,9 @@ class RegionRules:
         """D: numbers of a region."""
         return self.feature_width + self.box_numbers.width
 
+    def __str__(self) -> str:
+        return f"{self.max_regions} regions of {self.feature_width:,} features"
+
     def check(self) -> None:
         """Raises ValueError unless a region has numbers and an image may have one."""
         within("feature_width", self.feature_width, 1, _MAX_SIZE)

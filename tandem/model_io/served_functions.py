@@ -34,7 +34,8 @@ class Role(StrEnum):
 
 
 TEXT_ROLES = (Role.TOKEN_IDS, Role.TEXT_MASK)
-PAIR_ROLES = (*TEXT_ROLES, Role.IMAGE_TOKENS, Role.IMAGE_MASK)
+REGION_ROLES = (Role.IMAGE_TOKENS, Role.IMAGE_MASK)
+PAIR_ROLES = (*TEXT_ROLES, *REGION_ROLES)
 
 
 class TokenSource(StrEnum):
@@ -96,7 +97,7 @@ class ServedFunctions:
         if not reads_regions and (self.image_tokens is None) != (self.score_pair is None):
             raise ValueError("score_pair and image_tokens must both be set, or neither")
         _check_roles("embed_text", models[self.embed_text], {*TEXT_ROLES}, Role.EMBEDDING)
-        given = {Role.IMAGE_TOKENS, Role.IMAGE_MASK} if reads_regions else {Role.PIXELS}
+        given = {*REGION_ROLES} if reads_regions else {Role.PIXELS}
         for name in self.embed_image:
             _check_roles("embed_image", models[name], given, None)
             given |= set(models[name].outputs)

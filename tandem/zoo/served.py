@@ -32,15 +32,10 @@ FAMILY: Final = "zoo"
 def read_zoo_model(folder: Path) -> PublishedModel:
     """Returns the functions of a checkpoint of the zoo, ready to be exported.
 
-    Raises ValueError as load_zoo_checkpoint, and for a model that reads a detector's regions.
+    Raises ValueError as load_zoo_checkpoint.
     """
     checkpoint = load_zoo_checkpoint(folder)
-    model, config = checkpoint.model, checkpoint.model.config
-    if config.image_source == "regions":
-        raise ValueError(
-            f"{folder} reads a detector's regions, which a model of the zoo is not served with; "
-            "train it over a grid to serve it"
-        )
+    model = checkpoint.model
     text = own_text_rules(checkpoint.files)
     return PublishedModel(
         family=f"{FAMILY}_{model.zoo.model}",
@@ -79,6 +74,18 @@ class EmbedImage(nn.Module):
         return self.network.embedding(self.network.read_images(tokens_BRI, _all_of(tokens_BRI)))
 
 
+class EmbedRegions(nn.Module):
+    """Embeds a picture by its regions."""
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__()
+        self.network = model.network
+
+    def forward(self, regions_BRI: Tensor, image_mask_BR: Tensor) -> Tensor:
+        """Returns unit vectors, float32 [B, D]."""
+        return self.network.embedding(self.network.read_images(regions_BRI, image_mask_BR))
+
+
 class EmbedImageWithTokens(EmbedImage):
     """Embeds a picture, and gives the tokens that its pairs are scored by."""
 
@@ -108,14 +115,16 @@ class ScorePair(nn.Module):
 def _bi_encoder(model: ZooModel, text: TextRules) -> BiEncoderParts | None:
     if not model.network.embeds:
         return None
-    scores_pairs = model.network.scores_pairs
+    regions = model.config.region_rules
+    gives_tokens = model.network.scores_pairs and regions is None
+    embed_image = EmbedRegions if regions else EmbedImageWithTokens if gives_tokens else EmbedImage
     return BiEncoderParts(
         embed_text=EmbedText(model).eval(),
-        embed_image=(EmbedImageWithTokens if scores_pairs else EmbedImage)(model).eval(),
+        embed_image=embed_image(model).eval(),
         text=text,
-        image=model.config.image_rules,
+        image=regions or model.config.image_rules,
         embedding_dim=model.zoo.width,
-        has_image_tokens=scores_pairs,
+        has_image_tokens=gives_tokens,
     )
 
 
@@ -123,11 +132,12 @@ def _cross_encoder(model: ZooModel, text: TextRules) -> CrossEncoderParts | None
     if not model.network.scores_pairs:
         return None
     config: JointConfig = model.config
+    regions = config.region_rules
     return CrossEncoderParts(
         score_pair=ScorePair(model).eval(),
-        image_tokens=None if model.network.embeds else model.image_backbone,
+        image_tokens=None if model.network.embeds or regions else model.image_backbone,
         text=text,
-        image=config.image_rules,
+        image=regions or config.image_rules,
         image_token_count=config.image_token_count,
         token_width=config.token_width,
     )

@@ -30,6 +30,7 @@ from tests.support.modeling.published_pairs import (
 )
 from tests.support.modeling.region_checkpoints import oscar_weights, write_oscar
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("add_model")
@@ -45,6 +46,9 @@ _MAKERS: dict[str, Callable[[Path], object]] = {
     "open_clip": published_open_clip_xlm_roberta,
     "text tower": published_text_tower,
     "checkpoint": save_tiny_checkpoint,
+    "zoo of regions": lambda folder: save_tiny_zoo(
+        folder, "camera", image_source="regions", region_count=6
+    ),
     "oscar": lambda folder: write_oscar(folder, oscar_weights()),
 }
 
@@ -110,6 +114,26 @@ def test_a_model_of_regions_is_one_encoder(folder: Folder, tmp_path: Path) -> No
     refused, message = add(folder("oscar"), tmp_path, "--tokens", "pooled")
     assert (refused, "reads regions, whose vectors are its tokens" in message) == (1, True)
     assert run("verify", "--model-repository", str(tmp_path))[0] == 0
+
+
+def test_a_network_of_the_zoo_over_regions_says_what_it_reads(
+    folder: Folder, tmp_path: Path
+) -> None:
+    """A model of pixels, or of one encoder for everything, cannot rerank for it."""
+    zoo = folder("zoo of regions")
+    status, output = add(zoo, tmp_path)
+
+    assert status == 0, output
+    assert "bi-encoder: 16 dimensions, texts of" in output
+    assert output.count("tokens, 6 regions of 2,048 features") == 2
+    assert f"if it is a picture, {2 * 6 * 2054:,} of image tokens" in output
+    assert run("verify", "--model-repository", str(tmp_path))[0] == 0
+    status, message = add(zoo, tmp_path, "--tokens", "pooled")
+    assert (status, "reads regions, whose vectors are its tokens" in message) == (1, True)
+    status, message = add(zoo, tmp_path, "--cross-encoder", str(folder("blip")))
+    assert (status, "and blip pixels; an item has one kind of picture" in message) == (1, True)
+    status, message = add(zoo, tmp_path, "--cross-encoder", str(folder("oscar")))
+    assert (status, "reranks for itself alone" in message) == (1, True)
 
 
 def test_an_added_model_is_listed_verified_and_removed(added: Path, tmp_path: Path) -> None:

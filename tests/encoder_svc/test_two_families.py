@@ -147,11 +147,11 @@ async def test_each_side_reads_by_its_own_rules(
         pair_ids = unpadded(models[1].tokenizers[ce.text.tokenizer].encode(text))
         assert encoding.tokens.ids.tolist() == [ce.text.first_id, *pair_ids[1:]]
     for picture, encoding in zip(PICTURES, made[len(TEXTS) :], strict=True):
-        pixels = torch.from_numpy(decode_image(picture, be.image)[None].copy())
+        pixels = torch.from_numpy(decode_image(picture, be.pixels)[None].copy())
         np.testing.assert_allclose(
             encoding.embedding, be.embed_image(pixels)[0].detach(), atol=1e-4
         )
-        pair_pixels = torch.from_numpy(decode_image(picture, ce.image)[None].copy())
+        pair_pixels = torch.from_numpy(decode_image(picture, ce.pixels)[None].copy())
         tokens = towers.embed_image(pair_pixels)[1][0].detach()
         assert isinstance(encoding.tokens, ImageTokens)
         np.testing.assert_allclose(encoding.tokens.values, tokens, atol=4e-3)

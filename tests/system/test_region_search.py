@@ -6,6 +6,7 @@ Shapes: T text tokens, R regions.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,13 @@ from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
+from tandem.modeling.export.published_export import export_published
 from tandem.modeling.export.region_export import export_region_model
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.joint_model import JointModel
+from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tandem.zoo.served import read_zoo_model
+from tandem.zoo.zoo_model import ZooModel
 from tests.support.model_io.pictures import encoded, noise
 from tests.support.model_io.tiny_triton import with_lone_instances
 from tests.support.modeling.region_checkpoints import (
@@ -35,6 +40,7 @@ from tests.support.modeling.region_checkpoints import (
     write_oscar,
 )
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 TEXTS = ("two dogs left of one umbrella", "one cat", "two cats of one dogs")
 MOST = 50
@@ -117,8 +123,46 @@ def ours(folder: Path) -> Model:
     return Model("joint", loaded.joint_encoder, tokenizer, cls_id, 2048)
 
 
+class OfTheZoo(nn.Module):
+    """Gives what two networks of the zoo give, in the form of a joint encoder."""
+
+    def __init__(self, bi_encoder: ZooModel, cross_encoder: ZooModel) -> None:
+        super().__init__()
+        self.bi_encoder, self.cross_encoder = bi_encoder, cross_encoder
+
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, tokens: torch.Tensor, present: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        # SGRAF has a norm for each of its regions.
+        absent_count = MOST - tokens.shape[1]
+        tokens = nn.functional.pad(tokens, (0, 0, 0, absent_count))
+        present = nn.functional.pad(present, (0, absent_count))
+        if present.any():
+            embedding = self.bi_encoder.embed_images(tokens, 0, present)
+        else:
+            embedding = self.bi_encoder.embed_texts(ids, mask)
+        return embedding, self.cross_encoder.match_logits(ids, mask, tokens, present)
+
+
+def zoo(folder: Path) -> Model:
+    """Exports two networks of the zoo, one to retrieve and one to rerank."""
+    inputs: dict[str, Any] = {"image_source": "regions", "region_count": MOST}
+    save_tiny_zoo(folder / "vse_infinity", "vse_infinity", **inputs)
+    save_tiny_zoo(folder / "saf", "saf", seed=1, **inputs)
+    bi_encoder, cross_encoder = (read_zoo_model(folder / each) for each in ("vse_infinity", "saf"))
+    export_published(
+        bi_encoder, folder / "model_repository", Precision.FP32, reranker=cross_encoder
+    )
+    models = [load_zoo_checkpoint(folder / each) for each in ("vse_infinity", "saf")]
+    both = OfTheZoo(*(each.model for each in models)).eval()
+    return Model("zoo_vse_infinity+zoo_saf", both, models[0].tokenizer, 0, 2048)
+
+
 @pytest.fixture(
-    scope="module", params=[oscar, pytest.param(ours, marks=pytest.mark.slow)], name="served"
+    scope="module",
+    # Export and calls of the others have tests of their own, without the services.
+    params=[oscar, *(pytest.param(each, marks=pytest.mark.slow) for each in (ours, zoo))],
+    name="served",
 )
 def _served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

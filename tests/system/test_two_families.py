@@ -70,7 +70,7 @@ def logit(blip: PublishedModel, text: str, picture: bytes) -> float:
     texts = TextPreprocessor.by_rules(blip.tokenizers[parts.text.tokenizer], parts.text)
     ids_1T = torch.from_numpy(texts.token_ids(text)).long()[None]
     with torch.inference_mode():
-        pixels = torch.from_numpy(decode_image(picture, parts.image)[None].copy())
+        pixels = torch.from_numpy(decode_image(picture, parts.pixels)[None].copy())
         tokens = towers.embed_image(pixels)[1]
         present = torch.ones(tokens.shape[:2], dtype=torch.int64)
         return float(parts.score_pair(ids_1T, torch.ones_like(ids_1T), tokens, present))

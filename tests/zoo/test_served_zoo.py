@@ -1,6 +1,7 @@
 """The exported functions of a model of the zoo give what the model gives."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,9 +96,69 @@ def test_every_tower_is_exported(tmp_path: Path, name: ZooName) -> None:
     assert not manifest.has_pairs
 
 
-def test_a_model_of_regions_is_not_served(tmp_path: Path) -> None:
-    """Its error says what to do."""
-    save_tiny_zoo(tmp_path, "vse_pp", image_source="regions")
+def test_models_of_regions_are_exported(tmp_path: Path) -> None:
+    """Regions are the image tokens, and those of the mask alone count."""
+    inputs: dict[str, Any] = {"image_source": "regions", "region_count": 6}
+    save_tiny_zoo(tmp_path / "be", "vse_infinity", **inputs)
+    save_tiny_zoo(tmp_path / "ce", "saf", seed=1, **inputs)
 
-    with pytest.raises(ValueError, match="reads a detector's regions"):
-        read_zoo_model(tmp_path)
+    manifest = export_published(
+        read_zoo_model(tmp_path / "be"),
+        tmp_path / "repository",
+        Precision.FP32,
+        reranker=read_zoo_model(tmp_path / "ce"),
+    )
+
+    assert manifest.regions is not None
+    assert str(manifest.regions) == "6 regions of 2,048 features"
+    assert (manifest.image, manifest.pair_image, manifest.functions.image_tokens) == (None,) * 3
+    regions = torch.randn(2, 6, manifest.token_width).half()
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
+    other = regions.clone()
+    other[1, 2:] = 7.0
+    ids = torch.tensor([[1, 5, 7, 2, 0], [1, 3, 2, 0, 0]])
+    words = (ids > 0).long()
+    be, ce = (load_zoo_checkpoint(tmp_path / each).model for each in ("be", "ce"))
+    with torch.inference_mode():
+        embed, score = (
+            torch.jit.load(str(tmp_path / "repository" / each / "1" / "model.pt"))
+            for each in ("image_encoder", "pair_encoder")
+        )
+        wanted = be.embed_images(regions, 0, mask)
+        assert torch.allclose(embed(regions, mask), wanted, atol=1e-5)
+        assert torch.allclose(embed(other, mask), wanted, atol=1e-5)
+        logits = ce.match_logits(ids, words, regions, mask)
+        assert torch.allclose(score(ids, words, regions, mask)[:, 0], logits, atol=1e-4)
+        assert torch.allclose(score(ids, words, other, mask)[:, 0], logits, atol=1e-4)
+
+
+def test_models_of_different_pictures_are_not_served_together(tmp_path: Path) -> None:
+    """An item has regions or pixels, and as many regions for both models."""
+    save_tiny_zoo(tmp_path / "be", "vse_pp", image_source="regions", region_count=6)
+    save_tiny_zoo(tmp_path / "pixels", "saf")
+    save_tiny_zoo(tmp_path / "more", "saf", image_source="regions", region_count=9)
+    retriever = read_zoo_model(tmp_path / "be")
+
+    for name, reads in {"pixels": "pixels", "more": "9 regions of 2,048 features"}.items():
+        with pytest.raises(ValueError, match=f"6 regions of 2,048 features and zoo_saf {reads};"):
+            export_published(
+                retriever,
+                tmp_path / "repository",
+                Precision.FP32,
+                reranker=read_zoo_model(tmp_path / name),
+            )
+    assert not (tmp_path / "repository").exists()
+
+
+def test_a_gru_has_no_pt2(tmp_path: Path) -> None:
+    """torch.export writes it for one length of text; the error says what to do."""
+    save_tiny_zoo(tmp_path / "zoo", "vse_pp")
+
+    with pytest.raises(ValueError, match=r"no model\.pt2 of it; leave --pt2 out"):
+        export_published(
+            read_zoo_model(tmp_path / "zoo"),
+            tmp_path / "repository",
+            Precision.FP32,
+            with_pt2=True,
+        )
+    assert not (tmp_path / "repository" / "manifest.json").exists()

@@ -140,7 +140,10 @@ def write_exported(modules: Modules, manifest: Manifest, files: Mapping[str, Pat
 
 
 def write_pt2(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -> None:
-    """Exports each module by torch.export and writes its archive, with batch and lengths free."""
+    """Exports each module by torch.export and writes its archive, with batch and lengths free.
+
+    Raises ValueError for a module whose lengths torch.export cannot leave free.
+    """
     for name, path in files.items():
         graph = _graph(conditional(modules[name]), manifest, name)
         # By way of memory: its own writer ends the process on a full disk.
@@ -179,7 +182,16 @@ def _graph(module: nn.Module, manifest: Manifest, name: str) -> torch.export.Exp
         {0: batch} | ({1: torch.export.Dim.DYNAMIC} if role in PAIR_ROLES else {})
         for role in manifest.models[name].inputs
     )
-    program = torch.export.export(module, example, dynamic_shapes=free, strict=False)
+    try:
+        with warnings.catch_warnings():
+            # Of a GRU's attributes, before the error that says what to do.
+            warnings.filterwarnings("ignore", ".*were assigned during export", UserWarning)
+            program = torch.export.export(module, example, dynamic_shapes=free, strict=False)
+    except torch._dynamo.exc.UserError as error:  # noqa: SLF001  it has no other name
+        raise ValueError(
+            f"{name} of {manifest.family} has a layer that torch.export writes for one length "
+            "alone, as it does a GRU, so there is no model.pt2 of it; leave --pt2 out"
+        ) from error
     return without_symbolic_sums(program)
 
 

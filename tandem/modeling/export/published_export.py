@@ -64,14 +64,16 @@ def published_modules(pair: PublishedPair, tokens: TokenSource) -> Modules:
     is_pooled = tokens is TokenSource.POOLED
     modules: dict[str, nn.Module] = {TEXT_ENCODER: bi_encoder.embed_text}
     image: nn.Module = bi_encoder.embed_image
-    if pair.has_one_picture:
+    if pair.regions is not None:
+        modules[IMAGE_ENCODER] = image
+    elif pair.has_one_picture:
         modules[IMAGE_ENCODER] = _PooledPicture(image) if is_pooled else image
     else:
         modules[IMAGE_ENCODER] = _OneOutput(image, 0) if bi_encoder.has_image_tokens else image
     if cross_encoder is None:
         return modules
     modules[PAIR_ENCODER] = cross_encoder.score_pair
-    if not pair.has_one_picture:
+    if not pair.has_one_picture and pair.regions is None:
         source = cross_encoder.image_tokens or _tokens_of(pair.reranker)
         modules[PAIR_IMAGE_ENCODER] = _PooledTokens(source) if is_pooled else source
     return modules

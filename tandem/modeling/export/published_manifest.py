@@ -10,9 +10,10 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.manifest import FORMAT_VERSION, Manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import ImageRules, TextRules
+from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
 from tandem.model_io.served_functions import (
     PAIR_ROLES,
+    REGION_ROLES,
     TEXT_ROLES,
     Role,
     ServedFunctions,
@@ -57,12 +58,33 @@ class PublishedPair:
         """Returns the reranker's parts; raises ValueError if it was named and has none."""
         if self.reranker is None:
             return None
+        if self.reranker.region_joint is not None:
+            raise ValueError(
+                f"{self.reranker.family} embeds and scores regions by one encoder, so it reranks "
+                "for itself alone; add it without another model"
+            )
         if self.reranker.cross_encoder is None and not self.is_one_model:
             raise ValueError(
                 f"{self.reranker.family} scores no pairs, so it cannot rerank; name a BLIP, "
                 "BLIP-2 or ViLT by --cross-encoder, which score a text and a picture"
             )
         return self.reranker.cross_encoder
+
+    @property
+    def regions(self) -> RegionRules | None:
+        """Returns the rules of regions; None for models that read pixels.
+
+        Raises ValueError unless the reranker reads the pictures that the retriever reads.
+        """
+        kinds = [self.bi_encoder.image, *([self.cross_encoder.image] if self.cross_encoder else [])]
+        rules = [each for each in kinds if isinstance(each, RegionRules)]
+        if rules and (len(rules) < len(kinds) or rules[0] != rules[-1]):
+            names = self.retriever.family, self.reranker.family if self.reranker else ""
+            raise ValueError(
+                f"{names[0]} reads {_read_by(kinds[0])} and {names[1]} {_read_by(kinds[-1])}; an "
+                "item has one kind of picture, so name two models that read the same"
+            )
+        return rules[0] if rules else None
 
     @property
     def is_one_model(self) -> bool:
@@ -73,9 +95,9 @@ class PublishedPair:
     def has_one_picture(self) -> bool:
         """Returns whether a picture's tokens come with its embedding, by one call."""
         cross_encoder = self.cross_encoder
-        return (
-            self.is_one_model and cross_encoder is not None and cross_encoder.image_tokens is None
-        )
+        if cross_encoder is None or self.regions is not None:
+            return False
+        return self.is_one_model and cross_encoder.image_tokens is None
 
     def tokenizers(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers that are read, by the names of their files in a repository."""
@@ -107,7 +129,12 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
     """
     bi_encoder, cross_encoder = pair.bi_encoder, pair.cross_encoder
     count, width = 0, 0
-    if cross_encoder is None:
+    regions = pair.regions
+    if regions is not None:
+        if tokens is not TokenSource.STORED:
+            raise ValueError(f"tokens are {tokens}, but regions are stored as they are sent")
+        count, width = regions.max_regions, regions.vector_width
+    elif cross_encoder is None:
         tokens = TokenSource.STORED
     else:
         count, width = cross_encoder.image_token_count, cross_encoder.token_width
@@ -123,13 +150,14 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
         image_token_count=count,
         token_width=width,
         text=bi_encoder.text,
-        image=bi_encoder.image,
+        image=_pixels(bi_encoder.image),
         pair_text=pair.pair_text(),
-        pair_image=cross_encoder.image if cross_encoder else None,
+        pair_image=_pixels(cross_encoder.image) if cross_encoder else None,
         cls_id=None,
         text_version=VISIBLE_TEXT_VERSION,
         functions=_functions(pair),
         models=_models(pair),
+        regions=regions,
         tokens=tokens,
         # The authors' fusion is for the similarities of their own bi-encoder.
         default_fusion=pair.retriever.default_fusion if pair.is_one_model else "none",
@@ -145,13 +173,22 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
     return manifest
 
 
+def _pixels(rules: ImageRules | RegionRules) -> ImageRules | None:
+    return None if isinstance(rules, RegionRules) else rules
+
+
+def _read_by(rules: ImageRules | RegionRules) -> str:
+    return str(rules) if isinstance(rules, RegionRules) else "pixels"
+
+
 def _functions(pair: PublishedPair) -> ServedFunctions:
     if pair.cross_encoder is None:
         return ServedFunctions(embed_text=TEXT_ENCODER, embed_image=(IMAGE_ENCODER,))
+    source = IMAGE_ENCODER if pair.has_one_picture else PAIR_IMAGE_ENCODER
     return ServedFunctions(
         embed_text=TEXT_ENCODER,
         embed_image=(IMAGE_ENCODER,),
-        image_tokens=IMAGE_ENCODER if pair.has_one_picture else PAIR_IMAGE_ENCODER,
+        image_tokens=None if pair.regions else source,
         score_pair=PAIR_ENCODER,
     )
 
@@ -160,13 +197,17 @@ def _models(pair: PublishedPair) -> dict[str, TritonModel]:
     image_outputs = (Role.EMBEDDING, *([Role.IMAGE_TOKENS] if pair.has_one_picture else []))
     models = {
         TEXT_ENCODER: TritonModel(sha256="", inputs=TEXT_ROLES, outputs=(Role.EMBEDDING,)),
-        IMAGE_ENCODER: TritonModel(sha256="", inputs=(Role.PIXELS,), outputs=image_outputs),
+        IMAGE_ENCODER: TritonModel(
+            sha256="",
+            inputs=REGION_ROLES if pair.regions else (Role.PIXELS,),
+            outputs=image_outputs,
+        ),
     }
     if pair.cross_encoder is not None:
         models[PAIR_ENCODER] = TritonModel(
             sha256="", inputs=PAIR_ROLES, outputs=(Role.MATCH_LOGIT,)
         )
-        if not pair.has_one_picture:
+        if not pair.has_one_picture and not pair.regions:
             models[PAIR_IMAGE_ENCODER] = TritonModel(
                 sha256="", inputs=(Role.PIXELS,), outputs=(Role.IMAGE_TOKENS,)
             )
@@ -194,6 +235,7 @@ def _fingerprint(manifest: Manifest) -> str:
             None if rules is None else _rule_fields(rules)
             for rules in (manifest.text, manifest.image, manifest.pair_text, manifest.pair_image)
         ],
+        **({"regions": asdict(manifest.regions)} if manifest.regions else {}),
         "tokenizers": dict(manifest.tokenizers),
         "text": manifest.text_version,
         "precision": manifest.precision,

@@ -40,11 +40,17 @@ class BiEncoderParts:
 
     embed_text: nn.Module
     embed_image: nn.Module
+    """Reads pixels; or a detector's regions and their mask."""
     text: TextRules
-    image: ImageRules
+    image: ImageRules | RegionRules
     embedding_dim: int
     has_image_tokens: bool = False
     """Whether `embed_image` also returns the tokens that this model's `score_pair` reads."""
+
+    @property
+    def pixels(self) -> ImageRules:
+        """Returns the rules of the pixels that it reads; ValueError for a model of regions."""
+        return _pixels(self.image)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,11 +59,17 @@ class CrossEncoderParts:
 
     score_pair: nn.Module
     image_tokens: nn.Module | None
-    """None if the bi-encoder of the same model returns the tokens with its embedding."""
+    """None if the bi-encoder of the same model returns the tokens with its embedding, or if they
+    are a detector's regions."""
     text: TextRules
-    image: ImageRules
+    image: ImageRules | RegionRules
     image_token_count: int
     token_width: int
+
+    @property
+    def pixels(self) -> ImageRules:
+        """Returns the rules of the pixels that it reads; ValueError for a model of regions."""
+        return _pixels(self.image)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,3 +113,9 @@ class PublishedModel:
     """How the family's authors combine both scores: BLIP adds them."""
     notes: tuple[str, ...] = field(default=())
     """What the user should read when the model is added, one sentence each."""
+
+
+def _pixels(rules: ImageRules | RegionRules) -> ImageRules:
+    if isinstance(rules, RegionRules):
+        raise ValueError(f"it reads {rules}, and no pixels")
+    return rules

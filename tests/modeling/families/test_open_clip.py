@@ -46,7 +46,7 @@ def test_weights_are_read_by_open_clips_names(tmp_path: Path, has_text_class: bo
         pixels = _pixels()
         torch.testing.assert_close(ours.embed_image(pixels), theirs.embed_image(pixels))
     # open_clip drops the alpha channel, and transformers blends it onto white.
-    assert ours.image == replace(theirs.image, transparency=Transparency.IGNORE)
+    assert ours.pixels == replace(theirs.pixels, transparency=Transparency.IGNORE)
     assert ours.text == theirs.text
     model = read_published_model(folder)
     assert (model.family, model.architecture, model.licence) == ("open_clip", "CLIPModel", "mit")

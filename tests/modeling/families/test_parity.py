@@ -146,7 +146,7 @@ def test_pictures_are_embedded_as_the_library_embeds_them(
 ) -> None:
     parts = parts_of(read(name))
     files, pictures = zip(*odd_pictures(), strict=True)
-    inputs = pixels(files, parts.image)
+    inputs = pixels(files, parts.pixels)
     theirs = library_pictures(published(name), pictures)
     example = two(inputs[0])
     for form in forms:
@@ -243,9 +243,9 @@ def test_another_fit_is_another_picture(
     parts = parts_of(read(name))
     file, picture = odd_pictures(10)[9]
     theirs = library_pictures(published(name), [picture])
-    other = Fit.CROP if parts.image.fit is Fit.SQUASH else Fit.SQUASH
+    other = Fit.CROP if parts.pixels.fit is Fit.SQUASH else Fit.SQUASH
     for fit in (other, Fit.LETTERBOX):
-        inputs = pixels([file], replace(parts.image, fit=fit))
+        inputs = pixels([file], replace(parts.pixels, fit=fit))
         assert distance(embedded(parts.embed_image, inputs), theirs) > 100 * CLOSE
 
 
