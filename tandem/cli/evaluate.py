@@ -130,7 +130,8 @@ def evaluate(
         bool,
         typer.Option(
             "--allow-trained",
-            help="with --checkpoint: also measure on pictures that it was trained on",
+            help="with --checkpoint: also measure on pictures that it was trained on, or that "
+            "--neighbours were",
         ),
     ] = False,
     neighbours: Annotated[
@@ -186,7 +187,9 @@ def evaluate(
             checkpoint, retriever, chosen, fusion, regions, asks_of=(corpus, split, seed)
         )
         if neighbours:
-            measure.reorder_by_neighbours(neighbours, neighbours_dev, pool_sizes)
+            measure.reorder_by_neighbours(
+                neighbours, neighbours_dev, pool_sizes, allows_trained=allow_trained
+            )
     else:
         found = None
         if regions is not None:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem.cli.corpora import corpus_place
+from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.offline_report import Reorder
 from tandem.neighbours.corpus_neighbours import (
@@ -15,7 +17,7 @@ from tandem.neighbours.corpus_neighbours import (
 from tandem.neighbours.label_free import EXPANSIONS, METHODS, Setting, tuned
 from tandem.neighbours.leaprr.served_networks import networks_fingerprint
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.neighbour_file import load_neighbours
+from tandem.neighbours.neighbour_file import NeighbourManifest, load_neighbours
 from tandem.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
 
 
@@ -31,24 +33,34 @@ class NeighbourMeasure:
 
     @classmethod
     def of(
-        cls, names: Sequence[str], dev: Path | None, fingerprint: str, pool_sizes: Sequence[int]
+        cls,
+        names: Sequence[str],
+        dev: Path | None,
+        fingerprint: str,
+        pool_sizes: Sequence[int],
+        asks_of: CorpusPart,
+        *,
+        allows_trained: bool = False,
     ) -> "NeighbourMeasure":
         """Reads networks of folders, and chooses settings of methods without labels on dev.
 
         Raises ValueError for networks or dev lists of another model, or of a base that is not
-        measured, and FileInvalid.
+        measured; for those of the part that asks, unless `allows_trained`; and FileInvalid.
         """
         known = [BE_BASE, *(base_name(size) for size in pool_sizes if size)]
         near_dev = None if dev is None else load_neighbours(dev)
         if near_dev is not None:
             _check_model(str(dev), near_dev.source.model_fingerprint, fingerprint)
+            if not allows_trained:
+                _check_apart(str(dev), near_dev.source, asks_of)
         methods: list[LeaprrMethod | LabelFreeMethod] = []
         about = {}
         requested = list(dict.fromkeys(names))
         folders = [Path(name) for name in requested if name not in METHODS]
         for name in requested:
             if name not in METHODS:
-                method = _learned(Path(name), _title(Path(name), folders), fingerprint, known)
+                part = None if allows_trained else asks_of
+                method = _learned(Path(name), _title(Path(name), folders), fingerprint, known, part)
                 methods.append(method)
                 networks = networks_fingerprint(method.model, fingerprint)[:12]
                 about[method.name] = f"{name}, learned over {method.base}, networks {networks}"
@@ -93,7 +105,9 @@ def _title(folder: Path, folders: Sequence[Path]) -> str:
     return folder.resolve().name if is_alone else str(folder)
 
 
-def _learned(folder: Path, title: str, fingerprint: str, known: Sequence[str]) -> LeaprrMethod:
+def _learned(
+    folder: Path, title: str, fingerprint: str, known: Sequence[str], asks_of: CorpusPart | None
+) -> LeaprrMethod:
     if not folder.is_dir():
         raise ValueError(
             f"no method {str(folder)!r}, and no such folder of networks; methods without labels "
@@ -107,6 +121,9 @@ def _learned(folder: Path, title: str, fingerprint: str, known: Sequence[str]) -
             f"{folder} learned over {lists.base}, and measured are {', '.join(known)}: give the "
             "--rerank-k of its lists"
         )
+    if asks_of is not None:
+        _check_apart(f"{folder}, which learned from them,", lists, asks_of)
+        _check_apart(f"{folder}, whose epoch they chose,", training.plan.dev, asks_of)
     return LeaprrMethod(f"LeaPRR {title}", lists.base, model, lists.k)
 
 
@@ -115,4 +132,18 @@ def _check_model(name: str, found: str, wanted: str) -> None:
         raise ValueError(
             f"{name} is of lists of the model {found[:12]}, and measured is {wanted[:12]}: build "
             "the lists, and train, with the measured checkpoint and precision"
+        )
+
+
+def _check_apart(
+    name: str, lists: NeighbourSource | NeighbourManifest, asks_of: CorpusPart
+) -> None:
+    """Raises ValueError for lists of the very part of the corpus that asks."""
+    places = [corpus_place(each.corpus) for each in (lists, asks_of)]
+    is_one_seed = lists.seed == asks_of.seed or asks_of.corpus != "scenes"
+    if places[0] == places[1] and lists.split == asks_of.split and is_one_seed:
+        raise ValueError(
+            f"{name} has lists of {lists.corpus}, split {lists.split}, which is measured: what is "
+            "fitted to the queries themselves says nothing about others; build lists of another "
+            "--split, or of scenes another --seed, or give --allow-trained"
         )

@@ -15,6 +15,7 @@ from tandem.cli.any_checkpoint import (
     trained_on,
 )
 from tandem.cli.console import errors
+from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.cli.neighbour_measure import NeighbourMeasure
 from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
@@ -74,7 +75,12 @@ class OfflineMeasure:
         check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
 
     def reorder_by_neighbours(
-        self, names: Sequence[str], dev: Path | None, pool_sizes: Sequence[int]
+        self,
+        names: Sequence[str],
+        dev: Path | None,
+        pool_sizes: Sequence[int],
+        *,
+        allows_trained: bool,
     ) -> None:
         """Adds orders by neighbours: folders of LeaPRR, or methods chosen on the lists of `dev`.
 
@@ -83,7 +89,14 @@ class OfflineMeasure:
         finder = self._retriever or self._checkpoint
         fingerprint = fingerprint_of(finder, self._precision)
         sizes = pool_sizes if self._can_rerank else []
-        self._neighbours = NeighbourMeasure.of(names, dev, fingerprint, sizes)
+        self._neighbours = NeighbourMeasure.of(
+            names,
+            dev,
+            fingerprint,
+            sizes,
+            CorpusPart(*self._asks_of),
+            allows_trained=allows_trained,
+        )
         self._about |= {f"neighbours {name}": v for name, v in self._neighbours.about.items()}
 
     @property

@@ -52,7 +52,7 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
     dev, train = tmp_path / "dev", tmp_path / "train"
     build = ("neighbours", "build", "--checkpoint", checkpoint, "--k", "8", "--language", "en")
     for status, printed in [
-        _run(*build, dev, "--split=test", "--count=8", "--rerank-k=2"),
+        _run(*build, dev, "--split=test", "--seed=3", "--count=8", "--rerank-k=2"),
         _run(*build, train, "--split=train", "--seed=2", "--count=12"),
     ]:
         assert status == 0, printed
@@ -90,7 +90,7 @@ def test_a_gallery_too_small_for_the_chosen_setting_is_named(
     """By the method, and before anything is encoded."""
     dev = tmp_path / "dev"
     build = ("neighbours", "build", dev, "--checkpoint", checkpoint, "--k", "8", "--language", "en")
-    status, printed = _run(*build, "--split=test", "--count=8")
+    status, printed = _run(*build, "--split=test", "--seed=3", "--count=8")
     assert status == 0, printed
 
     options = ("--rerank-k=0", "--neighbours", "krnn", "--neighbours-dev", dev)
@@ -112,7 +112,7 @@ def test_networks_of_longer_lists_are_measured_over_as_many_entries(
     settings = [f"--set={each}" for each in [*SIZES[:2], "pillar_count=6", *SIZES[3:]]]
     folder = tmp_path / "leaprr"
     for status, printed in [
-        _run(*build, dev, "--split=test", "--count=8"),
+        _run(*build, dev, "--split=test", "--seed=3", "--count=8"),
         _run(*build, train, "--split=train", "--seed=2", "--count=12"),
         _run(
             "train", "neighbours", train, "--dev", dev, "--folder", folder, "--epochs=1", *settings
@@ -129,6 +129,42 @@ def test_networks_of_longer_lists_are_measured_over_as_many_entries(
     assert status == 1
     assert "LeaPRR leaprr compares with 6 images and texts, and a gallery has 4 and 4" in printed
     assert "encode the gallery: ends" not in printed
+
+
+def test_lists_of_the_measured_part_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """Of any size and captions, for settings, for learning, and for the choice of an epoch."""
+    lists = {"test": "--seed=1", "other": "--seed=3", "train": "--seed=2"}
+    for name, seed in lists.items():
+        build = ("neighbours", "build", tmp_path / name, "--checkpoint", checkpoint, "--k=8")
+        split = "train" if name == "train" else "test"
+        status, printed = _run(*build, "--language=en", f"--split={split}", seed, "--count=12")
+        assert status == 0, printed
+    settings = [f"--set={each}" for each in SIZES]
+    for train, dev in [("train", "test"), ("test", "train"), ("train", "other")]:
+        files = (tmp_path / train, "--dev", tmp_path / dev, "--folder", tmp_path / f"{train}-{dev}")
+        status, printed = _run("train", "neighbours", *files, "--epochs=1", *settings)
+        assert status == 0, printed
+
+    for method, who in [
+        ("krnn", "test"),
+        ("train-test", "train-test, whose epoch they chose,"),
+        ("test-train", "test-train, which learned from them,"),
+    ]:
+        asked = [
+            "--rerank-k=0",
+            f"--neighbours={method if method == 'krnn' else tmp_path / method}",
+        ]
+        asked += [f"--neighbours-dev={tmp_path / 'test'}"] if method == "krnn" else []
+        status, printed = _evaluated(checkpoint, *asked)
+        assert status == 1
+        assert f"{who} has lists of scenes, split test, which is measured" in printed
+        assert "encode the gallery" not in printed
+        status, printed = _evaluated(checkpoint, *asked, "--allow-trained")
+        assert status == 0, printed
+    status, printed = _evaluated(
+        checkpoint, "--rerank-k=0", "--neighbours", tmp_path / "train-other"
+    )
+    assert status == 0, printed
 
 
 def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
