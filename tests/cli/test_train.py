@@ -162,7 +162,7 @@ def test_training_again_in_the_same_folder_is_reported(tmp_path: Path) -> None:
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
     words = tuple(caption.text for each in records for caption in each.captions)
-    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    save_tiny_checkpoint(tmp_path / "init", texts=words, image_size=48)
     question = ["finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init")]
     question += ["--rounds", "1", "--drop-long-captions", "--precision", "fp32", "--device", "cpu"]
     question += ["--folder", str(tmp_path / "out")]
@@ -203,7 +203,7 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
     words = tuple(caption.text for each in records for caption in each.captions)
-    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    save_tiny_checkpoint(tmp_path / "init", texts=words, image_size=48)
 
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
@@ -396,7 +396,7 @@ def test_any_recipe_continues_from_a_checkpoint(tmp_path: Path) -> None:
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
     words = tuple(caption.text for each in records for caption in each.captions)
-    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    save_tiny_checkpoint(tmp_path / "init", texts=words, image_size=48)
 
     status, _, error = run(
         *("ance", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "3"),
@@ -417,7 +417,7 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
     records = [*islice(emoji_records("train"), 0, 400, 5), *islice(emoji_records("val"), 40)]
     corpus = write_karpathy(records, tmp_path / "corpus")
     words = tuple(caption.text for each in records for caption in each.captions)
-    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    save_tiny_checkpoint(tmp_path / "init", texts=words, image_size=48)
     pictures = sorted((tmp_path / "corpus" / "images").iterdir())
     pictures[3].write_bytes(pictures[3].read_bytes()[:60])
     pictures[60].unlink()

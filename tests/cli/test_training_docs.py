@@ -37,7 +37,7 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     published_bert(tmp_path / "bert")
     published_vision(tmp_path / "vit", "vit")
     words = tuple(caption.text for each in records for caption in each.captions)
-    save_tiny_checkpoint(tmp_path / "checkpoints" / "default", texts=words)
+    save_tiny_checkpoint(tmp_path / "checkpoints" / "default", texts=words, image_size=48)
     return tmp_path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -233,5 +234,9 @@ def test_alerts_that_never_fire_are_found(tmp_path: Path) -> None:
 
 def promtool(*arguments: str) -> None:
     """Runs it; what it says is the failure."""
-    ran = subprocess.run(["promtool", *arguments], capture_output=True, text=True)
+    # On one core, and collecting garbage less often, it takes two thirds of the processor time.
+    lean = {"GOGC": "800", "GOMAXPROCS": "1"}
+    ran = subprocess.run(
+        ["promtool", *arguments], env=os.environ | lean, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr

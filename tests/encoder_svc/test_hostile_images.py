@@ -1,6 +1,6 @@
 """A running encoder_svc that is sent hostile and damaged pictures among good ones.
 
-The damaged ones are 600 with every change; TANDEM_FUZZ_RUNS=full makes them 100,000.
+The damaged ones are 300 with every change; TANDEM_FUZZ_RUNS=full makes them 100,000.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ GOOD_TEXT = "two dogs left of one umbrella"
 # Longer than any file may take; a call that is not answered in it hangs.
 CALL_SECONDS = 30
 ALLOWED_GROWTH_BYTES = 64 * MIB
-DAMAGED_COUNT = run_count(quick=600, full=100_000)
+DAMAGED_COUNT = run_count(quick=300, full=100_000)
 DAMAGED_PER_CALL = 62
 
 

@@ -28,7 +28,7 @@ from tests.support.fuzz.valid_requests import INDEX_ID, SENTENCES, fill_index, v
 from tests.support.local.tiny_stack import TINY_STACK
 
 SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
-QUICK_COUNT = 100
+QUICK_COUNT = 50
 FULL_COUNT = 200_000
 COUNT = run_count(QUICK_COUNT, FULL_COUNT)
 

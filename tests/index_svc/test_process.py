@@ -72,7 +72,10 @@ def whole_snapshots(path: Path) -> list[Path]:
     return [each.parent for each in rows if not each.parent.name.endswith(PARTIAL_SUFFIX)]
 
 
-@pytest.mark.parametrize(("number", "count"), [(0, 2), (1, 2), (3, 3)])
+# Either number alone may differ, or both.
+@pytest.mark.parametrize(
+    ("number", "count"), [(0, 2), pytest.param(1, 2, marks=pytest.mark.slow), (3, 3)]
+)
 def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, count: int) -> None:
     """The message names both shards."""
     path = tmp_path / "shard"

@@ -1,6 +1,6 @@
 """Compares a shard with a plain dictionary over any sequence of operations.
 
-`make test` runs some dozens of examples; TANDEM_MODEL_EXAMPLES=2000 is the full run.
+`make test` runs a dozen examples; TANDEM_MODEL_EXAMPLES=2000 is the full run.
 """
 
 import os
@@ -53,7 +53,7 @@ from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
 
-EXAMPLE_COUNT = int(os.environ.get("TANDEM_MODEL_EXAMPLES", "25"))
+EXAMPLE_COUNT = int(os.environ.get("TANDEM_MODEL_EXAMPLES", "13"))
 STEP_COUNT = 50
 
 INDEX_ID = "scenes"

@@ -383,8 +383,20 @@ def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
     assert np.array_equal(pixels[28:84], filtered_whole(file, (SIZE, SIZE // 2)))
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("size", [(640, 320), (1920, 960), (3000, 1500)])
+# The largest takes seconds to make; one format of it shows what blocks of its size do.
+@pytest.mark.parametrize(
+    ("size", "file_format"),
+    [
+        *(
+            (size, file_format)
+            for size in ((640, 320), (1920, 960))
+            for file_format in ("JPEG", "PNG", "WEBP")
+        ),
+        ((3000, 1500), "JPEG"),
+        pytest.param((3000, 1500), "PNG", marks=pytest.mark.slow),
+        pytest.param((3000, 1500), "WEBP", marks=pytest.mark.slow),
+    ],
+)
 def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, int]) -> None:
     """Blocks are averaged before the filter: a level or less, 8 where it is most."""
     file = encoded(photo(*size), file_format)

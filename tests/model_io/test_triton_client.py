@@ -326,12 +326,13 @@ async def serving_as(triton: OtherTriton) -> AsyncIterator[TritonClient]:
 @pytest.mark.parametrize(
     ("version", "is_told"),
     [
-        ("2.51.0", False),
+        # Both sides of the first that is told, and one that a comparison of texts misplaces.
         ("2.57.0", False),
         ("2.58.0", True),
         ("2.100.0", True),
-        ("3.0.0", True),
         ("a fork of ours", False),
+        pytest.param("2.51.0", False, marks=pytest.mark.slow),
+        pytest.param("3.0.0", True, marks=pytest.mark.slow),
     ],
 )
 async def test_the_servers_version_decides_whether_it_gets_cancelled_calls(

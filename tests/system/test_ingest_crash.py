@@ -18,7 +18,7 @@ from tests.support.local.tiny_stack import TINY_STACK
 
 pytestmark = TINY_STACK
 
-KILL_COUNT = run_count(quick=4, full=20)
+KILL_COUNT = run_count(quick=3, full=20)
 LEAST_STORED_COUNT, MOST_STORED_COUNT = 40, 160
 INDEX_ID = "crash"
 WORDS = ("cat", "dog", "cow", "pig", "owl", "fox", "bee", "bus")
@@ -38,7 +38,7 @@ def test_acknowledged_items_survive_kills_of_a_shard(
 ) -> None:
     """Whatever the stream acknowledged is in a store and is found, after each kill.
 
-    Four, and twenty by `make test-faults`.
+    Three, and twenty by `make test-faults`.
     """
     acknowledged: set[str] = set()
     refused_count = 0

@@ -159,7 +159,10 @@ def test_a_cross_encoder_alone_finds_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("precision", [Precision.BF16, Precision.INT8])
+# INT8 turns them most.
+@pytest.mark.parametrize(
+    "precision", [pytest.param(Precision.BF16, marks=pytest.mark.slow), Precision.INT8]
+)
 def test_lower_precision_is_near(
     models: dict[str, PublishedModel], tmp_path: Path, precision: Precision
 ) -> None:

@@ -43,9 +43,10 @@ def save_tiny_checkpoint(
     seed: int = 0,
     texts: tuple[str, ...] = TEXTS,
     encoder: Encoder = "pre_norm",
+    image_size: int = 112,
 ) -> JointModel:
     """Writes a checkpoint and returns the model as it was before it was rounded."""
     tokenizer = tiny_tokenizer(texts)
-    model = tiny_model(seed, tokenizer.get_vocab_size(), encoder)
+    model = tiny_model(seed, tokenizer.get_vocab_size(), encoder, image_size)
     save_checkpoint(folder, model, tokenizer, {"recipe": {"name": "untrained", "seed": seed}})
     return model
