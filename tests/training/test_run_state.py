@@ -353,6 +353,8 @@ def test_only_a_whole_run_is_over(tmp_path: Path, files: dict[str, str], is_over
         check_unfinished(tmp_path)
 
 
+# test_two_tower_training asks the same of both kinds of run.
+@pytest.mark.slow
 def test_a_run_that_ended_is_over_and_one_that_stopped_is_not(tmp_path: Path) -> None:
     """By the files that runs leave; the one that stopped has measured once and kept no state."""
 

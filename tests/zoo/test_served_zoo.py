@@ -32,7 +32,16 @@ def test_a_model_that_embeds_is_exported_as_a_bi_encoder(tmp_path: Path) -> None
         assert torch.allclose(text(ids, mask), model.embed_texts(ids, mask), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["scan_t2i", "scan_i2t", "sgr", "saf", "camp", "dime_i2t"])
+# What each computes is in test_zoo_networks, and all are exported by the same code.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scan_t2i",
+        "sgr",
+        "dime_i2t",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("scan_i2t", "saf", "camp")),
+    ],
+)
 def test_a_pair_scorer_reranks_for_an_embedding_model(tmp_path: Path, name: ZooName) -> None:
     """Any two serve together; the logits are those of the loaded checkpoint."""
     save_tiny_zoo(tmp_path / "be", "vse_pp")
@@ -56,7 +65,10 @@ def test_a_pair_scorer_reranks_for_an_embedding_model(tmp_path: Path, name: ZooN
         assert torch.allclose(logits[:, 0], model.match_logits(ids, mask, tokens), atol=1e-4)
 
 
-@pytest.mark.parametrize("precision", [Precision.BF16, Precision.INT8])
+# Both lower the same layers.
+@pytest.mark.parametrize(
+    "precision", [pytest.param(Precision.BF16, marks=pytest.mark.slow), Precision.INT8]
+)
 def test_lower_precisions_are_exported_too(tmp_path: Path, precision: Precision) -> None:
     """Linear layers are lowered; the export is compared with the lowered modules."""
     save_tiny_zoo(tmp_path / "be", "vse_pp")

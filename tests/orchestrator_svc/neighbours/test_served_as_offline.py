@@ -162,8 +162,9 @@ def test_directions_of_equal_size_are_distinguished(tmp_path: Path, modality: Mo
     assert worst(served, CORPUS.offline_scores(model, modality, 2)) <= 1e-5
 
 
+# Graphs with the query as a pillar are in test_a_query_that_the_index_holds_is_scored_as_offline.
 @pytest.mark.parametrize("modality", list(Modality))
-@pytest.mark.parametrize("includes_query", [True, False])
+@pytest.mark.parametrize("includes_query", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_query_that_it_does_not_hold_joins_the_corpus(
     tmp_path: Path, profile: Profile, modality: Modality, includes_query: bool
 ) -> None:
