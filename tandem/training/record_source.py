@@ -222,7 +222,7 @@ def _unkept(features: Path, recipe: Recipe, config: JointConfig) -> str:
             "tokens differ from those of earlier runs"
         )
     else:
-        why = f"the image source {config.image_source} learns"
+        why = f"only tokens of a published network are kept, not those of {config.image_source}"
     return f"--features {features} would be ignored: {why}; leave it out"
 
 

@@ -327,7 +327,7 @@ def test_regions_and_pixels_are_not_mixed(
 @pytest.mark.parametrize(
     ("source", "step_count", "says"),
     [
-        ("grid", 0, "the image source grid learns"),
+        ("grid", 0, "only tokens of a published network are kept, not those of grid"),
         ("efficientnet_lite0", 3, "efficientnet_lite0 learns for 3 steps first"),
         ("regions", 0, "a detector's regions need no network"),
     ],
