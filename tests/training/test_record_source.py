@@ -242,6 +242,8 @@ def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, tune: Tune) -> N
     assert stopped.weights_sha256 == whole.weights_sha256
 
 
+# Above the weights move, and in test_zoo_training a loss falls.
+@pytest.mark.slow
 def test_it_learns_its_training_pairs(tmp_path: Path, tune: Tune) -> None:
     """The BE's loss on few families falls; at thirty times the usual rate, as weights are random.
 

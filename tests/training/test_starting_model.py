@@ -93,6 +93,8 @@ def test_a_trained_backbone_is_not_trained_or_loaded_twice(also: dict[str, Any])
         replace(without_steps, begins_with_backbone=True, **also)
 
 
+# test_train sees the stages of a run from nothing in this order.
+@pytest.mark.slow
 def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
     """As in a run from nothing; patches have nothing to learn."""
     published_bert(tmp_path / "published")
