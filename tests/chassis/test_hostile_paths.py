@@ -66,6 +66,8 @@ async def test_a_path_that_is_not_text_fails_only_its_call(tmp_path: Path) -> No
     assert not [event for event in service.events if event["level"] == "error"]
 
 
+# It says nothing of our code, which the test above does.
+@pytest.mark.slow
 async def test_without_our_guard_such_a_path_stops_the_server() -> None:
     """The control. Where it fails, grpcio is fixed, and docs/decisions/0037 says what can go."""
     process = await asyncio.create_subprocess_exec(

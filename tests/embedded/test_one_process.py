@@ -25,6 +25,8 @@ from tests.support.model_io.pictures import encoded, noise
 UP = [sys.executable, "-m", "tandem.cli", "up", "--one-process", "--free-ports", "--shards", "1"]
 
 
+# The page's three commands serve until stopped, and test_as_the_services opens such a folder.
+@pytest.mark.slow
 def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
     tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

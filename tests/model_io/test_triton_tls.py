@@ -42,6 +42,8 @@ async def until_answered(client: TritonClient) -> None:
     await infer(client)
 
 
+# tests/security/test_rotation.py rotates those of all services, Triton's aside.
+@pytest.mark.slow
 async def test_no_inference_fails_while_every_certificate_changes(
     odd_serving: Serving, tmp_path: Path
 ) -> None:

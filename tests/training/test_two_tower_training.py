@@ -121,6 +121,8 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
+# The run stopped in its matcher above ends with the same weights.
+@pytest.mark.slow
 def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -> None:
     """Nor does that replace the matcher's state, which a second stop would lose."""
     recipe = tower_recipe(backbone_step_count=4, matcher_step_count=10)
