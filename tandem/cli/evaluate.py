@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +21,7 @@ from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
 from tandem.cli.detector_files import open_detector_files
 from tandem.cli.progress import LongWork
+from tandem.cli.report_folder import check_writable, write_report
 from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
@@ -34,7 +34,6 @@ from tandem.evaluation.report_markdown import (
     ORDER_METRICS,
     order_cells,
     recall_cell,
-    report_markdown,
 )
 from tandem.evaluation.served import POOL_K
 from tandem.model_io.precision import Precision
@@ -47,7 +46,6 @@ from tandem.model_io.readable_records import (
 )
 from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.visible_text import folded_text
-from tandem.model_io.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
@@ -272,10 +270,10 @@ def evaluate(
             "picture one record with all of its captions"
         )
     if report is not None:
-        _check_writable(report)
+        check_writable(report)
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     # Write before printing, so that a closed terminal loses no figures.
-    is_written = report is None or _is_written(whole, report)
+    is_written = report is None or write_report(whole, report)
     print_report(whole)
     for line in skipped.report():
         errors.print(line)
@@ -470,51 +468,3 @@ def _print_whole_orders(report: Report) -> None:
         table.add_row(shown, each.order_by, *order_cells(each))
         last = each.direction
     out.print(table)
-
-
-def _check_writable(folder: Path) -> None:
-    """Makes the report's folder; raises ValueError, before anything is measured, where it can't be.
-
-    Raises it also for a folder that is there and takes no file.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"the report could not be written: {folder}: {error.strerror}; choose another --report"
-        ) from error
-
-
-def _is_written(report: Report, folder: Path) -> bool:
-    """Writes the report; returns whether all of it was written, and reports what was not."""
-    try:
-        return _write(report, folder)
-    except OSError as error:
-        errors.print(f"the report could not be written: {folder}: {error.strerror}")
-        return False
-
-
-def _write(report: Report, folder: Path) -> bool:
-    """Writes the figures first, then the plot; returns whether all was written."""
-    # Imported here, because drawing takes half a second, which most evaluations do not need.
-    from tandem.evaluation.plots import plot_recall_against_time
-
-    plot_name = "recall_against_time.png"
-    report.write(folder / "report.json")
-    page = report_markdown(report, plot_name)
-    data = page.encode(errors="backslashreplace")
-    write_whole(folder / "report.md", lambda fresh: fresh.write_bytes(data))
-    try:
-        plot_recall_against_time(report, folder / plot_name)
-    except (
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:  # Matplotlib raises all of these.
-        errors.print(f"written: {folder / 'report.md'}, report.json; not drawn: {error}")
-        return False
-    out.print(f"written: {folder / 'report.md'}, report.json, {plot_name}")
-    return True

@@ -698,7 +698,7 @@ def test_a_folder_that_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_report_is_named_before_anything_is_measured(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    """An hour's figures would be lost. In /proc/self nobody can make a file, nor in a file."""
+    """Otherwise the figures of a long run are lost. Neither /proc/self nor a file takes a file."""
     (tmp_path / "file").touch()
     for folder in ("/proc/self", str(tmp_path / "file"), str(tmp_path / "file" / "deeper")):
         status, output = run("--checkpoint", str(checkpoint), "--report", folder)

@@ -326,7 +326,8 @@ async def serving_as(triton: OtherTriton) -> AsyncIterator[TritonClient]:
 @pytest.mark.parametrize(
     ("version", "is_told"),
     [
-        # Both sides of the first that is told, and one that a comparison of texts misplaces.
+        # The version before the first that gets them, that first one, and one that sorts elsewhere
+        # as text.
         ("2.57.0", False),
         ("2.58.0", True),
         ("2.100.0", True),
