@@ -19,6 +19,7 @@ from tandem.modeling.published.files import (
     declared_weights,
     read_fields,
     read_weights,
+    refuse_adapter,
     weight_files,
 )
 from tandem.modeling.stored_weights import StoredWeight
@@ -31,10 +32,14 @@ _MAX_MESSAGE_LENGTH = 400
 
 
 class PublishedFolder:
-    """A folder in the hub's layout; errors are PublishedCheckpointInvalid naming the file."""
+    """A folder in the hub's layout; errors are PublishedCheckpointInvalid naming the file.
+
+    An adapter's is refused.
+    """
 
     def __init__(self, path: Path, root: Path | None = None, read: set[Path] | None = None) -> None:
         """Opens a folder, which may be inside `root`, where the model card is."""
+        refuse_adapter(path)
         self.path = path
         self._root = path if root is None else root
         self._read: set[Path] = set() if read is None else read

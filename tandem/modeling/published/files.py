@@ -37,8 +37,10 @@ TOKENIZER = "tokenizer.json"
 _WEIGHTS = "model.safetensors"
 _PICKLED = "pytorch_model.bin"
 WEIGHT_NAMES = (_WEIGHTS, _PICKLED)
+_ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _DOWNLOADED = (
     CONFIG,
+    _ADAPTERS[0],
     "*.safetensors",
     f"{_WEIGHTS}.index.json",
     TOKENIZER,
@@ -57,7 +59,6 @@ _WRAPPERS = ("module.", "_orig_mod.")
 _OTHER_WEIGHTS = frozenset(
     {".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth", ".safetensors"}
 )
-_ADAPTER = "adapter_model."
 _DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
 
 
@@ -116,8 +117,9 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
     """Returns the weight files of the first of `names` that is there, sorted.
 
     By default safetensors, or else torch's pickles. Raises PublishedCheckpointInvalid where they
-    are missing or lie outside the folder.
+    are missing or lie outside the folder, and where an adapter is beside them.
     """
+    refuse_adapter(folder)
     for name in names:
         if (files := _listed(folder, name)) is not None:
             for path in files:
@@ -131,11 +133,21 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
     raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}{_instead(folder)}")
 
 
+def refuse_adapter(folder: Path) -> None:
+    """Raises PublishedCheckpointInvalid for an adapter, alone or beside the weights it changes.
+
+    transformers applies one beside them; without it every embedding would be another model's.
+    """
+    if found := [name for name in _ADAPTERS if (folder / name).exists()]:
+        raise PublishedCheckpointInvalid(
+            f"{folder} has {found[0]}: it is an adapter, or has one; merge it into its model "
+            "(merge_and_unload), save that with save_pretrained, and take that folder"
+        )
+
+
 def _instead(folder: Path) -> str:
     """Returns what a folder has in the place of its weights, and what to do with it."""
     others = sorted(path.name for path in folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
-    if any(name.startswith(_ADAPTER) for name in others):
-        return "; it is an adapter: merge it into its model (merge_and_unload) and save that"
     if others:
         return f"; it has {', '.join(others[:3])}, not read here: save it once with save_pretrained"
     return "; copy the weights of the same model into it"

@@ -11,7 +11,11 @@ import torch
 
 from tandem.model_io.preprocessing import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
-from tandem.modeling.families.reader import published_model_folder, read_published_model
+from tandem.modeling.families.reader import (
+    is_published_folder,
+    published_model_folder,
+    read_published_model,
+)
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tests.support.modeling.odd_contents import odd_texts
 from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
@@ -327,7 +331,6 @@ def test_weights_that_a_training_loop_saved_are_read(
     [
         ([], "copy the weights of the same model"),
         (["model.onnx", "tf_model.h5"], r"it has model.onnx, tf_model.h5, not read here"),
-        (["adapter_model.safetensors"], "merge it into its model"),
     ],
 )
 def test_missing_weights_are_named_with_what_is_there(
@@ -338,6 +341,17 @@ def test_missing_weights_are_named_with_what_is_there(
         (clip / name).write_bytes(b"x")
     with pytest.raises(PublishedCheckpointInvalid, match=told):
         read_published_model(clip)
+
+
+def test_an_adapter_is_refused_beside_its_model_and_alone(clip: Path) -> None:
+    """transformers applies it: without it, embeddings are 0.2 of cosine from the library's."""
+    (clip / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(PublishedCheckpointInvalid, match="an adapter, or has one; merge it"):
+        read_published_model(clip)
+    for name in ("model.safetensors", "config.json"):
+        (clip / name).unlink()
+    with pytest.raises(PublishedCheckpointInvalid, match="an adapter, or has one; merge it"):
+        is_published_folder(clip)
 
 
 def test_vocabulary_and_merges_are_a_tokenizer(clip: Path) -> None:

@@ -294,6 +294,15 @@ def test_safetensors_are_preferred_to_pickles(tmp_path: Path) -> None:
     assert started(tmp_path)
 
 
+def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
+    """transformers would apply it."""
+    published_bert(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"x")
+
+    with pytest.raises(PublishedCheckpointInvalid, match=r"adapter_model\.safetensors.*merge it"):
+        started(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
