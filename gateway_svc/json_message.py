@@ -59,7 +59,27 @@ async def message_from_json(
     byte_count: int = 0,
 ) -> AnyMessage:
     """Returns the message of a JSON value, which had `byte_count`; raises RequestMalformed."""
-    return await by_size(byte_count, _parsed, value, message_class)
+    return await by_size(byte_count, parsed, value, message_class)
+
+
+def parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa: ANN401 (JSON)
+    """Returns the message of a JSON value; raises RequestMalformed."""
+    message = message_class()
+    try:
+        if why := misshapen(value, message):
+            raise malformed(why)
+        json_format.ParseDict(value, message)
+    # json_format raises these for odd values, ParseError for most.
+    except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        text = str(error)
+        if _TOO_DEEP in text:
+            raise malformed(*_DEPTH) from None
+        if why := _unknown_name(text, message):
+            raise malformed(why, _NAMES_REMEDY) from None
+        raise malformed(_unknown_field(text, message) or _short(error)) from None
+    except RecursionError:
+        raise malformed(*_DEPTH) from None
+    return message
 
 
 async def by_size(byte_count: int, work: Callable[[*Given], Answer], *given: *Given) -> Answer:
@@ -143,25 +163,6 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
-
-
-def _parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa: ANN401 (JSON)
-    message = message_class()
-    try:
-        if why := misshapen(value, message):
-            raise malformed(why)
-        json_format.ParseDict(value, message)
-    # json_format raises these for odd values, ParseError for most.
-    except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-        text = str(error)
-        if _TOO_DEEP in text:
-            raise malformed(*_DEPTH) from None
-        if why := _unknown_name(text, message):
-            raise malformed(why, _NAMES_REMEDY) from None
-        raise malformed(_unknown_field(text, message) or _short(error)) from None
-    except RecursionError:
-        raise malformed(*_DEPTH) from None
-    return message
 
 
 def _unknown_field(text: str, message: Message) -> str:

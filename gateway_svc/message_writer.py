@@ -6,6 +6,7 @@ into one list, so that a picture's base64 is copied once.
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from binascii import b2a_base64
@@ -19,12 +20,16 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from tandem.contract.attribute_wire import value_from_proto
+
 Write = Callable[[Any, list[bytes]], None]
 """Adds the JSON of one value to the pieces."""
 
 _FLOAT = struct.Struct("<f")
 _WELL_KNOWN = "google.protobuf"
 _DURATION = "google.protobuf.Duration"
+_ATTRIBUTE_VALUE = "tandem.v1.AttributeValue"
+_ROUNDED_FROM = 2**53
 
 
 def write_json(message: Message, *, is_canonical: bool) -> bytes:
@@ -70,7 +75,21 @@ def _message_writer(kind: Descriptor, is_canonical: bool) -> Write:
                 separator = b","
         pieces.append(b"}" if separator == b"," else b"{}")
 
-    return write
+    is_plain = kind.full_name == _ATTRIBUTE_VALUE and not is_canonical
+    return _attribute_writer(write) if is_plain else write
+
+
+def _attribute_writer(write_typed: Write) -> Write:
+    """Returns what writes a plain value, or a typed one where a reader's doubles would round it."""
+
+    def write_attribute(message: Any, pieces: list[bytes]) -> None:  # noqa: ANN401 (a message)
+        value = value_from_proto(message)
+        if value is None or (isinstance(value, int | float) and not abs(value) < _ROUNDED_FROM):
+            write_typed(message, pieces)
+        else:
+            pieces.append(json.dumps(value, ensure_ascii=False).encode())
+
+    return write_attribute
 
 
 def _field(field: FieldDescriptor, is_canonical: bool) -> _Field:

@@ -63,6 +63,9 @@ class Schemas:
                 "properties": {each.name: self._of_field(each) for each in descriptor.fields},
                 "additionalProperties": False,
             }
+            if descriptor.full_name == "tandem.v1.AttributeValue":
+                typed = self.components[descriptor.name]
+                self.components[descriptor.name] = {"anyOf": [*_PLAIN_ATTRIBUTES, typed]}
         return _reference(descriptor.name)
 
     def _of_field(self, field: FieldDescriptor) -> Schema:
@@ -132,6 +135,10 @@ _PLAIN: dict[int, Schema] = {
     _KINDS.TYPE_STRING: {"type": "string"},
     _KINDS.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
 }
+_PLAIN_ATTRIBUTES: list[Schema] = [
+    {"type": ["string", "number", "boolean"], "description": "As /v1 writes and reads it."},
+    {"type": "array", "items": {"type": "string"}},
+]
 _CONTENT: Schema = {
     "description": "A text, or a picture in base64 or as a data: URI. URLs are refused.",
     "anyOf": [
@@ -159,6 +166,12 @@ _CONTENT: Schema = {
                 },
             },
             "required": ["image_url"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"regions": {"type": "object"}},
+            "required": ["regions"],
             "additionalProperties": False,
         },
     ],

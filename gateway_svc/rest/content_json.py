@@ -6,6 +6,7 @@
     {"type": "text", "text": "a red car"}
     {"image": "iVBORw0…"}                                  base64, or a data: URI
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0…"}}
+    {"regions": {"features": "AAA8…", …}}                  a detector's, as stored items have them
 
 A URL is refused: no request makes the server fetch anything.
 """
@@ -17,6 +18,7 @@ import binascii
 import re
 from typing import Any
 
+from gateway_svc.json_message import parsed
 from gateway_svc.malformed import malformed
 from tandem.v1 import content_pb2
 
@@ -41,6 +43,8 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
         return content_pb2.Content(text=text_of(value, where))
     if not isinstance(value, dict):
         raise malformed(f"{where} is neither a text nor an object")
+    if "regions" in value:
+        return parsed(value, content_pb2.Content)
     members = {name: each for name, each in value.items() if name not in ("type", "detail")}
     if len(members) != 1 or (name := next(iter(members))) not in ("text", *_PICTURES):
         raise malformed(

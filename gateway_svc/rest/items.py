@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from gateway_svc.http_call import HttpCall, query_parameters
-from gateway_svc.json_message import by_size
+from gateway_svc.json_message import by_size, parsed
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import content_method, search_method
 from gateway_svc.openapi.schemas import (
@@ -24,11 +24,11 @@ from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.upstream import Upstream
-from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.contract.attributes import Attributes, AttributeValue
-from tandem.errors import ItemNotFound
+from tandem.contract.attribute_wire import value_to_proto
+from tandem.errors import ItemNotFound, RequestMalformed
 from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.attribute_pb2 import AttributeValue
 
 _ITEM_FIELDS = {"item_id", "content", "attributes"}
 _TEXT: Schema = {"type": "string"}
@@ -65,7 +65,7 @@ class PutItems(JsonEndpoint):
             {
                 "item_id": {"type": "string"},
                 "content": schemas.content(),
-                "attributes": {"type": "object"},
+                "attributes": schemas.members(index_service_pb2.Item)["attributes"],
             },
             ["item_id", "content"],
         )
@@ -211,32 +211,25 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
     return index_service_pb2.Item(
         item_id=checked_text(item_id, f"{where}.item_id"),
         content=content_of(value["content"], f"{where}.content"),
-        attributes=attributes_to_proto(_attributes(value.get("attributes", {}), where)),
+        attributes=_attributes(value.get("attributes"), where),
     )
 
 
-def _attributes(value: Any, where: str) -> Attributes:  # noqa: ANN401 (JSON)
-    if not isinstance(value, dict):
+def _attributes(value: Any, where: str) -> dict[str, AttributeValue]:  # noqa: ANN401 (JSON)
+    if value is not None and not isinstance(value, dict):
         raise malformed(f"{where}.attributes is not an object")
-    return {
-        name: _attribute(each, f"{where}.attributes[{name!a:.64}]") for name, each in value.items()
-    }
+    return {name: _attribute(each) for name, each in (value or {}).items()}
 
 
-def _attribute(value: Any, where: str) -> AttributeValue:  # noqa: ANN401 (JSON)
-    if isinstance(value, str):
-        return checked_text(value, where)
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return tuple(checked_text(each, where) for each in value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise malformed(
-            f"{where} is a number of more than 64 bits", "send a smaller one, or a text"
-        )
-    if isinstance(value, bool | int | float):
-        return value
-    raise malformed(
-        f"{where} is not a text, a number, true, false or a list of texts", "send one of them"
-    )
+def _attribute(value: Any) -> AttributeValue:  # noqa: ANN401 (JSON)
+    """Returns the message of a plain or typed value.
+
+    It is empty for anything else, for which the orchestrator refuses this item alone.
+    """
+    try:
+        return parsed(value, AttributeValue) if isinstance(value, dict) else value_to_proto(value)
+    except (RequestMalformed, TypeError, ValueError):
+        return AttributeValue()
 
 
 def _result(result: pb.IngestResult) -> dict[str, Any]:

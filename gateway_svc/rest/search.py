@@ -73,10 +73,7 @@ class SearchEndpoint(JsonEndpoint):
                 raise malformed("filter and filter_text are both set", "send one of them")
             members["filter_text"] = members.pop("filter")
         search = await self.message(call, members, pb.SearchItemsRequest)
-        if isinstance(query, dict) and "regions" in query:
-            parsed = await self.message(call, {"query": query}, pb.SearchItemsRequest)
-            search.query.CopyFrom(parsed.query)
-        elif query is not None:
+        if query is not None:
             content = await by_size(len(call.body), content_of, query, "query")
             search.query.CopyFrom(content)
         return search

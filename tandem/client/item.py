@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tandem.client.arguments import mistyped
-from tandem.contract.attributes import Attributes
 from tandem.contract.regions import RegionContent
 from tandem.errors import RequestMalformed
 
 NewContent: TypeAlias = str | bytes | RegionContent
 """A text, the bytes of a JPEG, PNG or WebP file, or a detector's regions of an image."""
+
+NewAttributes: TypeAlias = Mapping[str, Any]
+"""Attributes by name, also as tables have them: NumPy's numbers; dates, stored as ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,8 @@ class Item:
     """The bytes of a JPEG, PNG or WebP file, at most 32 MiB."""
     regions: RegionContent | None = None
     """A detector's regions of an image, for models that read them."""
-    attributes: Attributes = field(default_factory=dict)
-    """For filters, by name: texts, numbers, booleans, and tuples of texts; at most 64."""
+    attributes: NewAttributes = field(default_factory=dict)
+    """For filters, by name: texts, numbers, booleans, lists of texts; at most 64."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for two contents. An item without one is refused when it is sent."""
@@ -46,7 +49,7 @@ class Item:
         return self.image if self.image is not None else self.regions
 
 
-NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, Attributes]
+NewItem: TypeAlias = Item | tuple[str, NewContent] | tuple[str, NewContent, NewAttributes]
 """An Item, or its id and content and optionally its attributes."""
 
 
@@ -58,7 +61,7 @@ def item_id_of(item: NewItem) -> str:
         return ""
 
 
-def item_parts(item: NewItem) -> tuple[str, NewContent | None, Attributes]:
+def item_parts(item: NewItem) -> tuple[str, NewContent | None, NewAttributes]:
     """Returns id, content and attributes as the caller gave them, unchecked.
 
     Raises RequestMalformed for anything other than an Item or a tuple of two or three.

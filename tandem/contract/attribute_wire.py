@@ -6,6 +6,7 @@ Pure Python, because the SDK uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import NewType
 
 from typing_extensions import assert_never
@@ -50,14 +51,17 @@ def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attribut
     for name, message in messages.items():
         value = value_from_proto(message)
         if value is None:
-            raise AttributeInvalid(why=f"{name[:80]!a} has no value; send one, or leave it out")
+            raise AttributeInvalid(
+                why=f"{name[:80]!a} has no value of a kind that attributes have; send a text, a "
+                "number, true, false or a list of texts, or leave it out"
+            )
         attributes[name] = value
     check_attributes(attributes)
     return attributes
 
 
-def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
-    """Returns the messages for `attributes`.
+def attributes_to_proto(attributes: Mapping[str, object]) -> dict[str, pb.AttributeValue]:
+    """Returns the messages for `attributes`, whose values may be of NumPy, dates or lists.
 
     Raises `AttributeInvalid` for values that no message can carry; the server checks the rest.
     """
@@ -92,7 +96,7 @@ def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:
             return None
 
 
-def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
+def value_to_proto(value: object) -> pb.AttributeValue:
     """Returns the message; raises ValueError or TypeError for a value that it cannot carry."""
     match value:
         case bool():
@@ -103,10 +107,23 @@ def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
             return pb.AttributeValue(real=value)
         case str():
             return pb.AttributeValue(text=value)
-        case tuple() if all(isinstance(each, str) for each in value):
+        case tuple() | list() if all(isinstance(each, str) for each in value):
             return pb.AttributeValue(texts=pb.TextList(values=value))
+        case _ if (plain := _plain(value)) is not None:
+            return value_to_proto(plain)
         case _:
-            raise TypeError("send a str, int, float, bool or tuple of str")
+            raise TypeError(
+                f"it is of type {type(value).__name__}; send a str, int, float, bool or list of "
+                "str, or leave it out"
+            )
+
+
+def _plain(value: object) -> object:
+    """Returns a date as a text of ISO 8601, and what Python has for a value of NumPy's, or None."""
+    if isinstance(value, date) or type(value).__name__ == "datetime64":  # without importing NumPy
+        text = value.isoformat() if isinstance(value, date) else str(value)
+        return None if text == "NaT" else text
+    return value.tolist() if hasattr(value, "tolist") else None
 
 
 def filter_from_proto(message: pb.Filter) -> Filter:

@@ -1,5 +1,9 @@
 """Attributes and filters come back from the wire, and what is wrong there is refused by name."""
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
@@ -64,12 +68,52 @@ def test_bad_attributes_are_refused(messages: dict[str, pb.AttributeValue]) -> N
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"a": 2**63}, {"a": "\ud800"}, {"a": ("\ud800",)}, {"\ud800": 1}, {"a": None}, {"a": ["x"]}],
+    [
+        {"a": 2**63},
+        {"a": "\ud800"},
+        {"a": ("\ud800",)},
+        {"\ud800": 1},
+        {"a": None},
+        {"a": [1]},
+        {"a": ["x", None]},
+        {"a": {"x"}},
+        {"a": Decimal("19.99")},
+        {"a": np.array([1, 2])},
+        {"a": np.datetime64("NaT")},
+    ],
 )
 def test_unsendable_values_are_refused(attributes: dict[str, AttributeValue]) -> None:
     """By the attribute's name, before anything is sent."""
     with pytest.raises(AttributeInvalid, match="cannot be sent"):
         attributes_to_proto(attributes)
+
+
+@pytest.mark.parametrize(
+    ("given_value", "sent"),
+    [
+        (np.int64(2**53 + 1), 2**53 + 1),
+        (np.uint8(7), 7),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.1), 0.1),
+        (np.bool_(True), True),
+        (np.str_("red"), "red"),
+        (["red", "round"], ("red", "round")),
+        (np.array(["red", "round"]), ("red", "round")),
+        (datetime(2026, 11, 28, 9, 0, tzinfo=UTC), "2026-11-28T09:00:00+00:00"),
+        (date(2026, 11, 28), "2026-11-28"),
+        (np.datetime64("2026-11-28T09:00:00", "ns"), "2026-11-28T09:00:00.000000000"),
+    ],
+)
+def test_values_as_tables_have_them_are_sent_as_what_they_are(
+    given_value: object, sent: AttributeValue
+) -> None:
+    """Of NumPy and pandas, in an item and, if it is one value, in a filter."""
+    [got] = attributes_from_proto(attributes_to_proto({"a": given_value})).values()
+
+    assert (got, type(got)) == (sent, type(sent))
+    if not isinstance(sent, tuple):
+        tree = OneOf("a", (given_value,))  # type: ignore[arg-type]
+        assert filter_from_proto(filter_to_proto(tree)) == OneOf("a", (sent,))
 
 
 @given(made_filters.filters_of(made_filters.values))

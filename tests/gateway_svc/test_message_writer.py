@@ -33,7 +33,26 @@ def by_reference(message: Message, *, is_canonical: bool) -> Any:
         )
     except json_format.SerializeToJsonError:  # a duration of 300 million years
         return "no JSON"
-    return json.loads(text)
+    value = json.loads(text)
+    return value if is_canonical else plain(value)
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """Returns protobuf's JSON with the values of attributes as /v1 has them."""
+    if isinstance(value, list):
+        return [plain(each, name) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if name in ("value", "values", "attribute") and len(value) == 1:
+        [(kind, each)] = value.items()
+        if kind == "texts":
+            return each["values"]
+        if kind not in ("integer", "real"):
+            return each
+        number = int(each) if kind == "integer" else float(each)
+        return number if abs(number) < 2**53 else value
+    inner = "attribute" if name == "attributes" else ""
+    return {key: plain(each, inner or key) for key, each in value.items()}
 
 
 def by_writer(message: Message, *, is_canonical: bool) -> Any:
@@ -68,6 +87,7 @@ def test_a_search_is_written_as_protobuf_writes_it() -> None:
     """By hand: a map, an enum, durations, and fields that are absent in one form alone."""
     item = pb.RankedItem(item_id='a"é\n😀', similarity=0.1, match_logit=-0.0, retrieve_rank=3)
     item.attributes["style"].CopyFrom(attribute_pb2.AttributeValue(integer=2**60))
+    item.attributes["size"].CopyFrom(attribute_pb2.AttributeValue(integer=2))
     answer = pb.SearchItemsResponse(items=[item], next_cursor=b"\0\xff")
     answer.durations.total_duration.CopyFrom(Duration(seconds=1, nanos=500_000_000))
 
@@ -81,13 +101,14 @@ def test_a_search_is_written_as_protobuf_writes_it() -> None:
                 "similarity": 0.1,
                 "matchLogit": 0.0,
                 "retrieveRank": 3,
-                "attributes": {"style": {"integer": str(2**60)}},
+                "attributes": {"style": {"integer": str(2**60)}, "size": {"integer": "2"}},
             }
         ],
         "nextCursor": "AP8=",
         "durations": {"totalDuration": "1.500s"},
     }
     assert rest["items"][0]["final_rank"] == 0
+    assert rest["items"][0]["attributes"] == {"style": {"integer": str(2**60)}, "size": 2}
     assert "match_probability" not in rest["items"][0]
     assert rest["degradations"] == []
     assert rest == by_reference(answer, is_canonical=False)
