@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import math
@@ -26,6 +27,8 @@ _COLOURS: Final = ("red", "green", "blue")
 # A canary costs a dozen pairs, which an API may charge for.
 _PROVEN_SECONDS: Final = 600.0
 _FAILED_SECONDS: Final = 5.0
+# Below the health check's 5 s: ten calls of a large or busy model may take longer.
+_WAIT_SECONDS: Final = 4.0
 
 
 class RemoteCanary:
@@ -46,13 +49,22 @@ class RemoteCanary:
         self._clock = clock
         self._error: TandemError | None = None
         self._due_time = -math.inf
+        self._sending: asyncio.Task[TandemError | None] | None = None
 
     async def check(self) -> None:
-        """Raises what the last canary found; sends one every ten minutes, 5 s after a failure."""
-        if self._clock() >= self._due_time:
-            self._error = await self._sent()
-            seconds = _PROVEN_SECONDS if self._error is None else _FAILED_SECONDS
-            self._due_time = self._clock() + seconds
+        """Raises what the last canary found; sends one every ten minutes, 5 s after a failure.
+
+        Until a slow one has ended, the result before it holds; the first one is waited for.
+        """
+        if self._sending is None and self._clock() >= self._due_time:
+            self._sending = asyncio.create_task(self._sent())
+        if self._sending is not None:
+            is_first = self._due_time == -math.inf
+            await asyncio.wait([self._sending], timeout=None if is_first else _WAIT_SECONDS)
+            if self._sending.done():
+                self._error, self._sending = self._sending.result(), None
+                seconds = _PROVEN_SECONDS if self._error is None else _FAILED_SECONDS
+                self._due_time = self._clock() + seconds
         if self._error is not None:
             raise self._error.kept()
 

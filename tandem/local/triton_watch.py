@@ -3,7 +3,7 @@
 import asyncio
 from typing import Self
 
-from tandem.errors import DeadlineExceeded, ModelUnavailable, Overloaded, TandemError
+from tandem.errors import DeadlineExceeded, ModelUnavailable, TandemError
 from tandem.local.stack import LocalStack
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
@@ -14,7 +14,7 @@ from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
 
 FAILED_CANARY_COUNT = 3
-# A busy machine can delay canaries, and a restart would not help.
+# A busy machine can delay canaries and Triton's counters, and a restart would not help.
 LATE_CANARY_COUNT = 10
 
 
@@ -74,8 +74,6 @@ class TritonWatch:
             self._model = ServedModel(self._client, self._manifest)
         try:
             await check_encoding(self._model.at(serving(self._stack.model_repository).version))
-        except Overloaded:  # It works, but is busy.
-            return None
         except TandemError as error:
             return error
         return None

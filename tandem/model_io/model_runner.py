@@ -52,6 +52,10 @@ class ModelRunner(Protocol):
         """Returns whether the responses of the last second make a canary unnecessary."""
         ...
 
+    async def check_working(self, model: str) -> None:
+        """Raises unless a late answer of `model` is load; `TritonClient` says what."""
+        ...
+
     def check_processes(self) -> None:
         """Raises ModelUnavailable if a model's process was recently found dead."""
         ...

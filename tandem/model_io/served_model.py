@@ -122,6 +122,10 @@ class ServedModel:
         """Raises ModelUnavailable if an instance was recently found dead."""
         self._runner.check_processes()
 
+    async def check_working(self, model: str) -> None:
+        """Raises unless a late answer of `model` is load; `TritonClient` says what."""
+        await self._runner.check_working(model)
+
     def is_proven(self, model: str) -> bool:
         """Returns whether calls of the last second show that all instances of `model` answer."""
         return self._runner.is_proven(model)

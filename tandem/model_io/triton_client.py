@@ -49,6 +49,10 @@ _DEAD_SECONDS = 10.0
 # model's instances answer. A canary's own responses do not count, or it would suppress itself.
 _PROOF_COUNT = 3
 _PROOF_SECONDS = 1.0
+# A model whose counters stand still for longer serves nobody: a request waits at most that long in
+# Triton's queue (config_pbtxt.py).
+_STALLED_SECONDS = 30.0
+_STATISTICS_SECONDS = 1.0
 # The first Triton that a cancelled call cannot crash (its pull requests 7840 and 8078): in older
 # ones, a call that is cancelled while being answered kills the process.
 _CANCELLABLE_SINCE = (2, 58)
@@ -92,6 +96,8 @@ class TritonClient:
         self._left: deque[asyncio.Task[Any]] = deque()
         self._dead_times: dict[str, float] = {}
         self._answer_times: dict[str, deque[float]] = {}
+        self._execution_counts: dict[str, int] = {}
+        self._worked_times: dict[str, float] = {}
 
     async def infer(
         self,
@@ -114,6 +120,7 @@ class TritonClient:
         except BaseException:
             self._answer_times.pop(model, None)
             raise
+        self._worked_times[model] = time.monotonic()
         if priority is Priority.CANARY:
             return answer
         times = self._answer_times.setdefault(model, deque(maxlen=_PROOF_COUNT))
@@ -256,6 +263,33 @@ class TritonClient:
         if times is None or len(times) < _PROOF_COUNT:
             return False
         return time.monotonic() - times[0] < _PROOF_SECONDS
+
+    async def check_working(self, model: str) -> None:
+        """Returns if a late answer of `model` is load: it has finished inferences of late.
+
+        Triton's own counters show it, which count every caller's. Raises ModelUnavailable if they
+        have stood still for 30 s, and DeadlineExceeded if Triton does not tell them, or they were
+        never seen to move.
+        """
+        late = DeadlineExceeded(what=f"the inference of {model}")
+        try:
+            statistics = await self._stub.ModelStatistics(
+                service_pb2.ModelStatisticsRequest(name=model),
+                timeout=_STATISTICS_SECONDS,
+                metadata=self._metadata(),
+            )
+        except grpc.aio.AioRpcError as error:
+            raise late from error
+        count = sum(each.execution_count for each in statistics.model_stats)
+        if self._execution_counts.setdefault(model, count) != count:
+            self._execution_counts[model] = count
+            self._worked_times[model] = time.monotonic()
+        if model not in self._worked_times:
+            raise late
+        if time.monotonic() - self._worked_times[model] > _STALLED_SECONDS:
+            raise ModelUnavailable(
+                model=model, why=f"it has finished no inference for {_STALLED_SECONDS:.0f} s"
+            )
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable if a model's process was recently found dead.

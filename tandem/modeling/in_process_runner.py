@@ -108,6 +108,10 @@ class InProcessRunner:
         """Returns True: a canary would show nothing, because no process can die here."""
         return self._parts is not None and self._parts.done() and not self._parts.exception()
 
+    async def check_working(self, model: str) -> None:
+        """Raises DeadlineExceeded: only a model that still loads has canaries."""
+        raise DeadlineExceeded(what=f"the inference of {model}")
+
     def check_processes(self) -> None:
         """Does nothing: there is no process that could be dead."""
 

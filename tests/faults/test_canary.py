@@ -17,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.errors import TandemError
+from tandem.local import triton_watch
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.model_io.manifest import (
@@ -41,12 +42,15 @@ WATCHED = ("encoder", "rerank-0")
 STUB = "triton_python_backend_stub"
 # Token ids that no canary sends: the model then answers no rows, or NaN, until it reads the cure.
 EMPTYING, MADDENING, CURE = 150, 151, 152
+# A batch with this one takes longer than a canary waits.
+SLOWING, SLOW_SECONDS = 153, 3.0
 
 
 # Answers nonsense once it has read a poison, until it reads the cure. Each instance would import
 # torch, which this does not need. By DLPack, because Triton 2.51 sends NumPy 2 as empty tensors.
 SICKLY = f"""
 import json
+import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -60,13 +64,18 @@ class TritonPythonModel:
         self.poison = 0
 
     def execute(self, requests):
-        return [self.answer(request) for request in requests]
+        self.is_slow = False
+        answers = [self.answer(request) for request in requests]
+        if self.is_slow:
+            time.sleep({SLOW_SECONDS})
+        return answers
 
     def answer(self, request):
         ids = np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "INPUT__0"))
         read = ids[({EMPTYING} <= ids) & (ids <= {CURE})]
         if read.size:
             self.poison = int(read.max())
+        self.is_slow |= bool((ids == {SLOWING}).any())
         rows = 0 if self.poison == {EMPTYING} else len(ids)
         value = float("nan") if self.poison == {MADDENING} else self.embedding_dim ** -0.5
         embedding = np.full((len(ids), self.embedding_dim), value, dtype=np.float32)
@@ -106,6 +115,56 @@ def stack(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterato
             running.start_service(name)
             running.wait_until_serving(name, time.monotonic() + 120)
         yield running
+
+
+async def test_batches_slower_than_a_canary_are_load_and_no_fault(
+    stack: LocalStack, tiny_manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a large model ingests: the services stay ready, and Triton is not restarted."""
+    monkeypatch.setattr(triton_watch, "LATE_CANARY_COUNT", 2)
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+    client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
+    model = ServedModel(client, tiny_manifest)
+    ids = np.array([2, SLOWING, 3], dtype=np.int32)
+
+    async def encode_slowly() -> None:
+        for _ in range(2):
+            await model.embed_texts([ids], 60.0)
+
+    def looks() -> list[str | None]:
+        with TritonWatch(stack, tiny_manifest) as watch:
+            return [watch.look() for _ in range(3)]
+
+    loads = [asyncio.create_task(encode_slowly()) for _ in range(6)]
+    looking = asyncio.create_task(asyncio.to_thread(looks))
+    statuses = []
+    while not all(load.done() for load in loads):
+        statuses += [await asyncio.to_thread(is_serving, stack, name) for name in WATCHED]
+        await asyncio.sleep(0.1)
+    await asyncio.gather(*loads)
+    await client.close()
+
+    assert await looking == [None] * 3
+    assert len(statuses) > 20
+    assert all(statuses)
+
+
+@pytest.mark.slow
+def test_a_hung_triton_makes_the_services_unready_until_it_is_restarted(
+    stack: LocalStack, tiny_manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells no counters either. The positive control of the test above."""
+    monkeypatch.setattr(triton_watch, "LATE_CANARY_COUNT", 2)
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+    assert stack.triton is not None
+    with TritonWatch(stack, tiny_manifest) as watch:
+        assert watch.look() is None
+        os.kill(stack.triton.pid, signal.SIGSTOP)
+        seconds_until(stack, serving=False, limit_seconds=DETECTION_SECONDS)
+
+        assert [watch.look() is None for _ in range(2)] == [True, False]
+
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
 
 
 def is_serving(stack: LocalStack, name: str) -> bool:

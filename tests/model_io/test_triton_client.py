@@ -22,6 +22,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.local.free_ports import free_ports
+from tandem.model_io import triton_client
 from tandem.model_io.model_runner import OutputSpec
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import TritonClient
@@ -469,6 +470,32 @@ async def test_a_model_is_proven_by_three_answers_of_the_last_second(
     for _ in range(3):
         await moody(odd_client, good, priority=Priority.CANARY)
     assert not odd_client.is_proven(MOODY)
+
+
+async def test_a_late_model_works_while_anyones_inferences_are_finished(
+    odd_serving: Serving, odd_client: TritonClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Triton's counters, from when they were seen to move, until they stand still for long."""
+    watching = TritonClient(odd_serving.address)
+    for _ in range(2):
+        with pytest.raises(DeadlineExceeded, match=MOODY):
+            await watching.check_working(MOODY)
+
+    await moody(odd_client, rows(PLAIN))
+    await watching.check_working(MOODY)
+    await watching.check_working(MOODY)
+
+    monkeypatch.setattr(triton_client, "_STALLED_SECONDS", 0.0)
+    with pytest.raises(ModelUnavailable, match="finished no inference"):
+        await watching.check_working(MOODY)
+    monkeypatch.undo()
+    await watching.check_working(MOODY)
+    await watching.close()
+
+
+async def test_a_server_that_tells_no_counters_is_late(unreachable: TritonClient) -> None:
+    with pytest.raises(DeadlineExceeded, match=MOODY):
+        await unreachable.check_working(MOODY)
 
 
 async def _prove(client: TritonClient) -> None:

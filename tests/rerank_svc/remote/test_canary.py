@@ -1,5 +1,6 @@
 """The canary of a remote cross-encoder: which APIs it refuses, and how often it asks."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -116,4 +117,25 @@ async def test_a_canary_is_sent_every_ten_minutes_or_soon_after_a_failure() -> N
             api.sabotage = Sabotage.FLAT
             clock.seconds += 1
             with pytest.raises(ModelOutputInvalid, match="flat"):
+                await canary.check()
+
+
+async def test_an_api_that_takes_longer_than_a_health_check_stays_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last result holds until the slow canary has one; the first is waited for."""
+    monkeypatch.setattr("rerank_svc.remote.canary._WAIT_SECONDS", 0.05)
+    clock = Clock()
+    with remote_api(Sabotage.SORTED) as api:
+        async with canary_of(api, clock) as canary:
+            await canary.check()
+            api.sabotage = Sabotage.SLOW
+            clock.seconds += 600
+            async with asyncio.timeout(5):
+                await canary.check()
+                await canary.check()
+
+            api.hang.set()  # It ends the connection.
+            monkeypatch.undo()
+            with pytest.raises(ModelUnavailable):
                 await canary.check()
