@@ -101,6 +101,7 @@ def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicer
         shares=TimeShares(
             encode=settings.encode_time_share,
             retrieval=settings.retrieval_time_share,
+            retrieval_seconds=settings.retrieval_wait_seconds,
             reserve=settings.reserve_time_share,
             neighbours=settings.neighbours_time_share,
         ),

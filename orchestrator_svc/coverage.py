@@ -73,14 +73,15 @@ def joined_coverage(coverages: Sequence[SearchCoverage]) -> SearchCoverage:
     )
 
 
-def refusal_of(coverage: SearchCoverage, what: str) -> TandemError:
-    """Returns the caller's error for too low a coverage of `what`."""
+def refusal_of(coverage: SearchCoverage, what: str, *, is_demanded: bool) -> TandemError:
+    """Returns the error for too low a coverage of `what`, or for one that the caller demanded."""
     is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
     if not coverage.answered_shard_count and is_all_late:
         return DeadlineExceeded(what=f"{what}, on every shard")
     return ShardsMissing(
         missing={number: error.reason for number, error in coverage.missing.items()},
         shard_count=coverage.shard_count,
+        is_demanded=is_demanded,
     )
 
 

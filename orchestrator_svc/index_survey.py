@@ -70,7 +70,9 @@ class IndexSurvey:
         }
         coverage = self._coverage(index_id, answers, missing)
         if missing and (full_coverage_required or not known):
-            raise refusal_of(coverage, "the description of an index")
+            raise refusal_of(
+                coverage, "the description of an index", is_demanded=full_coverage_required
+            )
         if not known:
             raise IndexNotFound(index_id=index_id)
         shards = [each.index for each in known]

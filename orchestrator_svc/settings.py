@@ -48,8 +48,9 @@ class OrchestratorSettings(ServiceSettings):
         within=AT_LEAST_1,
     )
     minimum_coverage: float = setting(
-        "share of an index's items, 0 to 1, that a search must cover; less is refused",
-        default=0.5,
+        "share of an index's items, 0 to 1, that a search must cover; less is refused; 0 accepts "
+        "what one shard of several has",
+        default=0.0,
         within=SHARE,
     )
     encode_time_share: float = setting(
@@ -62,6 +63,9 @@ class OrchestratorSettings(ServiceSettings):
         "cover enough",
         default=0.5,
         within=SHARE_OVER_0,
+    )
+    retrieval_wait_seconds: float = setting(
+        "longest such wait; a search with full_coverage_required waits on", default=2.0
     )
     reserve_time_share: float = setting(
         "share of a search's time, 0 to under 1, that the rerank leaves to later stages",

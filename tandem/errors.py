@@ -416,13 +416,20 @@ class ShardsMissing(TandemError):
     reason = "SHARDS_MISSING"
     status = "UNAVAILABLE"
 
-    def __init__(self, *, missing: Mapping[int, str], shard_count: int) -> None:
-        """`missing` gives the reason for each missing shard, by its number."""
+    def __init__(
+        self, *, missing: Mapping[int, str], shard_count: int, is_demanded: bool = False
+    ) -> None:
+        """`missing` gives the reason for each missing shard, by its number.
+
+        `is_demanded` if the caller itself does not accept an answer without them.
+        """
         answered = shard_count - len(missing)
         reasons = ", ".join(f"shard {number}: {why}" for number, why in sorted(missing.items()))
+        advice = "retry later, or start the missing ones again"
+        if is_demanded and answered:
+            advice = "retry later, or ask without full_coverage_required and consistency tokens"
         super().__init__(
-            f"{answered} of {shard_count} shards answered ({reasons}); retry later, or allow a "
-            "partial answer",
+            f"{answered} of {shard_count} shards answered ({reasons}); {advice}",
             {
                 "missing_shards": ",".join(map(str, sorted(missing))),
                 "answered_shard_count": str(answered),

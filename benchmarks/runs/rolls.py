@@ -36,8 +36,6 @@ START_SECONDS = 60.0
 PAUSE_SECONDS = 2.0
 SHARDS = ("index", "rerank")
 SETTINGS = {
-    # One shard of two has a little under half of the items.
-    "ORCHESTRATOR_MINIMUM_COVERAGE": "0.3",
     # One of two has to take what both do, while a process that starts fills one of the cores: with
     # the default of 32 it refused 75 searches of 14,593, by name.
     "ORCHESTRATOR_MAX_INFLIGHT_COUNT": "128",

@@ -16,6 +16,7 @@ from orchestrator_svc.hit import Hit, merge_hits, merge_keyword_hits
 from orchestrator_svc.metrics import note_coverage
 from orchestrator_svc.query import HybridRule
 from orchestrator_svc.ranking.hybrid_fusion import fused_hits
+from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.services.interfaces import Embeddings, ShardHits, ShardQuery, ShardSearcher
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
@@ -45,16 +46,16 @@ class Retriever:
         shards: Sequence[ShardSearcher],
         *,
         minimum_coverage: float,
-        time_share: float,
+        shares: TimeShares,
         counts: LastItemCounts | None = None,
     ) -> None:
-        """Waits for late shards for `time_share` of the time left, if the others cover enough.
+        """Waits for late shards only as long as `shares` says, if the others cover enough.
 
         Retrievers over the same shards can share `counts`.
         """
         self._shards = shards
         self._minimum_coverage = minimum_coverage
-        self._time_share = time_share
+        self._shares = shares
         self._counts = counts or LastItemCounts()
 
     async def retrieve(
@@ -77,7 +78,9 @@ class Retriever:
         is_enough = answers.are_enough(coverage, demand)
         note_coverage(coverage, is_answered=is_enough)
         if not is_enough:
-            raise refusal_of(coverage, "the retrieval")
+            raise refusal_of(
+                coverage, "the retrieval", is_demanded=demand.is_lost_with(coverage.missing)
+            )
         if answers.is_index_unknown():
             raise IndexNotFound(index_id=retrieval.query.index_id)
         self._counts.note(retrieval.query.index_id, retrieval.query.modality, answers.item_counts())
@@ -98,7 +101,9 @@ class Retriever:
             answers.put(0, await _ask_one(self._shards[0], 0, retrieval, deadline))
             return answers
         start_time = time.monotonic()
-        late = Deadline.after(deadline.left() * self._time_share)
+        late = Deadline.after(
+            min(deadline.left() * self._shares.retrieval, self._shares.retrieval_seconds)
+        )
         number_of_task = {
             asyncio.create_task(_ask_one(shard, number, retrieval, deadline)): number
             for number, shard in enumerate(self._shards)

@@ -80,7 +80,7 @@ class SearchServices:
     readers: Sequence[ItemReader]
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
-    minimum_coverage: float = 0.5
+    minimum_coverage: float = 0.0
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
@@ -119,7 +119,7 @@ class Searcher:
         self._retriever = Retriever(
             services.shards,
             minimum_coverage=services.minimum_coverage,
-            time_share=services.shares.retrieval,
+            shares=services.shares,
             counts=services.counts,
         )
         self._reranker = RerankStage(
@@ -133,7 +133,7 @@ class Searcher:
         shards: Sequence[ShardClient],
         shard_map: ShardMap,
         *,
-        minimum_coverage: float = 0.5,
+        minimum_coverage: float = 0.0,
         shares: TimeShares = TIME_SHARES,
         chunk_rule: ChunkRule = CHUNK_RULE,
         neighbour_pool_count: int = POOL_COUNT,

@@ -22,6 +22,8 @@ class TimeShares:
     retrieval: float = 0.5
     """Of the time left after encoding: how long to wait for a late shard if the others cover
     enough."""
+    retrieval_seconds: float = 2.0
+    """The longest such wait: a shard that hangs does not cost a patient caller half of its time."""
     reserve: float = 0.1
     """For what follows the rerank: ranking, fetching contents, returning the answer."""
     neighbours: float = 0.2

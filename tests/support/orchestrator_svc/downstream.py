@@ -433,7 +433,7 @@ async def stack(
     batch_timeout_seconds: float = 10.0,
     *,
     encode_batch_count: int = 4,
-    minimum_coverage: float = 0.5,
+    minimum_coverage: float = 0.0,
     retrieval_time_share: float = 0.5,
     shard_map_version: int = 1,
     chunk_rule: ChunkRule = CHUNK_RULE,
