@@ -21,7 +21,7 @@ from gateway_svc.protocols.rpc import RpcEndpoint
 from gateway_svc.rest.embeddings import EmbeddingsEndpoint
 from gateway_svc.rest.indexes import GetIndex
 from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
-from gateway_svc.rest.models import ListModels
+from gateway_svc.rest.models import GetModel, ListModels
 from gateway_svc.rest.rerank import RerankEndpoint
 from gateway_svc.rest.search import SearchEndpoint
 from gateway_svc.settings import GatewaySettings
@@ -63,6 +63,7 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
         ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
         ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
         ("/v1/models", "GET", ListModels(upstream)),
+        ("/v1/models/{model_id:path}", "GET", GetModel(upstream)),
         ("/v1/rerank", "POST", rerank),
         # The path of Cohere's second version.
         ("/v2/rerank", "POST", rerank),

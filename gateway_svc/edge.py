@@ -60,11 +60,6 @@ _EXPOSED = (
     "x-request-id, retry-after, grpc-status, grpc-message, grpc-status-details-bin, tandem-reason, "
     "grpc-retry-pushback-ms"
 )
-_ALLOWED_HEADERS = (
-    "authorization, content-type, accept, connect-protocol-version, connect-timeout-ms, "
-    "grpc-timeout, x-grpc-web, x-user-agent, x-request-id, x-request-timeout-ms, traceparent, "
-    "tracestate"
-)
 # A proxy could read the first of two, and this gateway the last.
 _SINGLE_HEADERS = (
     "authorization",
@@ -117,7 +112,7 @@ class Edge:
             return
         try:
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await _preflight()(scope, receive, answers.send)
+                await _preflight(headers)(scope, receive, answers.send)
             else:
                 await self._app(scope, receive, answers.send)
         except CallerGone:
@@ -263,10 +258,12 @@ def _cross_origin(origin: str) -> dict[str, str]:
     }
 
 
-def _preflight() -> Response:
+def _preflight(asked: Headers) -> Response:
+    """Returns the answer that allows every header: the origin decides who may call."""
     headers = {
         "access-control-allow-methods": "GET, POST, PUT, DELETE",
-        "access-control-allow-headers": _ALLOWED_HEADERS,
+        "access-control-allow-headers": asked.get("access-control-request-headers", ""),
         "access-control-max-age": str(_PREFLIGHT_SECONDS),
+        "vary": "Origin, Access-Control-Request-Headers",
     }
     return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)

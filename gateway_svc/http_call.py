@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.malformed import malformed
@@ -28,6 +29,10 @@ _MILLISECONDS = re.compile(rb"\d{1,10}")
 # base64 makes four bytes of three, and JSON has names and signs around them.
 _JSON_GROWTH = 4 / 3
 _JSON_ROOM_BYTES = 64 * 1024
+
+
+# nginx, for one, would hold the first of two answers back until the second is there.
+_UNBUFFERED = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
 
 
 @dataclass(slots=True)
@@ -117,3 +122,8 @@ def _asked_seconds(headers: dict[bytes, bytes]) -> float | None:
                 return int(text) / 1000
             raise malformed(f"{name.decode()} is not a timeout", "send 1 to 10 digits")
     return None
+
+
+def streamed(pieces: AsyncIterator[bytes], kind: str) -> Response:
+    """Returns the response of several answers, which no proxy is to keep, cache or compress."""
+    return StreamingResponse(pieces, headers=_UNBUFFERED, media_type=kind)

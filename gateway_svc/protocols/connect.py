@@ -12,10 +12,10 @@ from typing import Any
 from google.protobuf import json_format
 from google.rpc import error_details_pb2
 from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal, error_headers, http_status
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.json_message import by_size, message_to_json, parse_message
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
@@ -68,15 +68,15 @@ async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
     async def answers() -> AsyncIterator[bytes]:
         end: dict[str, Any] = {}
         try:
-            async with aclosing(upstream.answers(method, requests, call.context)) as streamed:
-                async for each in streamed:
+            async with aclosing(upstream.answers(method, requests, call.context)) as found:
+                async for each in found:
                     yield envelope(await _answer(method, each, is_json=is_json))
         except TandemError as error:
             call.outcome.fail(error)
             end = _failed_end(error)
         yield envelope(json.dumps(end).encode(), _END_STREAM)
 
-    return StreamingResponse(answers(), media_type=kind)
+    return streamed(answers(), kind)
 
 
 def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:

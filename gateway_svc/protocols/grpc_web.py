@@ -9,10 +9,10 @@ from contextlib import aclosing
 from urllib.parse import quote
 
 import grpc
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
@@ -40,15 +40,15 @@ async def answer(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
     async def answers() -> AsyncIterator[bytes]:
         trailers = _OK
         try:
-            async with aclosing(upstream.answers(method, requests, call.context)) as streamed:
-                async for each in streamed:
+            async with aclosing(upstream.answers(method, requests, call.context)) as found:
+                async for each in found:
                     yield encode(envelope(each))
         except TandemError as error:
             call.outcome.fail(error)
             trailers = _trailers(error)
         yield encode(envelope(trailers.encode(), _TRAILERS))
 
-    return StreamingResponse(answers(), media_type=kind)
+    return streamed(answers(), kind)
 
 
 def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from gateway_svc.http_call import HttpCall
+from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.json_message import by_size, message_to_json
 from gateway_svc.malformed import malformed
 from gateway_svc.methods import search_method
@@ -45,10 +45,7 @@ class SearchEndpoint(JsonEndpoint):
         search = await self._search(call, members)
         if is_stream:
             request = pb.StreamSearchItemsRequest(search=search).SerializeToString()
-            headers = {"cache-control": "no-store"}
-            return StreamingResponse(
-                self._events(call, request), headers=headers, media_type=EVENTS_TYPE
-            )
+            return streamed(self._events(call, request), EVENTS_TYPE)
         answer = await self.upstream.answer(self.method, search.SerializeToString(), call.context)
         return await json_of(answer, pb.SearchItemsResponse)
 

@@ -243,17 +243,23 @@ async def test_pages_of_other_origins_may_not_call() -> None:
 
 
 async def test_an_origin_that_is_named_may_call() -> None:
-    """With a preflight, as browsers do."""
+    """With a preflight, as browsers do, for whatever headers its library sends."""
     origin = "https://app.example"
+    asked = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,x-stainless-os",
+    }
     async with gateway(origins=(origin,)) as served:
-        preflight = await served.client.options(
-            SEARCH, headers={"origin": origin, "access-control-request-method": "POST"}
-        )
+        preflight = await served.client.options(SEARCH, headers=asked)
         response = await served.search({}, origin=origin)
 
     assert (preflight.status_code, response.status_code) == (204, 200)
     assert response.headers["access-control-allow-origin"] == origin
-    assert "authorization" in preflight.headers["access-control-allow-headers"]
+    allowed = preflight.headers["access-control-allow-headers"]
+    assert allowed == asked["access-control-request-headers"]
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    assert "Access-Control-Request-Headers" in preflight.headers["vary"]
     assert "access-control-allow-credentials" not in response.headers
 
 

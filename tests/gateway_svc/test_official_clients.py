@@ -33,6 +33,7 @@ async def test_openai_embeds_texts_and_pictures() -> None:
             api_key="token", base_url=f"http://127.0.0.1:{served.port}/v1", max_retries=0
         )
         [model] = (await aside(client.models.list)).data
+        one = await aside(lambda: client.models.retrieve(model.id))
         made = await aside(lambda: client.embeddings.create(model=model.id, input=["a dog", DATA]))
         with pytest.raises(openai.BadRequestError, match=r"input\[0\]: the text has no words"):
             await aside(lambda: client.embeddings.create(model="tandem", input="no"))
@@ -40,6 +41,7 @@ async def test_openai_embeds_texts_and_pictures() -> None:
 
     assert [list(each.embedding) for each in made.data] == [[0, 0.5], [1, 0.5]]
     assert made.usage.total_tokens == 14
+    assert one == model
     assert model.object == "model"
     assert {each["authorization"] for each in served.service.metadata} == {"Bearer token"}
 

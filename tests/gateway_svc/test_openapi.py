@@ -15,6 +15,7 @@ PATHS = {
     "/v1/items/{item_id}": {"get", "delete"},
     "/v1/indexes/{index_id}": {"get"},
     "/v1/models": {"get"},
+    "/v1/models/{model_id}": {"get"},
     "/v1/rerank": {"post"},
     "/v2/rerank": {"post"},
     "/v1/embeddings": {"post"},

@@ -144,6 +144,7 @@ async def test_a_stream_has_both_answers_and_an_end() -> None:
     phases = [json.loads(payload)["phase"] for _, payload in answers]
     assert phases == ["SEARCH_PHASE_RETRIEVED", "SEARCH_PHASE_FINAL"]
     assert end == (2, b"{}")
+    assert response.headers["x-accel-buffering"] == "no"
 
 
 async def test_an_error_ends_a_stream_by_name() -> None:

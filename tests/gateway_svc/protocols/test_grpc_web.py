@@ -13,6 +13,8 @@ from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, STREAM, Gateway, gateway
 
+INGEST = "/tandem.v1.SearchService/IngestItems"
+
 pytestmark = pytest.mark.usefixtures("each_shape")
 
 BINARY = "application/grpc-web+proto"
@@ -53,6 +55,7 @@ async def called(served: Gateway, path: str, body: bytes, kind: str = BINARY) ->
     """Returns the body of an answer, of which the status is always 200."""
     response = await served.client.post(path, content=body, headers={"content-type": kind})
     assert response.status_code == 200, response.text
+    assert (response.headers.get("x-accel-buffering") == "no") == (path in (STREAM, INGEST))
     return response.content
 
 

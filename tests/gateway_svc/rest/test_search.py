@@ -140,6 +140,8 @@ async def events(served: Gateway, body: dict[str, Any], **headers: str) -> list[
     """Returns the name and the data of each event."""
     response = await served.client.post("/v1/search", json=body, headers=headers)
     assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-accel-buffering"] == "no"
+    assert response.headers["cache-control"] == "no-store, no-transform"
     found = []
     for event in response.text.strip().split("\n\n"):
         name, data = event.split("\n")
