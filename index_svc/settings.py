@@ -71,4 +71,6 @@ class IndexSettings(ServiceSettings):
         "of texts",
         default=("caption",),
     )
-    gpu_number: int = setting("GPU for FAISS indexes; -1 for none", default=-1)
+    gpu_number: int = setting(
+        "GPU for FAISS indexes, with a faiss for GPUs; -1 for none", default=-1
+    )
