@@ -25,6 +25,7 @@ _TEXT = "#1c2733"
 _MUTED = "#66727f"
 _RIGHT = "#1a9850"
 _EDGE = "#c9d1d9"
+_BACKGROUND = "#f6f8fa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,14 @@ class SheetRow:
 
 
 def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Writes a PNG: one row a query, five items before and after reranking, the answer in green."""
+    """Writes a PNG: one row a query, five items before and after reranking, the answer in green.
+
+    Reranked items that the cross-encoder judges not to match (a negative logit) are pale.
+    """
     strip_width = SHOWN_COUNT * (_TILE + _GAP)
     row_height = _TILE + _LABEL_HEIGHT + 2 * _GAP
     width = _QUERY_WIDTH + 2 * strip_width + 4 * _GAP
-    sheet = Image.new("RGB", (width, _HEADER_HEIGHT + len(rows) * row_height + _GAP), "#f6f8fa")
+    sheet = Image.new("RGB", (width, _HEADER_HEIGHT + len(rows) * row_height + _GAP), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     before_x = _QUERY_WIDTH + _GAP
     after_x = before_x + strip_width + 2 * _GAP
@@ -56,6 +60,8 @@ def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
             for place, item in enumerate(sorted(row.items, key=order)[:SHOWN_COUNT]):
                 left = x + place * (_TILE + _GAP)
                 _draw_item(sheet, draw, item, (left, top), item.item_id == row.answer_id)
+                if order is _reranked and (item.match_logit or 0.0) < 0:
+                    _pale(sheet, (left, top))
                 score = item.similarity if order is _retrieved else item.match_logit
                 label = "" if score is None else f"{score:+.2f}"
                 draw.text((left + 2, top + _TILE + 2), label, fill=_MUTED, font=_font(12))
@@ -100,6 +106,13 @@ def _draw_item(
         _draw_wrapped(draw, item.content.text, inside, 12)
     box = (left, top, left + _TILE - 1, top + _TILE - 1)
     draw.rectangle(box, outline=_RIGHT if is_answer else _EDGE, width=4 if is_answer else 1)
+
+
+def _pale(sheet: Image.Image, corner: tuple[int, int]) -> None:
+    left, top = corner
+    box = (left, top, left + _TILE, top + _TILE)
+    tile = sheet.crop(box)
+    sheet.paste(Image.blend(tile, Image.new("RGB", tile.size, _BACKGROUND), 0.7), box)
 
 
 def _draw_wrapped(

@@ -43,6 +43,28 @@ def test_answers_are_framed_in_both_orders(tmp_path: Path) -> None:
     assert [(x - start) // tile for x, start in zip(frames, (258, 874), strict=True)] == [2, 0]
 
 
+def test_what_the_cross_encoder_rejects_is_pale(tmp_path: Path) -> None:
+    """Among the reranked items alone: the bi-encoder's order shows them in full."""
+    text = TextContent("one cat")
+    items = [
+        FoundItem("yes", 0.5, 2.0, 0.9, 1, 1, text),
+        FoundItem("no", 0.5, -2.0, 0.1, 2, 2, text),
+    ]
+
+    write_contact_sheet([SheetRow("a cat", "English", "yes", items)], tmp_path / "sheet.png")
+
+    with Image.open(tmp_path / "sheet.png") as file:
+        sheet = file.convert("L")
+    before, after = [
+        [
+            min(sheet.crop((x + place * 120, 38, x + place * 120 + 105, 140)).tobytes())
+            for place in (0, 1)
+        ]
+        for x in (262, 878)
+    ]
+    assert max(*before, after[0]) < 120 < after[1]
+
+
 def test_texts_are_shown_too(tmp_path: Path) -> None:
     """A picture's row shows the texts found for it."""
     [record, *_] = scene_records("test", seed=1, count=4)

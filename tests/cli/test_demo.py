@@ -8,19 +8,21 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import make_gallery
 
 
-def test_the_demo_searches_in_four_languages_and_with_a_picture() -> None:
-    """Five captions and one picture, each of a family of its own, each with its answer ingested."""
-    gallery = make_gallery(scene_records("test", seed=2, count=120), LANGUAGES)
+def test_the_demo_searches_in_four_languages_and_with_pictures() -> None:
+    """Five rows of captions and one of pictures: no family twice, and each answer is ingested."""
+    gallery = make_gallery(scene_records("test", seed=2, count=400), LANGUAGES)
     ingested = {item_id for item_id, _ in demo_items(gallery)}
 
-    *texts, picture = demo_queries(gallery)
+    *texts, pictures = demo_queries(gallery)
 
-    assert [query.note for query in texts] == ["English", "German", "French", "Czech", "English"]
-    assert {query.answer_id for query in (*texts, picture)} <= ingested
-    families = {query.answer_id.rpartition("-")[0] for query in texts}
-    assert len(families) == 5
-    assert isinstance(picture.query, bytes)
-    assert "-en-" in picture.answer_id
+    assert [queries[0].note for queries in texts] == [
+        *("English", "German", "French", "Czech", "English")
+    ]
+    asked = [query for queries in (*texts, pictures) for query in queries]
+    assert {query.answer_id for query in asked} <= ingested
+    families = [query.answer_id.rpartition("-")[0] for queries in texts for query in queries]
+    assert len(set(families)) == len(families) > 5
+    assert all(isinstance(query.query, bytes) and "-en-" in query.answer_id for query in pictures)
 
 
 def test_too_few_scenes_are_refused_by_name() -> None:
