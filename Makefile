@@ -41,12 +41,17 @@ WORKERS ?= 4
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: test-references roll-run soak-run sbom check check-types check-rest coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
-.PHONY: test-integrations
+.PHONY: test-integrations wheels
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.ok ## Makes .venv with everything in it, by hashes
+
+wheels: .venv/.ok ## Builds the wheels of all distributions into dist/
+	rm -rf dist
+	for folder in $(DISTRIBUTIONS); do \
+		(cd $$folder && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath dist)) || exit 1; done
 
 demo: .venv/.ok ## Starts the whole system with its demo corpus and searches it
 	$(BIN)/tandem demo
@@ -216,7 +221,7 @@ $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/py
 .venv/.ok: $(LOCK) $(TRITON_LOCK) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install "$(TORCH)" || { \
-		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK), which may be larger"; \
+		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK): where that is the build with CUDA, it takes 5 GB (docs/install.md says how to avoid it)"; \
 		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
 	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/pip install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))

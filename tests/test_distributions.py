@@ -211,6 +211,14 @@ def test_all_have_one_version_and_name_it(built: dict[str, Path]) -> None:
     assert sorted(ours) == [f"tandem-search-{name}=={version}" for name in ("client", "demo")]
 
 
+def test_no_page_of_an_index_has_a_dead_link(built: dict[str, Path]) -> None:
+    """A path of the repository leads nowhere from there."""
+    for path in built.values():
+        page = str(metadata(path).get_payload())
+        assert len(page) > 200
+        assert [link for link in re.findall(r"\]\(([^)]*)\)", page) if "://" not in link] == []
+
+
 def test_each_distribution_has_the_licences_of_its_files(built: dict[str, Path]) -> None:
     """Drawings and font are of others."""
     licences = {name: metadata(path)["License-Expression"] for name, path in built.items()}
