@@ -31,16 +31,20 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(name="address", scope="module")
 def _address() -> Iterator[str]:
-    """Serves an index "pets" with pictures, scored by the reranker, from a loop in a thread."""
+    """Serves the demo's ids in an index "scenes", scored, from a loop in a thread."""
     addresses: list[str] = []
     ready, done = threading.Event(), threading.Event()
 
     async def serve() -> None:
         async with stack() as behind, door_address(behind) as address:
-            items = [IncomingItem(f"cup-{n}", ImageContent(str(n * 2).encode())) for n in range(40)]
-            assert not any((await ingest(behind.ingester, items, index_id="pets")).outcomes)
+            ids = [f"scenes-test-{n // 4:06}-{n % 4}" for n in range(40)]
+            items = [
+                IncomingItem(item_id, ImageContent(str(n * 2).encode()))
+                for n, item_id in enumerate(ids)
+            ]
+            assert not any((await ingest(behind.ingester, items, index_id="scenes")).outcomes)
             for shard in behind.shards:
-                shard.logits = {f"cup-{n}": n / 10 for n in range(40)}
+                shard.logits = {item_id: n / 10 for n, item_id in enumerate(ids)}
             behind.encoder.description = MODEL
             addresses.append(address)
             ready.set()
@@ -71,7 +75,7 @@ COMMANDS = [
     line.removeprefix("$ ")
     for block in blocks("console")
     for line in block.splitlines()
-    if line.startswith("$ ")
+    if line.startswith("$ tandem ")
 ]
 
 
@@ -81,14 +85,14 @@ def test_the_commands_run(
 ) -> None:
     """With what they find."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "queries.txt").write_text("a red cup\ntwo dogs\n")
+    (tmp_path / "queries.txt").write_text("two crabs\none bell\n")
     program, *arguments = shlex.split(command)
     assert program == "tandem"
 
     result = CliRunner().invoke(app, [*arguments, "--address", address])
 
     assert result.exit_code == 0, result.output
-    assert "cup-" in result.stdout or "fingerprint" in result.stdout
+    assert "scenes-test-" in result.stdout or "fingerprint" in result.stdout
 
 
 def test_the_examples_were_found() -> None:

@@ -20,16 +20,21 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 @pytest.fixture(name="address", scope="module")
 def _address() -> Iterator[str]:
-    with threaded_door() as address:
+    with threaded_door() as address, Client(address) as client:
+        pictures = [(f"scenes-test-{n:06}-0", str(n).encode()) for n in range(20)]
+        assert not any(outcome.error for outcome in client.ingest(pictures, index_id="scenes"))
         yield address
 
 
 @pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_python_runs(code: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What it asserts holds, and it prints something."""
+    """What it asserts holds, it prints something, and each search finds something."""
     exec(compile(code.replace(ADDRESS, address), "docs/client.md", "exec"), {})
 
-    assert capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed
+    for index, found in (('index_id="scenes"', "scenes-test-"), ('index_id="cups"', "cup-")):
+        assert index not in code or found in printed
 
 
 def test_the_page_names_the_reasons_that_are_repeated() -> None:

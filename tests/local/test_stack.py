@@ -16,7 +16,7 @@ from tests.support.model_io.odd_models import write_echo
 
 
 def test_fixed_ports_are_the_documented_ones() -> None:
-    """The README's table."""
+    """Those of docs/architecture.md."""
     ports = Ports.fixed(shard_count=2)
 
     assert (ports.orchestrator, ports.encoder, ports.triton) == (7400, 7410, 7440)
