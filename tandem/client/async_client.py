@@ -46,6 +46,7 @@ from tandem.client.results import (
 from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.server_status import ServerStatus
 from tandem.client.trace_headers import trace_headers
+from tandem.contract.address import Address
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
@@ -61,6 +62,16 @@ from tandem.v1 import (
 )
 
 _Response = TypeVar("_Response")
+
+
+class _Connection:
+    """A channel and its stubs."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.search = search_service_pb2_grpc.SearchServiceStub(channel)
+        self.content = content_service_pb2_grpc.ContentServiceStub(channel)
+        self.model = model_service_pb2_grpc.ModelServiceStub(channel)
 
 
 class AsyncClient:
@@ -80,19 +91,18 @@ class AsyncClient:
     ) -> None:
         """Connects with the first call to an orchestrator at `address`, a host:port.
 
-        Create it while the event loop runs that will use it. `timeout_seconds` is the deadline of
+        Each event loop that calls has a connection of its own. `timeout_seconds` is the deadline of
         each call but `ingest`, which has none. `access` holds token and certificates; by default
         the client uses plain text and no token. `retries` says how often a failed call is repeated
         within its deadline; see `RetryPolicy`.
         """
+        Address.parse(address)
         self._address = address
         self._access = access or Access()
         self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
         self._retries = Retries(retries)
-        self._channel = self._access.open_aio_channel(address)
-        self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
-        self._content_stub = content_service_pb2_grpc.ContentServiceStub(self._channel)
-        self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
+        self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
+        self._is_closed = False
 
     async def search(
         self,
@@ -203,7 +213,7 @@ class AsyncClient:
             consistency_tokens=consistency_tokens,
             full_coverage_required=full_coverage_required,
         )
-        return search_result(await self._call(self._stub.SearchItems, request))
+        return search_result(await self._call(self._connection().search.SearchItems, request))
 
     async def search_page(
         self,
@@ -221,7 +231,7 @@ class AsyncClient:
         request = page_request(
             cursor, index_id=index_id, return_n=return_n, content_included=content_included
         )
-        return search_result(await self._call(self._stub.SearchItems, request))
+        return search_result(await self._call(self._connection().search.SearchItems, request))
 
     async def search_stream(
         self,
@@ -291,7 +301,7 @@ class AsyncClient:
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
         metadata = self._metadata()
         while True:
-            call = self._stub.StreamSearchItems(
+            call = self._connection().search.StreamSearchItems(
                 request, timeout=attempts.timeout_seconds, metadata=metadata
             )
             is_begun = is_answered = False
@@ -323,7 +333,7 @@ class AsyncClient:
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in checked]
         )
-        response = await self._call(self._stub.BatchSearchItems, request)
+        response = await self._call(self._connection().search.BatchSearchItems, request)
         return batch_results(response, [search.error for search in checked], self._address)
 
     async def score_documents(
@@ -342,13 +352,15 @@ class AsyncClient:
         TandemError.
         """
         request = score_request(query, documents, index_id, truncation_policy)
-        response = await self._call(self._content_stub.ScoreDocuments, request)
+        response = await self._call(self._connection().content.ScoreDocuments, request)
         return scored_documents(response)
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
-        return model_from_proto((await self._call(self._model_stub.DescribeModel, request)).model)
+        return model_from_proto(
+            (await self._call(self._connection().model.DescribeModel, request)).model
+        )
 
     async def describe_index(
         self, *, index_id: str, full_coverage_required: bool = False
@@ -359,7 +371,7 @@ class AsyncClient:
         `full_coverage_required` ShardsMissing is raised instead. Raises IndexNotFound.
         """
         request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
-        return index_description(await self._call(self._stub.DescribeIndex, request))
+        return index_description(await self._call(self._connection().search.DescribeIndex, request))
 
     async def ingest(
         self,
@@ -396,7 +408,7 @@ class AsyncClient:
         )
         counter = ProgressCounter(items, progress)
         metadata = self._metadata()
-        call = self._stub.IngestItems(iter(requests), metadata=metadata)
+        call = self._connection().search.IngestItems(iter(requests), metadata=metadata)
         status = ServerStatus(call)
         try:
             async for response in call:
@@ -434,7 +446,9 @@ class AsyncClient:
         request = remove_request(item_ids, index_id, request_id)
         # Under a request id the second attempt gets the first one's answer.
         is_repeatable = bool(request_id)
-        response = await self._call(self._stub.RemoveItems, request, is_repeatable=is_repeatable)
+        response = await self._call(
+            self._connection().search.RemoveItems, request, is_repeatable=is_repeatable
+        )
         return removal(response)
 
     async def remove_index(self, *, index_id: str) -> Removal:
@@ -444,12 +458,30 @@ class AsyncClient:
         TandemError whose message says how much was deleted.
         """
         request = remove_index_request(index_id)
-        response = await self._call(self._stub.RemoveIndex, request, is_repeatable=False)
+        response = await self._call(
+            self._connection().search.RemoveIndex, request, is_repeatable=False
+        )
         return index_removal(response)
 
     async def close(self) -> None:
         """Closes the connection."""
-        await self._channel.close()
+        self._is_closed = True
+        if connection := self._connections.pop(asyncio.get_running_loop(), None):
+            await connection.channel.close()
+        # gRPC closes those of other loops with their last call.
+        self._connections.clear()
+
+    def _connection(self) -> _Connection:
+        """Returns that of the running loop: gRPC binds each to the loop that opened it."""
+        loop = asyncio.get_running_loop()
+        if self._is_closed:
+            raise RuntimeError("the client is closed; create another one")
+        if (found := self._connections.get(loop)) is None:
+            for ended in [each for each in list(self._connections) if each.is_closed()]:
+                self._connections.pop(ended, None)
+            found = _Connection(self._access.open_aio_channel(self._address))
+            self._connections[loop] = found
+        return found
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (*request_metadata(), *trace_headers(), *self._access.metadata())

@@ -177,6 +177,33 @@ async def test_a_search_returns_its_answer(connect: Callable[[str], AnyClient]) 
     assert len(metadata["x-request-id"]) == 32
 
 
+async def test_an_async_client_may_be_made_anywhere_and_used_in_any_loop() -> None:
+    """At import, in one asyncio.run after another, and in several threads at once."""
+
+    async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse(items=[pb.RankedItem(item_id="a")])
+
+    async with search_server(found) as (address, service):
+
+        def run_twice(client: AsyncClient) -> int:
+            async def search() -> int:
+                answers = [client.search("x", index_id="i") for _ in range(3)]
+                return sum(len(each.items) for each in await asyncio.gather(*answers))
+
+            return asyncio.run(search()) + asyncio.run(search())
+
+        client = await asyncio.to_thread(AsyncClient, address)
+        runs = [asyncio.to_thread(run_twice, client) for _ in range(3)]
+        counts = await asyncio.gather(*runs)
+        here = await client.search("x", index_id="i")
+        await client.close()
+        with pytest.raises(RuntimeError, match="is closed"):
+            await client.search("x", index_id="i")
+
+    assert (counts, len(here.items)) == ([6, 6, 6], 1)
+    assert len(service.requests) == 19
+
+
 async def test_a_filter_is_sent_with_the_search(connect: Callable[[str], AnyClient]) -> None:
     """As it was written."""
     wanted = where.equals("style", "noto") & ~where.exists("hidden")
