@@ -26,7 +26,7 @@ from tandem.client.index_description import (
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, checked_searches, page_request, search_request
-from tandem.client.refusal import check_answered, checked_answer, error_of
+from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
 from tandem.client.requests import (
     IngestRequests,
     remove_index_request,
@@ -316,7 +316,9 @@ class AsyncClient:
                 return
             except grpc.aio.AioRpcError as error:
                 named = error_of(error, self._address, dict(metadata))
-                delay_seconds = None if is_begun else attempts.delay_after(named)
+                delay_seconds = (
+                    None if is_begun else attempts.delay_after(named, is_break=is_break(error))
+                )
                 if delay_seconds is None:
                     raise named from error
             finally:
@@ -502,7 +504,7 @@ class AsyncClient:
                 break
             except grpc.aio.AioRpcError as error:
                 named = error_of(error, self._address, dict(metadata))
-                if (delay_seconds := attempts.delay_after(named)) is None:
+                if (delay_seconds := attempts.delay_after(named, is_break=is_break(error))) is None:
                     raise named from error
             await asyncio.sleep(delay_seconds)
         attempts.note_answer()

@@ -57,6 +57,11 @@ def error_of(
     return named
 
 
+def is_break(error: grpc.RpcError) -> bool:
+    """Returns whether the call failed with its connection: neither server nor proxy answered it."""
+    return not error.trailing_metadata()
+
+
 def pushback_of(error: TandemError) -> float | Pushback | None:
     """Returns the seconds after which the server wants a repetition, or None if it named none."""
     text = error.metadata.get(RETRY_DELAY_KEY)

@@ -7,6 +7,7 @@ errors with the same code of which some can be retried and others cannot.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -33,8 +34,8 @@ class RetryPolicy:
     max_backoff_seconds: float = 2.0
     """The limit of the longest wait. A delay that the server names may be longer."""
     budget_tokens: float = 10.0
-    """The budget's tokens. A failed attempt takes one; with half of them or fewer left, nothing is
-    repeated."""
+    """The budget's tokens. A failed attempt takes one, and so do all that one broken connection
+    fails together; with half of them or fewer left, nothing is repeated."""
     budget_refill: float = 0.1
     """The tokens that an answered call puts back."""
 
@@ -62,6 +63,7 @@ class RetryThrottle:
         """Starts full."""
         self._policy = policy
         self._tokens = policy.budget_tokens
+        self._break_time = -math.inf
         self._lock = threading.Lock()
 
     def note_answer(self) -> None:
@@ -70,10 +72,16 @@ class RetryThrottle:
             policy = self._policy
             self._tokens = min(policy.budget_tokens, self._tokens + policy.budget_refill)
 
-    def take(self) -> bool:
-        """Notes a failure, and returns whether more than half of the tokens are left."""
+    def take(self, begin_time: float = math.inf, break_time: float = -math.inf) -> bool:
+        """Notes a failure, and returns whether more than half of the tokens are left.
+
+        Those that began before a break that is noted already were in flight with it: they failed
+        with the same connection, and take nothing.
+        """
         with self._lock:
-            self._tokens = max(0.0, self._tokens - 1.0)
+            if begin_time >= self._break_time:
+                self._tokens = max(0.0, self._tokens - 1.0)
+                self._break_time = max(self._break_time, break_time)
             return self._tokens > self._policy.budget_tokens / 2
 
 
@@ -109,6 +117,7 @@ class CallAttempts:
         self._deadline_time = deadline_time
         self._left_count = retries.policy.max_attempt_count - 1 if is_repeatable else 0
         self._longest_seconds = retries.policy.initial_backoff_seconds
+        self._begin_time = retries.clock()
 
     @property
     def timeout_seconds(self) -> float:
@@ -119,20 +128,23 @@ class CallAttempts:
         """Notes that the call was answered."""
         self._retries.throttle.note_answer()
 
-    def delay_after(self, error: TandemError) -> float | None:
+    def delay_after(self, error: TandemError, *, is_break: bool = False) -> float | None:
         """Returns the seconds to wait before the next attempt, or None if there is none.
 
+        `is_break` says that no server answered: the connection broke, with all calls on it.
         There is none after an error that a repetition cannot change, after the last attempt,
         without a budget, and if the wait would last until the deadline.
         """
         if not is_passing(error):
             return None
-        has_budget = self._retries.throttle.take()
+        now, throttle = self._retries.clock(), self._retries.throttle
+        has_budget = throttle.take(self._begin_time, now) if is_break else throttle.take()
         pushback = pushback_of(error)
         if not has_budget or self._left_count == 0 or pushback is Pushback.NEVER:
             return None
         self._left_count -= 1
         delay_seconds = self._backoff_seconds() if pushback is None else pushback
+        self._begin_time = now + delay_seconds
         return delay_seconds if delay_seconds < self.timeout_seconds else None
 
     def _backoff_seconds(self) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
@@ -15,10 +17,12 @@ from tandem.client.retries import CallAttempts, Retries, RetryThrottle, is_passi
 from tandem.errors import ERROR_CLASSES, RETRY_DELAY_KEY, error_from_reason
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import Search, search_server
+from tests.support.faults.proxy import Proxy
 
 Answer = TypeVar("Answer")
 SOON = RetryPolicy(initial_backoff_seconds=0.001, max_backoff_seconds=0.002)
 BUSY = error_from_reason("OVERLOADED", "all seats are taken", {})
+BROKEN = errors.ServiceUnavailable(service="127.0.0.1:7400", why="Socket closed")
 
 
 class Clock:
@@ -105,6 +109,23 @@ def test_the_budget_ends_repetitions_until_calls_are_answered_again() -> None:
     for _ in range(100):
         throttle.note_answer()
     assert [throttle.take() for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_calls_that_fail_with_one_connection_take_one_token() -> None:
+    """Those in flight when it broke; attempts that begin later and break too take their own."""
+    clock = Clock()
+    retries = Retries(RetryPolicy(), clock=clock, draw=lambda: 1.0)
+    calls = [retries.start(10, is_repeatable=True) for _ in range(32)]
+
+    clock.now += 0.5
+    assert [call.delay_after(BROKEN, is_break=True) for call in calls] == [0.1] * 32
+    clock.now += 0.2
+    assert [call.delay_after(BROKEN, is_break=True) for call in calls] == [0.2] * 32
+    # Of ten tokens eight are left, and a server that answers takes one each time.
+    delays = [retries.start(10, is_repeatable=True).delay_after(BUSY) for _ in range(4)]
+    assert delays == [0.1, 0.1, None, None]
+    # So does a connection that breaks for each call anew.
+    assert calls[0].delay_after(BROKEN, is_break=True) is None
 
 
 def test_the_calls_of_a_client_share_its_budget() -> None:
@@ -259,6 +280,46 @@ async def test_a_busy_server_is_called_again(connect: Connect) -> None:
     assert len(service.requests) == 3
     assert len({metadata["x-request-id"] for metadata in service.metadata}) == 1
     assert len({metadata["traceparent"] for metadata in service.metadata}) == 1
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_calls_on_a_connection_that_breaks_are_all_answered(is_async: bool) -> None:
+    """32 in flight, far more than the budget's tokens; the server is still there."""
+    in_flight: list[object] = []
+    all_there = asyncio.Event()
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        in_flight.append(request)
+        if len(in_flight) <= 32:
+            if len(in_flight) == 32:
+                all_there.set()
+            await asyncio.Event().wait()
+        return pb.SearchItemsResponse(model_fingerprint="f1")
+
+    async with (
+        search_server(search) as (address, _),
+        Proxy(int(address.rpartition(":")[2]), random.Random(1)) as proxy,
+    ):
+        client: AsyncClient | Client = (AsyncClient if is_async else Client)(
+            f"127.0.0.1:{proxy.port}"
+        )
+        with ThreadPoolExecutor(32) as threads:
+            loop = asyncio.get_running_loop()
+            calls = [
+                client.search("a", index_id="s")
+                if isinstance(client, AsyncClient)
+                else loop.run_in_executor(threads, lambda: client.search("a", index_id="s"))
+                for _ in range(32)
+            ]
+            answers = asyncio.gather(*calls)
+            await all_there.wait()
+            proxy.cut()
+            found = await answers
+        closing = client.close()
+        if closing is not None:
+            await closing
+
+    assert [each.model_fingerprint for each in found] == ["f1"] * 32
 
 
 async def test_an_error_of_the_call_is_raised_at_once(connect: Connect) -> None:
