@@ -48,8 +48,7 @@ class AdmissionLimits:
     max_probe_wait_seconds: float = 5.0
     """The same for a health or reflection request, which is small."""
     max_probe_count: int = 1024
-    """Health and reflection calls whose request has not arrived, and their streams."""
-    max_probe_count_by_connection: int = 32
+    """Open health and reflection calls; a newer one ends an older one."""
     call_weights: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     """The number of places that a request takes, by method; by default one."""
 

@@ -23,6 +23,7 @@ from tandem.chassis.settings import SettingsError, load, setting
 log = get_logger()
 
 _LOOK_SECONDS = 1.0
+_NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 # After this, a caller whose authority is no longer trusted must shake hands again.
 MAX_CONNECTION_AGE_SECONDS = 45
 
@@ -215,6 +216,12 @@ class Rotation:
         self._look_time = now + _LOOK_SECONDS
         before, self.certificates = self.certificates, self._identity.certificates()
         return self.certificates is not before
+
+
+def certificate_names(context: grpc.aio.ServicerContext) -> set[str]:
+    """Returns the names in the certificate of a call's connection; none without one."""
+    shown = context.auth_context()
+    return {name.decode(errors="replace") for key in _NAME_KEYS for name in shown.get(key, ())}
 
 
 def triton_credentials(

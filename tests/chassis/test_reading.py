@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from tandem.chassis.admission import DEFAULT_LIMITS
-from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.channels import SERVER_OPTIONS, open_channel
 from tandem.chassis.guard import Guard
 from tandem.chassis.tokens import TokenFile
 from tandem.errors import TextEmpty
@@ -40,6 +40,18 @@ from tests.support.chassis.open_door import (
     raw,
     refusal,
 )
+from tests.support.chassis.raw_http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    SETTINGS,
+    block,
+    call_headers,
+    ended_streams,
+    frame,
+    opened,
+)
 from tests.support.chassis.scripted_service import until
 from tests.support.fuzz.wire_maker import WireMaker
 
@@ -55,8 +67,21 @@ requests_per_second = 10
 
 async def first_refusals(calls: Sequence[Any], count: int) -> list[str]:
     """Waits until so many of the calls have ended, and returns how."""
-    await until(lambda: sum(each.done() for each in calls) >= count, timeout_seconds=60)
-    return [await refusal(each) for each in calls if each.done()]
+
+    async def end(call: Any) -> str:
+        with suppress(grpc.aio.AioRpcError):
+            while await call.read() is not grpc.aio.EOF:  # A status comes after the answers.
+                pass
+        return await refusal(call)
+
+    ends = [asyncio.create_task(end(each)) for each in calls]
+    try:
+        await until(lambda: sum(each.done() for each in ends) >= count, timeout_seconds=60)
+        return [each.result() for each in ends if each.done()]
+    finally:
+        for each in ends:
+            each.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
 
 
 @pytest.fixture
@@ -206,20 +231,84 @@ async def test_calls_that_wait_for_their_message_have_so_many_places() -> None:
 
 
 async def test_probes_are_answered_next_to_silent_callers() -> None:
-    """Streams that need no token are bounded by connection, and keep no caller from liveness."""
-    limits = replace(DEFAULT_LIMITS, max_probe_count_by_connection=4)
+    """Streams that need no token are bounded: the oldest end, and keep no caller from liveness."""
+    limits = replace(DEFAULT_LIMITS, max_probe_count=4)
     asked = health_pb2.HealthCheckRequest(service="liveness")
     async with AsyncExitStack() as stack:
         to = await stack.enter_async_context(address(limits=limits))
         hostile, other = [await stack.enter_async_context(connection(to)) for _ in range(2)]
-        watches = [raw(hostile, WATCH)(iter([b""])) for _ in range(6)]
+        watches = [raw(hostile, WATCH)(iter([b""])) for _ in range(3)]
         listed = [raw(hostile, REFLECTION)() for _ in range(6)]
-        assert await first_refusals([*watches, *listed], 8) == ["OVERLOADED"] * 8
+        checks = [raw(hostile, CHECK)() for _ in range(6)]
+        for calls in ([*watches, *listed], checks):
+            count = len(calls) - 4
+            assert await first_refusals(calls, count) == ["UNIMPLEMENTED"] * count
         for channel in (hostile, other):
             await health_pb2_grpc.HealthStub(channel).Check(asked, timeout=60)
         watch = health_pb2_grpc.HealthStub(other).Watch(asked)
         await asyncio.wait_for(watch.read(), 60)
-        for each in (*watches, *listed, watch):
+        for each in (*watches, *listed, *checks, watch):
+            each.cancel()
+
+
+async def test_a_client_that_watches_health_needs_no_place(guard: Guard) -> None:
+    """Its watch ends another's, or is ended by one; neither makes it believe the server is down."""
+    limits = replace(DEFAULT_LIMITS, max_probe_count=1)
+    async with address(guard, limits) as to, connection(to) as hostile:
+        for _ in range(2):
+            held = raw(hostile, WATCH)(iter([b""]))
+            await held.read()
+            async with open_channel(to) as channel:
+                for _ in range(2):
+                    stub = SearchServiceStub(channel)
+                    await stub.SearchItems(pb.SearchItemsRequest(), metadata=TOKEN, timeout=60)
+                    held.cancel()
+                    held = raw(hostile, WATCH)(iter([b""]))
+            held.cancel()
+
+
+async def test_watches_whose_answers_are_not_read_keep_no_client_out() -> None:
+    """Nothing can end them, since no status passes an unread answer; so newer ones are refused."""
+    limits = replace(DEFAULT_LIMITS, max_probe_count=4)
+    no_window = frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0")
+    begun = block(call_headers(WATCH.encode()))
+    async with address(limits=limits) as to:
+        with opened(int(to.rpartition(":")[2])) as hostile:
+            hostile.sendall(no_window)
+            for number in range(1, 41, 2):
+                hostile.sendall(
+                    frame(HEADERS, END_HEADERS, number, begun)
+                    + frame(DATA, END_STREAM, number, b"\0" * 5)
+                )
+            ended = await asyncio.to_thread(ended_streams, hostile, 16, 60)
+            assert len(ended) == 16
+            async with open_channel(to) as channel, connection(to) as other:
+                await health_pb2_grpc.HealthStub(other).Check(
+                    health_pb2.HealthCheckRequest(service="liveness"), timeout=60
+                )
+                assert await refusal(raw(other, WATCH)(iter([b""]))) == "UNIMPLEMENTED"
+                await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
+
+
+async def test_the_watch_of_a_known_connection_goes_last(guard: Guard) -> None:
+    """A stranger's, that began at the same time, is the control."""
+    limits = replace(DEFAULT_LIMITS, max_probe_count=4)
+    async with (
+        address(guard, limits) as to,
+        connection(to) as known,
+        connection(to) as strange,
+    ):
+        watches = [raw(each, WATCH)(iter([b""])) for each in (known, strange)]
+        for each in watches:
+            await each.read()
+        await SearchServiceStub(known).SearchItems(
+            pb.SearchItemsRequest(), metadata=TOKEN, timeout=60
+        )
+        flood = [raw(strange, WATCH)(iter([b""])) for _ in range(20)]
+        # All but three of the flood, and the stranger's first.
+        assert await first_refusals([*flood, watches[1]], 18) == ["UNIMPLEMENTED"] * 18
+        assert not watches[0].done()
+        for each in (watches[0], *flood):
             each.cancel()
 
 

@@ -19,6 +19,7 @@ from tandem.chassis.interceptors.reading import ReadingInterceptor
 from tandem.chassis.interceptors.release import ReleaseInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
 from tandem.chassis.interceptors.trace import TraceInterceptor
+from tandem.chassis.probe_calls import ProbeCalls
 
 
 def interceptors(
@@ -26,6 +27,7 @@ def interceptors(
 ) -> tuple[HandlerInterceptor, ...]:
     """Returns the interceptors of a service, outermost first, for an `InterceptorChain`."""
     guard = guard or Guard()
+    probes = ProbeCalls(limits.max_probe_count)
     return (
         ReleaseInterceptor(),
         RequestIdInterceptor(),  # so that every later log line has the request id
@@ -34,9 +36,9 @@ def interceptors(
         MetricsInterceptor(service),  # outside admission, to count what it refuses
         ErrorsInterceptor(),
         HeadersInterceptor(),
-        AuthInterceptor(guard),  # refuses strangers before reading anything of theirs
+        AuthInterceptor(guard, probes),  # refuses strangers before reading anything of theirs
         AnswersInterceptor(service, limits),
-        ReadingInterceptor(limits),  # inside of it requests are messages, outside bytes
+        ReadingInterceptor(limits, probes),  # inside of it requests are messages, outside bytes
         MessageAuthInterceptor(guard),
         AdmissionInterceptor(service, limits),  # next to the handler
     )

@@ -12,12 +12,12 @@ from tandem.chassis.guard import Guard, current_caller
 from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
+from tandem.chassis.probe_calls import ProbeCalls
+from tandem.chassis.tls import certificate_names
 from tandem.contract.access import AccessRule
 from tandem.errors import Unauthenticated
 
 log = get_logger()
-
-_NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 
 
 class AuthInterceptor(HandlerInterceptor):
@@ -26,9 +26,10 @@ class AuthInterceptor(HandlerInterceptor):
     Both checks use metadata only; no message of a refused caller is read.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, probes: ProbeCalls) -> None:
         super().__init__()
         self._guard = guard
+        self._probes = probes
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` for authorised callers only."""
@@ -56,6 +57,8 @@ class AuthInterceptor(HandlerInterceptor):
         access = self._guard.access_of(path)
         _check_name(self._guard.peer_names, context)
         self._guard.let_in(access, current_headers().get(AUTHORIZATION_KEY, ""))
+        if current_caller() is not None:
+            self._probes.note_known(context)
 
 
 class MessageAuthInterceptor(HandlerInterceptor):
@@ -121,9 +124,7 @@ def _search_count(message: Any) -> int:  # noqa: ANN401
 def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> None:
     if not names:
         return
-    shown = context.auth_context()
-    found = {name.decode(errors="replace") for key in _NAME_KEYS for name in shown.get(key, ())}
-    if names.isdisjoint(found):
+    if names.isdisjoint(certificate_names(context)):
         raise Unauthenticated(why="the name in its certificate is not accepted")
 
 

@@ -27,6 +27,7 @@ from tandem.chassis.interceptors.handlers import (
     of_raw_stream,
 )
 from tandem.chassis.places import Places, caller_key
+from tandem.chassis.probe_calls import ProbeCalls
 from tandem.chassis.request_scanner import RequestScanner
 from tandem.chassis.side_thread import SideThread, bind_side_thread
 from tandem.chassis.slow_messages import SlowMessages
@@ -34,7 +35,6 @@ from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_li
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
 
 _Parse = Callable[[bytes], Awaitable[Any]]
-_Read = Callable[[grpc.aio.ServicerContext, float], Awaitable[Any]]
 
 _byte_count: ContextVar[int] = ContextVar("tandem_request_bytes")
 
@@ -50,14 +50,13 @@ def request_byte_count() -> int:
 class ReadingInterceptor(HandlerInterceptor):
     """Reads a call's requests, and parses those that are within their method's limits."""
 
-    def __init__(self, limits: AdmissionLimits) -> None:
+    def __init__(self, limits: AdmissionLimits, probe_streams: ProbeCalls) -> None:
         super().__init__()
         self._max_wait_seconds = limits.max_message_wait_seconds
         self._max_probe_wait_seconds = limits.max_probe_wait_seconds
         self._awaited = Places(limits.max_awaited_count, limits.max_awaited_count_by_caller)
-        # By connection, so that idle probes of others do not block a platform's probes.
-        self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
-        self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
+        self._awaited_probes = ProbeCalls(limits.max_probe_count)
+        self._probe_streams = probe_streams
         # Two, because in one all waiting requests would be parsed, and held, before the first is
         # converted.
         self._parsing, self._converting = SideThread(), SideThread()
@@ -69,15 +68,11 @@ class ReadingInterceptor(HandlerInterceptor):
         serve = behavior(handler)
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            request = await self._one(
-                context, parse, self._awaited, caller_key(context), self._max_wait_seconds, _read
-            )
+            request = await self._one(context, parse)
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            request = await self._one(
-                context, parse, self._awaited, caller_key(context), self._max_wait_seconds, _read
-            )
+            request = await self._one(context, parse)
             async with aclosing(serve(request, context)) as responses:
                 del request
                 async for response in responses:
@@ -102,30 +97,25 @@ class ReadingInterceptor(HandlerInterceptor):
         return of_raw_stream(handler, chosen)
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns a handler that reads the requests of a health or reflection call.
-
-        These need no token, so each connection has only a few.
-        """
+        """Returns a handler that reads the requests of a health or reflection call."""
         parse = self._parser(path, handler, PROBE_LIMIT)
-        serve, streams = behavior(handler), self._probe_streams
+        serve = behavior(handler)
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            peer = str(context.peer())
-            request = await self._probe(context, parse, peer)
+            async with self._awaited_probes.held(context):
+                request = await self._probe(context, parse)
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            peer = str(context.peer())
-            if lack := streams.lack(peer):
-                raise Overloaded(what=f"there are too many streams of {method_of(path)}: {lack}")
-            with streams.taken(peer):
+            async with self._probe_streams.held(context) as place:
                 if handler.request_streaming:
                     request: Any = self._prompt_messages(context, parse)
                 else:
-                    request = await self._probe(context, parse, peer)
+                    request = await self._probe(context, parse)
                 async with aclosing(serve(request, context)) as responses:
                     async for response in responses:
-                        yield response
+                        with place.sending():
+                            yield response
 
         return of_raw_stream(handler, answers if handler.response_streaming else answer)
 
@@ -153,23 +143,13 @@ class ReadingInterceptor(HandlerInterceptor):
 
         return parsed
 
-    async def _one(
-        self,
-        context: grpc.aio.ServicerContext,
-        parse: _Parse,
-        places: Places,
-        caller: str,
-        max_wait_seconds: float,
-        read: _Read,
-    ) -> Any:  # noqa: ANN401
+    async def _one(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
         """Returns the call's request; raises if it does not arrive in time, or too many wait."""
-        if lack := places.lack(caller):
+        caller = caller_key(context)
+        if lack := self._awaited.lack(caller):
             raise Overloaded(what=f"too many calls wait for their request to be read: {lack}")
-        with places.taken(caller):
-            data = await read(context, max_wait_seconds)
-            if data is grpc.aio.EOF:
-                raise RequestMalformed(why="the call has no message")
-            return await parse(data)
+        with self._awaited.taken(caller):
+            return await _only(await _read(context, self._max_wait_seconds), parse)
 
     async def _prompt_messages(
         self, context: grpc.aio.ServicerContext, parse: _Parse
@@ -179,10 +159,10 @@ class ReadingInterceptor(HandlerInterceptor):
         while (data := await self._slow_probes.read(context, seconds)) is not grpc.aio.EOF:
             yield await parse(data)
 
-    async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse, peer: str) -> Any:  # noqa: ANN401
-        seconds = self._max_probe_wait_seconds
-        read = self._slow_probes.read
-        return await self._one(context, parse, self._awaited_probes, peer, seconds, read)
+    async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
+        return await _only(
+            await self._slow_probes.read(context, self._max_probe_wait_seconds), parse
+        )
 
     async def _messages(
         self, context: grpc.aio.ServicerContext, parse: _Parse
@@ -199,6 +179,13 @@ async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> A
             return await context.read()
     except TimeoutError:
         raise DeadlineExceeded(what=f"a wait of {max_wait_seconds:g} s: no request came") from None
+
+
+async def _only(data: Any, parse: _Parse) -> Any:  # noqa: ANN401
+    """Returns the parsed message of a call that has one."""
+    if data is grpc.aio.EOF:
+        raise RequestMalformed(why="the call has no message")
+    return await parse(data)
 
 
 def _request_descriptor(path: str) -> Descriptor | None:
