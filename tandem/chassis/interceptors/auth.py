@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -62,7 +62,11 @@ class AuthInterceptor(HandlerInterceptor):
 
 
 class MessageAuthInterceptor(HandlerInterceptor):
-    """Checks each message's index and quota; runs inside AuthInterceptor."""
+    """Checks each message's index and quota; runs inside AuthInterceptor.
+
+    A stream's caller is checked again with each of its messages and answers: its token may have
+    been removed, or have fewer rights than when the stream began.
+    """
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -75,33 +79,39 @@ class MessageAuthInterceptor(HandlerInterceptor):
             return handler
         inner = behavior(handler)
 
+        def let_in_again(index_ids: Iterable[str] = ()) -> None:
+            authorization = current_headers().get(AUTHORIZATION_KEY, "")
+            self._guard.let_in(self._guard.access_of(path), authorization)
+            if (caller := current_caller()) is not None:
+                for index_id in index_ids:
+                    caller.check_index(index_id)
+
+        async def each_checked(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+            async for message in messages:
+                let_in_again()
+                _check(message, path, access)
+                yield message
+
         def checked(sent: Any) -> Any:  # noqa: ANN401
-            return _each_checked(sent, path, access) if handler.request_streaming else sent
+            if handler.request_streaming:
+                return each_checked(sent)
+            _check(sent, path, access)
+            return sent
 
         async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            if not handler.request_streaming:
-                _check(sent, path, access)
             return await inner(checked(sent), context)
 
         async def stream(
             sent: Any,  # noqa: ANN401
             context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
-            if not handler.request_streaming:
-                _check(sent, path, access)
+            index_ids = () if handler.request_streaming else tuple(_index_ids(sent))
             async with aclosing(inner(checked(sent), context)) as answers:
                 async for each in answers:
+                    let_in_again(index_ids)
                     yield each
 
         return with_behavior(handler, stream if handler.response_streaming else answer)
-
-
-async def _each_checked(
-    messages: AsyncIterator[Any], path: str, access: AccessRule | None
-) -> AsyncIterator[Any]:
-    async for message in messages:
-        _check(message, path, access)
-        yield message
 
 
 def _check(message: Any, path: str, access: AccessRule | None) -> None:  # noqa: ANN401

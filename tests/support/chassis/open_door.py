@@ -33,7 +33,14 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 class Batches(ScriptedSearch):
-    """Answers batches too."""
+    """Answers batches too, and streamed searches by three searches."""
+
+    async def StreamSearchItems(
+        self, request: pb.StreamSearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.StreamSearchItemsResponse]:
+        """Answers with each search."""
+        for _ in range(3):
+            yield pb.StreamSearchItemsResponse(answer=await self._search(request.search, context))
 
     async def BatchSearchItems(
         self, request: pb.BatchSearchItemsRequest, context: grpc.aio.ServicerContext
