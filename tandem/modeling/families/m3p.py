@@ -18,7 +18,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
-from tandem.modeling.families.region_head import OuterHead, take_head
+from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, region_model
 from tandem.modeling.families.region_weights import (
     both_ends,
@@ -27,7 +27,6 @@ from tandem.modeling.families.region_weights import (
     present_names,
 )
 
-MAX_TEXT_TOKENS: Final = 64
 MAX_REGIONS: Final = 100
 WEIGHTS_NAME: Final = "m3p_under_weights.pth"
 _HEAD_WIDTH: Final = 64
@@ -45,7 +44,8 @@ _LAYER_PARTS: Final = {
 _OTHER_TASKS: Final = (
     r"image_embeddings\.image_distbution_embeddings\.|refine_embeddings\.|cross_alignment\.|"
     r"encoder_attn\.|layer_norm15\.|mrfr_dense\.|transformer_obj\.|cross_lang_embeddings\.|"
-    r"pred_layer\.|pred_obj_layer\."
+    r"pred_layer\.|pred_obj_layer\.|latent_transforms\.|original_transforms\.|"
+    r"pooled_layer2\.|seq_relationship2\."
 )
 
 
@@ -64,11 +64,14 @@ class M3pEncoder(RegionEncoder):
         super().__init__(config, head)
         width, epsilon = config.width, config.norm_epsilon
         self.feature_width, self.is_normalising = feature_width, is_normalising
-        self.position = nn.Embedding(config.max_text_tokens, width)
         self.feature_project = nn.Linear(feature_width, width)
         self.box_project = nn.Linear(_BOX.width, width)
         self.image_norm = nn.LayerNorm(width, epsilon)
         self.embedding_norm = nn.LayerNorm(width, epsilon)
+
+    def text_position_count(self, region_count: int) -> int:
+        """Returns how many tokens of a text have positions after that many regions."""
+        return super().text_position_count(region_count) - region_count
 
     def embedded(
         self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
@@ -96,17 +99,15 @@ class M3pEncoder(RegionEncoder):
         return both_BLW, torch.cat([region_mask, text_mask], 1)
 
 
-def read_m3p(
-    folder: PublishedFolder, outer: OuterHead | None = None, *, is_of_mmt: bool = False
-) -> PublishedModel:
+def read_m3p(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong.
 
-    `is_of_mmt` says that it was trained by MMT, which leaves features as they are.
+    MMT leaves features as they are.
     """
     weights = present_names(_weights(folder))
     config, feature_width = _shape(folder, weights)
-    taken = take_head(folder, weights, outer, ("seq_relationship",), "pooled_layer.dense")
-    model = M3pEncoder(config, feature_width, taken.head, is_normalising=not is_of_mmt)
+    taken = take_head(folder, weights, mmt, ("seq_relationship",), "pooled_layer.dense")
+    model = M3pEncoder(config, feature_width, taken.head, is_normalising=mmt is None)
     sources = {
         "word.weight": (_WORDS,),
         "position.weight": (_POSITIONS,),
@@ -119,8 +120,8 @@ def read_m3p(
     }
     fill(model, taken.weights, sources, taken.unneeded(_OTHER_TASKS), folder)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
-    parts = RegionModelParts("m3p", "TransformerModel", model, config, rules, MAX_TEXT_TOKENS)
-    return region_model(folder, parts, taken.notes)
+    parts = RegionModelParts("m3p", "TransformerModel", model, config, rules)
+    return region_model(folder, parts, taken.notes, mmt)
 
 
 def m3p_weights_name(folder: PublishedFolder) -> str | None:
@@ -166,11 +167,6 @@ def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointCo
         )
     except ValueError as error:
         raise folder.refused(str(error)) from error
-    if config.max_text_tokens < MAX_TEXT_TOKENS + MAX_REGIONS:
-        raise folder.malformed(
-            f"it has {config.max_text_tokens:,} positions, fewer than {MAX_REGIONS} regions and "
-            f"{MAX_TEXT_TOKENS} tokens take"
-        )
     return config, features.shape[1]
 
 

@@ -8,18 +8,19 @@
 Head and pooling may be missing, as in a bi-encoder or a cross-encoder alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from torch import Tensor
+
 from tandem.model_io.json_object import shown
-from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.modules_file import MODULES, read_modules
 from tandem.modeling.families.oscar import read_oscar
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
-from tandem.modeling.families.region_head import OuterHead
+from tandem.modeling.families.region_head import OfMmt
 from tandem.modeling.families.uniter import read_uniter
 
 _LENGTHS: Final = "sentence_bert_config.json"
@@ -32,8 +33,6 @@ _OTHER_POOLING: Final = (
     "pooling_mode_max_tokens",
     "pooling_mode_mean_sqrt_len_tokens",
 )
-# MMT counts a text's tokens without the two special ones, and its encoders take at most 510.
-_SPECIAL_COUNT, _MAX_LENGTH = 2, 510
 
 
 def is_mmt_folder(folder: PublishedFolder) -> bool:
@@ -47,30 +46,26 @@ def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
     places = _places(folder)
     encoders = [kind for kind in places if kind in _FAMILIES]
-    if len(encoders) != 1 or (odd := sorted(places.keys() - {*_FAMILIES, *_AROUND})):
-        named = encoders if len(encoders) != 1 else odd
+    if len(encoders) != 1 or places.keys() - {*_FAMILIES, *_AROUND}:
         raise folder.unserved(
-            f"{MODULES} has {shown(named)}; one of {', '.join(_FAMILIES)} is wanted, with "
+            f"{MODULES} has {shown(list(places))}; one of {', '.join(_FAMILIES)} is wanted, with "
             f"{' and '.join(_AROUND)} at most"
         )
     if "Pooling" in places:
         _check_pooling(folder.inner(places["Pooling"]))
-    head = places.get("ClassificationHead")
-    outer = _outer_head(folder.inner(head)) if head else None
+    head, reads_pooled = _head(folder, places.get("ClassificationHead"))
     place = places[encoders[0]]
     inner = PublishedFolder(folder.path / place)
-    model = _with_lengths(inner, _FAMILIES[encoders[0]](inner, outer))
+    fields = inner.optional_fields(_LENGTHS)
+    lengths = [_length(fields.get(name)) for name in ("max_seq_length", "max_image_seq_len")]
+    model = _FAMILIES[encoders[0]](inner, OfMmt(head, reads_pooled, *lengths))
     own = {f"{place}/{name}": digest for name, digest in model.files_sha256.items()}
     return replace(model, files_sha256=own | dict(folder.sha256s()))
 
 
-def _m3p_of_mmt(folder: PublishedFolder, outer: OuterHead | None) -> PublishedModel:
-    return read_m3p(folder, outer, is_of_mmt=True)
-
-
-_FAMILIES: Final[dict[str, Callable[[PublishedFolder, OuterHead | None], PublishedModel]]] = {
+_FAMILIES: Final[dict[str, Callable[[PublishedFolder, OfMmt], PublishedModel]]] = {
     "OSCAR": read_oscar,
-    "M3P": _m3p_of_mmt,
+    "M3P": read_m3p,
     "UNITER": read_uniter,
 }
 _AROUND: Final = ("ClassificationHead", "Pooling")
@@ -85,14 +80,18 @@ def _places(folder: PublishedFolder) -> dict[str, str]:
     return places
 
 
-def _outer_head(folder: PublishedFolder) -> OuterHead:
+def _head(folder: PublishedFolder, place: str | None) -> tuple[Mapping[str, Tensor], bool]:
+    """Returns the weights of the head, none without one, and whether it reads a pooled position."""
+    if place is None:
+        return {}, False
+    folder = folder.inner(place)
     fields = folder.fields(_LENGTHS)
     read = fields.get("input_key", "cls_token_embeddings")
     if not isinstance(read, str) or read not in _READ_BY_HEAD:
         raise folder.unserved(
             f"its head reads {shown(read)}; only {' and '.join(_READ_BY_HEAD)} are known"
         )
-    return OuterHead(folder.read_weights([_HEAD]), _READ_BY_HEAD[read])
+    return folder.read_weights([_HEAD]), _READ_BY_HEAD[read]
 
 
 def _check_pooling(folder: PublishedFolder) -> None:
@@ -101,23 +100,5 @@ def _check_pooling(folder: PublishedFolder) -> None:
         raise folder.unserved("its pooling is not the plain mean of all positions")
 
 
-def _with_lengths(folder: PublishedFolder, model: PublishedModel) -> PublishedModel:
-    """Returns the model with the folder's own limits of tokens and regions."""
-    fields, parts = folder.optional_fields(_LENGTHS), model.region_joint
-    assert parts is not None, "all three families are joint"
-    numbers = [fields.get(name) for name in ("max_seq_length", "max_image_seq_len")]
-    text_length, region_count = (
-        each if type(each) is int and each > 0 else None for each in numbers
-    )
-    text, regions = parts.text, parts.regions
-    if text_length is not None:
-        max_tokens = min(text_length, _MAX_LENGTH) + _SPECIAL_COUNT
-        text = replace(text, max_tokens=max_tokens, lengths=text_length_buckets(max_tokens))
-    if region_count is not None:
-        regions = replace(regions, max_regions=min(region_count, _MAX_LENGTH))
-    if text.max_tokens + regions.max_regions > _MAX_LENGTH:
-        raise folder.malformed(
-            f"{_LENGTHS} allows {text.max_tokens} tokens and {regions.max_regions} regions, and "
-            f"together at most {_MAX_LENGTH} have positions"
-        )
-    return replace(model, region_joint=replace(parts, text=text, regions=regions))
+def _length(field: object) -> int | None:
+    return field if type(field) is int and field > 0 else None

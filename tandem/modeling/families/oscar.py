@@ -1,15 +1,19 @@
 """Reads OSCAR, and VinVL, which has its layout (Li et al. 2020, Zhang et al. 2021).
 
 BERT with one more linear layer: a region's 2,048 features and six numbers of its box become a
-token, without position, type or norm. A folder has pytorch_model.bin, config.json and vocab.txt.
+token, without position, type or norm. A folder has pytorch_model.bin, config.json and vocab.txt,
+and training_args.bin, which says how many regions and tokens it was trained with.
 
 Shapes: B batch, T text tokens, R regions, L = T + R, D numbers of a region, W width.
 """
 
+from argparse import Namespace
+from contextlib import suppress
 from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.serialization import safe_globals
 
 from tandem.model_io.json_object import shown, within
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
@@ -17,7 +21,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
-from tandem.modeling.families.region_head import OuterHead, take_head
+from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
 from tandem.modeling.families.region_weights import (
     bert_embeddings,
@@ -26,11 +30,17 @@ from tandem.modeling.families.region_weights import (
     fill,
     present_names,
 )
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 
-MAX_TEXT_TOKENS: Final = 70
-"""In all, as the authors count; MMT adds the two special tokens."""
-MAX_REGIONS: Final = 50
+# In all, as the authors count; MMT adds the two special tokens.
+_MAX_TEXT_TOKENS: Final = 70
+_MAX_REGIONS: Final = {"OSCAR": 50, "VinVL": 70}
+_ARGUMENTS: Final = "training_args.bin"
 _PRETRAINING: Final = r"cls\."
+_TAGS: Final = (
+    "The authors' retrieval commands add object tags to a text (--add_od_labels), which are not "
+    "read here; without them the scores are not the authors'."
+)
 
 
 class OscarEncoder(RegionEncoder):
@@ -41,7 +51,6 @@ class OscarEncoder(RegionEncoder):
     ) -> None:
         """`width` is that of a region's vector."""
         super().__init__(config, head)
-        self.position = nn.Embedding(config.max_text_tokens, config.width)
         self.token_type = nn.Embedding(2, config.width)
         self.text_norm = nn.LayerNorm(config.width, config.norm_epsilon)
         self.image_project = nn.Linear(width, config.width)
@@ -59,7 +68,7 @@ class OscarEncoder(RegionEncoder):
         return torch.cat([text_BTW, image_BRW], 1), torch.cat([text_mask, region_mask], 1)
 
 
-def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> PublishedModel:
+def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
     fields = folder.config()
     config = bert_config(folder, fields)
@@ -76,7 +85,7 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
             "detector's features (faster_r-cnn) are read"
         )
     weights = present_names(folder.read_weights(), "bert.")
-    taken = take_head(folder, weights, outer, ("classifier",), "pooler.dense")
+    taken = take_head(folder, weights, mmt, ("classifier",), "pooler.dense")
     has_image_norm = bool(fields.get("use_img_layernorm"))
     model = OscarEncoder(config, width, taken.head, has_image_norm=has_image_norm)
     if has_image_norm:
@@ -90,10 +99,41 @@ def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> Publi
         **taken.sources,
     }
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
+    region_count, max_tokens = _MAX_REGIONS["OSCAR"], _MAX_TEXT_TOKENS
+    notes = list(taken.notes)
+    if mmt is None:
+        kind = "VinVL" if has_image_norm else "OSCAR"
+        region_count, max_tokens, said = _trained_with(folder, kind)
+        notes += said
     rules = RegionRules(
         feature_width=width - BoxNumbers.CORNERS_SIDES.width,
         box_numbers=BoxNumbers.CORNERS_SIDES,
-        max_regions=MAX_REGIONS,
+        max_regions=region_count,
     )
-    parts = RegionModelParts("oscar", "BertImgModel", model, config, rules, MAX_TEXT_TOKENS)
-    return region_model(folder, parts, taken.notes)
+    parts = RegionModelParts("oscar", "BertImgModel", model, config, rules, max_tokens)
+    return region_model(folder, parts, notes, mmt)
+
+
+def _trained_with(folder: PublishedFolder, kind: str) -> tuple[int, int, list[str]]:
+    """Returns how many regions and tokens the authors' training took, and what to tell of it.
+
+    Their evaluation takes both from training_args.bin too. torch's restricted reader makes plain
+    values of it, and the argparse.Namespace that they are in.
+    """
+    arguments: dict[str, object] = {}
+    if folder.has(_ARGUMENTS):
+        with suppress(PickleRefused), safe_globals([Namespace]):
+            read = read_pickled_tensors(folder.file(_ARGUMENTS))
+            arguments = vars(read) if isinstance(read, Namespace) else {}
+    region_count, max_tokens = map(arguments.get, ("max_img_seq_length", "max_seq_length"))
+    notes = [] if arguments.get("add_od_labels") is False else [_TAGS]
+    if type(max_tokens) is not int or max_tokens < 1:
+        max_tokens = _MAX_TEXT_TOKENS
+    if type(region_count) is int and region_count > 0:
+        return region_count, max_tokens, notes
+    region_count = _MAX_REGIONS[kind]
+    note = (
+        f"No {_ARGUMENTS} says how many regions it was trained with: the first {region_count} of a "
+        f"picture count, as in the authors' retrieval commands for {kind}."
+    )
+    return region_count, max_tokens, [note, *notes]

@@ -42,6 +42,7 @@ class RegionEncoder(nn.Module, ABC):
     def __init__(self, config: JointConfig, head: MatchHead | None) -> None:
         super().__init__()
         self.word = nn.Embedding(config.vocabulary_size, config.width)
+        self.position = nn.Embedding(config.max_text_tokens, config.width)
         self.layers = nn.ModuleList(PostNormLayer(config) for _ in range(config.layer_count))
         self.head = head
 
@@ -69,6 +70,10 @@ class RegionEncoder(nn.Module, ABC):
         for layer in self.layers:
             hidden_BLW = layer(hidden_BLW, attends_B11L)
         return hidden_BLW, mask_BL
+
+    def text_position_count(self, region_count: int) -> int:
+        """Returns how many tokens of a text have positions next to that many regions."""
+        return self.position.num_embeddings
 
     @abstractmethod
     def embedded(

@@ -1,4 +1,4 @@
-"""Finds the head for pairs among published weights, or takes that of another file."""
+"""Finds the head for pairs among published weights, or takes that of MMT-Retrieval's folder."""
 
 import re
 from collections.abc import Mapping
@@ -12,19 +12,24 @@ from tandem.modeling.families.region_encoder import MatchHead
 from tandem.modeling.families.region_weights import both_ends
 
 NO_HEAD: Final = (
-    "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order; it was "
-    "pretrained, and not trained for retrieval."
+    "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order."
 )
+NOT_TRAINED: Final = "It was pretrained, and not trained for retrieval."
 _OUTER_NAME: Final = "classifier"
 
 
 @dataclass(frozen=True, slots=True)
-class OuterHead:
-    """Holds a head for pairs that has a file of its own."""
+class OfMmt:
+    """Holds what a folder of MMT-Retrieval says around its encoder."""
 
-    weights: Mapping[str, Tensor]
+    head: Mapping[str, Tensor]
+    """Weights of the head for pairs; none for a bi-encoder. MMT never uses one of the encoder's
+    file, which is left over from pretraining."""
     reads_pooled: bool
-    """Whether it reads the pooled first position, or the position itself."""
+    """Whether the head reads the pooled first position, or the position itself."""
+    text_length: int | None
+    """Tokens of a text without the two special ones; None for the family's limit."""
+    region_count: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +40,9 @@ class TakenHead:
     weights: Mapping[str, Tensor]
     """The encoder's, with those of an outer head."""
     sources: Mapping[str, tuple[str, ...]]
+    is_of_mmt: bool
     dropped: tuple[str, ...]
-    """Patterns of weights' names that are not needed: other heads, and a pooler that none reads."""
+    """Patterns of weights' names that are not needed: a pooler that no head reads."""
 
     def unneeded(self, others: str) -> re.Pattern[str]:
         """Returns a pattern of all names that are not needed."""
@@ -45,37 +51,40 @@ class TakenHead:
     @property
     def notes(self) -> tuple[str, ...]:
         """Returns what a user should read."""
-        return () if self.head else (NO_HEAD,)
+        if self.head:
+            return ()
+        return (NO_HEAD,) if self.is_of_mmt else (NO_HEAD, NOT_TRAINED)
 
 
 def take_head(
     folder: PublishedFolder,
     weights: Mapping[str, Tensor],
-    outer: OuterHead | None,
+    mmt: OfMmt | None,
     names: tuple[str, ...],
     pooler: str,
 ) -> TakenHead:
-    """Returns the first head of `names` that the weights have, or the outer one.
+    """Returns the first head of `names` that the weights have, or that of MMT's folder.
 
     `pooler` is the published name of the layer between the first position and the head.
     """
+    heads = tuple(f"{name}." for name in names)
     present = [name for name in names if any(key.startswith(f"{name}.") for key in weights)]
-    name = _OUTER_NAME if outer else next(iter(present), names[0])
-    found = _classifier(folder, outer.weights if outer else weights, name)
-    has_pooler = found is not None and (outer is None or outer.reads_pooled)
-    dropped = [rf"{re.escape(other)}\." for other in present if found is None or other != name]
-    if not has_pooler:
-        dropped.append(rf"{re.escape(pooler)}\.")
-    if outer and _OUTER_NAME in present:
-        raise folder.malformed("it has a head for pairs, and a second one in a file of its own")
-    whole = dict(weights) | (dict(outer.weights) if outer else {})
+    encoder = {key: each for key, each in weights.items() if not key.startswith(heads)}
+    if mmt is None:
+        name = next(iter(present), names[0])
+        own = {key: each for key, each in weights.items() if key.startswith(f"{name}.")}
+    else:
+        name, own = _OUTER_NAME, dict(mmt.head)
+    found = _classifier(folder, own, name)
+    has_pooler = found is not None and (mmt is None or mmt.reads_pooled)
+    dropped = () if has_pooler else (rf"{re.escape(pooler)}\.",)
     if found is None:
-        return TakenHead(None, whole, {}, tuple(dropped))
+        return TakenHead(None, encoder, {}, mmt is not None, dropped)
     classifier, (count, width), sources = found
     if has_pooler:
         sources |= both_ends("head.pooler", pooler)
     head = MatchHead(width, classifier, count, has_pooler=has_pooler)
-    return TakenHead(head, whole, sources, tuple(dropped))
+    return TakenHead(head, encoder | own, sources, mmt is not None, dropped)
 
 
 def _classifier(

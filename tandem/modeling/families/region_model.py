@@ -1,7 +1,7 @@
 """Describes a region model that was read, with the rules of its texts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tandem.model_io.json_object import shown
@@ -14,6 +14,7 @@ from tandem.modeling.families.loaded_model import parameter_count
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder
+from tandem.modeling.families.region_head import OfMmt
 from tandem.modeling.families.tokenizer_class import check_added_tokens, check_class
 from tandem.modeling.published.files import TOKENIZER, read_tokenizer
 
@@ -23,6 +24,9 @@ _TOKENIZER_FILES: Final = (
     "tokenizer_config.json",
     "sentencepiece.bpe.model",
 )
+_SPECIAL_COUNT: Final = 2
+# So that a caption of 60 tokens is not padded to 512.
+_LONGER_TEXTS: Final = (96, 192)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +39,15 @@ class RegionModelParts:
     model: RegionEncoder
     config: JointConfig
     regions: RegionRules
-    max_text_tokens: int
+    max_text_tokens: int | None = None
+    """With special tokens, as the authors cut; None where they cut none: as have positions."""
 
 
 def region_model(
-    folder: PublishedFolder, parts: RegionModelParts, notes: Sequence[str] = ()
+    folder: PublishedFolder,
+    parts: RegionModelParts,
+    notes: Sequence[str] = (),
+    mmt: OfMmt | None = None,
 ) -> PublishedModel:
     """Returns the model with the folder's tokenizer; refuses that of another model."""
     for name in _TOKENIZER_FILES:
@@ -50,7 +58,19 @@ def region_model(
         check_added_tokens(folder, tokenizer)
         check_class(folder, tokenizer)
     special = special_tokens(tokenizer)
-    max_tokens = min(parts.max_text_tokens, parts.config.max_text_tokens)
+    regions, max_tokens = parts.regions, parts.max_text_tokens
+    if mmt is not None and mmt.region_count is not None:
+        regions = replace(regions, max_regions=mmt.region_count)
+    if mmt is not None and mmt.text_length is not None:
+        max_tokens = mmt.text_length + _SPECIAL_COUNT
+    position_count = parts.model.text_position_count(regions.max_regions)
+    max_tokens = min(max_tokens or position_count, position_count)
+    if max_tokens <= _SPECIAL_COUNT:
+        raise folder.malformed(
+            f"it has {parts.config.max_text_tokens:,} positions, which leaves none for a text next "
+            f"to {regions.max_regions} regions"
+        )
+    longer = (length for length in _LONGER_TEXTS if 2 * length < max_tokens)
     licence = folder.licence()
     return PublishedModel(
         family=parts.family,
@@ -66,11 +86,11 @@ def region_model(
             text=TextRules(
                 tokenizer=TOKENIZER,
                 max_tokens=max_tokens,
-                lengths=text_length_buckets(max_tokens),
+                lengths=tuple(sorted({*text_length_buckets(max_tokens), *longer})),
                 vocabulary_size=parts.config.vocabulary_size,
                 pad_id=special.pad_id,
             ),
-            regions=parts.regions,
+            regions=regions,
             embedding_dim=parts.config.width,
             cls_id=special.cls_id,
             has_pairs=parts.model.head is not None,

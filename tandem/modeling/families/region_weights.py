@@ -24,7 +24,7 @@ Sources = Mapping[str, tuple[str, ...]]
 _OLD_ENDS: Final = {"gamma": "weight", "beta": "bias"}
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)(position_ids|token_type_ids)$")
-_ENDS: Final = ("weight", "bias")
+ENDS: Final = ("weight", "bias")
 _BERT_PARTS: Final = {
     "attention_out": "attention.output.dense",
     "attention_norm": "attention.output.LayerNorm",
@@ -49,7 +49,7 @@ def present_names(weights: Mapping[str, Tensor], *prefixes: str) -> dict[str, Te
 
 def both_ends(own: str, published: str) -> dict[str, tuple[str, ...]]:
     """Returns the sources of a module's weight and bias."""
-    return {f"{own}.{end}": (f"{published}.{end}",) for end in _ENDS}
+    return {f"{own}.{end}": (f"{published}.{end}",) for end in ENDS}
 
 
 def bert_embeddings() -> dict[str, tuple[str, ...]]:
@@ -66,7 +66,7 @@ def bert_layers(count: int, prefix: str = "encoder.layer") -> dict[str, tuple[st
     sources: dict[str, tuple[str, ...]] = {}
     for number in range(count):
         layer = f"{prefix}.{number}"
-        for end in _ENDS:
+        for end in ENDS:
             sources[f"layers.{number}.query_key_value.{end}"] = tuple(
                 f"{layer}.attention.self.{part}.{end}" for part in ("query", "key", "value")
             )

@@ -17,9 +17,10 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
-from tandem.modeling.families.region_head import OuterHead, take_head
+from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
 from tandem.modeling.families.region_weights import (
+    ENDS,
     bert_embeddings,
     bert_layers,
     both_ends,
@@ -28,7 +29,6 @@ from tandem.modeling.families.region_weights import (
 )
 from tandem.modeling.published.files import TOKENIZER
 
-MAX_TEXT_TOKENS: Final = 60
 MAX_REGIONS: Final = 100
 _FEATURES: Final = "img_embeddings.img_linear.weight"
 _BOX: Final = BoxNumbers.CORNERS_SIDES_AREA
@@ -50,7 +50,6 @@ class UniterEncoder(RegionEncoder):
         super().__init__(config, head)
         width, epsilon = config.width, config.norm_epsilon
         self.feature_width = feature_width
-        self.position = nn.Embedding(config.max_text_tokens, width)
         self.token_type = nn.Embedding(2, width)
         self.text_norm = nn.LayerNorm(width, epsilon)
         self.feature_project = nn.Linear(feature_width, width)
@@ -73,10 +72,11 @@ class UniterEncoder(RegionEncoder):
         return torch.cat([text_BTW, image_BRW], 1), torch.cat([text_mask, region_mask], 1)
 
 
-def read_uniter(folder: PublishedFolder, outer: OuterHead | None = None) -> PublishedModel:
+def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong.
 
-    Pairs are scored by the ranking head where there is one, else by the matching head.
+    Pairs are scored by the ranking head where there is one, else by the matching head's second
+    number alone, from which the authors' ranking head begins.
     """
     config = bert_config(folder, folder.config())
     _check_cased(folder)
@@ -84,7 +84,12 @@ def read_uniter(folder: PublishedFolder, outer: OuterHead | None = None) -> Publ
     features = weights.get(_FEATURES)
     if features is None or features.dim() != 2:
         raise folder.malformed(f"it has no {_FEATURES}; it is not UNITER's or VILLA's")
-    taken = take_head(folder, weights, outer, ("rank_output", "itm_output"), "pooler.dense")
+    if "rank_output.weight" not in weights:
+        for end in ENDS:
+            both = weights.get(f"itm_output.{end}")
+            if both is not None and both.shape[:1] == (2,):
+                weights[f"rank_output.{end}"] = both[1:]
+    taken = take_head(folder, weights, mmt, ("rank_output", "itm_output"), "pooler.dense")
     model = UniterEncoder(config, features.shape[1], taken.head)
     sources = {
         **bert_embeddings(),
@@ -96,8 +101,8 @@ def read_uniter(folder: PublishedFolder, outer: OuterHead | None = None) -> Publ
         sources |= both_ends(own, f"img_embeddings.{published}")
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
     rules = RegionRules(feature_width=features.shape[1], box_numbers=_BOX, max_regions=MAX_REGIONS)
-    parts = RegionModelParts("uniter", "UniterModel", model, config, rules, MAX_TEXT_TOKENS)
-    return region_model(folder, parts, taken.notes)
+    parts = RegionModelParts("uniter", "UniterModel", model, config, rules)
+    return region_model(folder, parts, taken.notes, mmt)
 
 
 def _check_cased(folder: PublishedFolder) -> None:

@@ -45,7 +45,6 @@ class VisualBertEncoder(RegionEncoder):
 
     def __init__(self, config: JointConfig, feature_width: int, head: MatchHead | None) -> None:
         super().__init__(config, head)
-        self.position = nn.Embedding(config.max_text_tokens, config.width)
         self.token_type = nn.Embedding(2, config.width)
         self.image_position = nn.Embedding(config.max_text_tokens, config.width)
         self.image_type = nn.Embedding(2, config.width)

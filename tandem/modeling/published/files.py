@@ -117,7 +117,7 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
     """Returns the weight files of the first of `names` that is there, sorted.
 
     By default safetensors, or else torch's pickles. Raises PublishedCheckpointInvalid where they
-    are missing or lie outside the folder, and where an adapter is beside them.
+    are missing or lie outside the folder, and where an adapter is next to them.
     """
     refuse_adapter(folder)
     for name in names:
@@ -134,9 +134,9 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Raises PublishedCheckpointInvalid for an adapter, alone or beside the weights it changes.
+    """Raises PublishedCheckpointInvalid for an adapter, alone or next to the weights it changes.
 
-    transformers applies one beside them; without it every embedding would be another model's.
+    transformers applies one next to them; without it every embedding would be another model's.
     """
     if found := [name for name in _ADAPTERS if (folder / name).exists()]:
         raise PublishedCheckpointInvalid(

@@ -343,7 +343,7 @@ def test_missing_weights_are_named_with_what_is_there(
         read_published_model(clip)
 
 
-def test_an_adapter_is_refused_beside_its_model_and_alone(clip: Path) -> None:
+def test_an_adapter_is_refused_with_its_model_and_alone(clip: Path) -> None:
     """transformers applies it: without it, embeddings are 0.2 of cosine from the library's."""
     (clip / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     with pytest.raises(PublishedCheckpointInvalid, match="an adapter, or has one; merge it"):

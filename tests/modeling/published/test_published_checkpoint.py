@@ -294,7 +294,7 @@ def test_safetensors_are_preferred_to_pickles(tmp_path: Path) -> None:
     assert started(tmp_path)
 
 
-def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
+def test_an_adapter_next_to_the_weights_is_refused(tmp_path: Path) -> None:
     """transformers would apply it."""
     published_bert(tmp_path)
     (tmp_path / "adapter_model.safetensors").write_bytes(b"x")
