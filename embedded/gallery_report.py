@@ -55,7 +55,7 @@ async def gallery_report(
 ) -> Report:
     """Returns the report of a gallery that is in the index; errors as `served_report`."""
     access = _InLoop(channel=LocalChannel(server))
-    async with AsyncClient("this process", timeout_seconds=60.0, access=access) as client:
+    async with AsyncClient("in-process:1", timeout_seconds=60.0, access=access) as client:
         return await served_report(
             client,
             index_id,

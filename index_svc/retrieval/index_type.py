@@ -87,12 +87,15 @@ def choose_index_types(
 
 
 def candidate_types(item_count: int, dimension: int) -> list[str]:
-    """Returns the types worth measuring for so many items."""
+    """Returns the types worth measuring for so many items.
+
+    FAISS trains the 256 codes of a product quantizer from at least as many items.
+    """
     lists = f"IVF{balanced_list_count(item_count)}"
     types = [FLAT, f"{lists},Flat", f"{lists},SQ8", "HNSW32", "SQ8"]
     if dimension >= MIN_BIT_DIMENSION:
         types.append(f"{lists},{_BITS}")
-    sizes = [size for size in (2, 4, 8) if dimension % size == 0]
+    sizes = [size for size in (2, 4, 8) if dimension % size == 0 and item_count >= 256]
     return types + [f"{lists},PQ{dimension // size}np" for size in sizes]
 
 

@@ -49,7 +49,7 @@ _DEAD_SECONDS = 10.0
 # model's instances answer. A canary's own responses do not count, or it would suppress itself.
 _PROOF_COUNT = 3
 _PROOF_SECONDS = 1.0
-# A model whose counters stand still for longer serves nobody: a request waits at most that long in
+# A model whose counters stand still for longer answers no request: one waits at most that long in
 # Triton's queue (config_pbtxt.py).
 _STALLED_SECONDS = 30.0
 _STATISTICS_SECONDS = 1.0
@@ -265,7 +265,7 @@ class TritonClient:
         return time.monotonic() - times[0] < _PROOF_SECONDS
 
     async def check_working(self, model: str) -> None:
-        """Returns if a late answer of `model` is load: it has finished inferences of late.
+        """Returns if a late answer of `model` is load: it has finished inferences recently.
 
         Triton's own counters show it, which count every caller's. Raises ModelUnavailable if they
         have stood still for 30 s, and DeadlineExceeded if Triton does not tell them, or they were

@@ -81,6 +81,12 @@ def test_every_candidate_is_a_type_that_faiss_knows() -> None:
             IndexTuning(index_type).check(dimension)
 
 
+def test_a_small_index_is_not_advised_codes_that_it_cannot_train() -> None:
+    """FAISS would fail for each of them, in words of its own."""
+    assert not [each for each in candidate_types(255, 384) if "PQ" in each]
+    assert [each for each in candidate_types(256, 384) if "PQ" in each]
+
+
 @pytest.mark.parametrize("tuning", [IndexTuning("IVF"), IndexTuning(recall_target=0)])
 def test_impossible_types_are_refused(tuning: IndexTuning) -> None:
     with pytest.raises(IndexTypeInvalid):
