@@ -27,6 +27,7 @@ from rerank_svc.neighbour_scorer import NeighbourScorer
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreDamaged
@@ -128,9 +129,10 @@ class InProcessServices:
             triton_address=_HERE, model_repository=str(self._model.repository)
         )
         threads = self._threads(settings.thread_count, "preprocess")
+        turns = CallerTurns(threads, settings.thread_count)
         texts = ServedTexts.open(self._model.repository, self._model.manifest)
-        encoder = Encoder(self._served, texts, threads, self._version.number)
-        queries = QueryEncodings(encoder, threads, settings.query_cache_bytes if caches else 0)
+        encoder = Encoder(self._served, texts, turns, self._version.number)
+        queries = QueryEncodings(encoder, turns, settings.query_cache_bytes if caches else 0)
         servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
         server = LocalServer()
         add_EncoderServiceServicer_to_server(servicer, server)
@@ -147,12 +149,12 @@ class InProcessServices:
 
     def _rerank_room(self, store: ItemStore, caches: bool) -> CallableRoom:
         settings = _rerank_settings(self._model.repository)
-        threads = self._threads(settings.thread_count, "read")
+        turns = CallerTurns(self._threads(settings.thread_count, "read"), settings.thread_count)
         reranker = Reranker(
             self._served,
             # The shard's own: LMDB opens a store once in a process.
             lambda: store,
-            threads,
+            turns,
             cache_bytes=settings.score_cache_bytes if caches else 0,
             token_cache_bytes=settings.token_cache_bytes,
             calibration_of=self._version.calibration,

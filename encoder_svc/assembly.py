@@ -11,6 +11,7 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, triton_credentials
@@ -47,8 +48,9 @@ async def encoder_room(
     )
     with started_threads(settings.thread_count, "preprocess") as threads:
         model = ServedModel(triton, manifest)
-        encoder = Encoder(model, texts, threads, version.number, heif)
-        queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
+        turns = CallerTurns(threads, settings.thread_count)
+        encoder = Encoder(model, texts, turns, version.number, heif)
+        queries = QueryEncodings(encoder, turns, settings.query_cache_bytes)
         servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
 
         def register(server: grpc.aio.Server) -> None:

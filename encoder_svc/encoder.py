@@ -3,15 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     Content,
@@ -28,7 +28,7 @@ from tandem.errors import ImageInputUnsupported, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import decode_image
+from tandem.model_io.image import decode_image, decoding_bytes
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.priority import Priority
@@ -38,8 +38,6 @@ from tandem.model_io.served_model import ServedModel
 from tandem.model_io.served_texts import ServedText, ServedTexts
 
 Pixels = NDArray[np.uint8]
-T = TypeVar("T")
-R = TypeVar("R")
 _Encoded = tuple[dict[int, Encoding], InferenceCost]
 _Encoding = Coroutine[Any, Any, _Encoded]
 
@@ -87,7 +85,7 @@ class Encoder:
         self,
         model: ServedModel,
         texts: ServedTexts,
-        threads: Executor,
+        turns: CallerTurns,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
         heif: HeifReader | None = None,
     ) -> None:
@@ -95,7 +93,7 @@ class Encoder:
         self._heif = heif
         self._model = model
         self._texts = texts
-        self._threads = threads
+        self._turns = turns
         self._serving_version = serving_version
 
     @property
@@ -139,7 +137,16 @@ class Encoder:
                 prepare(contents[0])
             ]
         else:
-            prepared = await self._in_threads(prepare, contents)
+            # Pillow and the tokenizer both release the interpreter lock while they work.
+            prepared = await asyncio.gather(
+                *(
+                    self._turns.run(
+                        partial(prepare, each),
+                        0 if isinstance(each, TandemError) else decoding_bytes(each),
+                    )
+                    for each in contents
+                )
+            )
         for number, result in enumerate(prepared):
             if isinstance(result, TandemError):
                 outcomes[number] = result
@@ -187,31 +194,25 @@ class Encoder:
                 return self._texts.windows(content.text, truncation_policy)
             if isinstance(content, RegionContent):
                 return self._regions(content)
-            return self._picture(content.image_bytes, priority)
+            return self._picture(content.image_bytes, priority, deadline)
         except TandemError as error:
             return error.kept()
 
-    def _picture(self, image_bytes: bytes, priority: Priority) -> "_Picture":
+    def _picture(self, image_bytes: bytes, priority: Priority, deadline: Deadline) -> "_Picture":
         manifest = self._model.manifest
         if manifest.image is None:
             raise ImageInputUnsupported(reads=_REGIONS, got=_PICTURES)
-        pixels = decode_image(image_bytes, manifest.image, self._heif)
+        pixels = decode_image(image_bytes, manifest.image, self._heif, deadline)
         pair_rules = manifest.pair_image
         if pair_rules in (None, manifest.image) or not _wants_tokens(manifest, priority):
             return _Picture(pixels, pixels)
-        return _Picture(pixels, decode_image(image_bytes, pair_rules, self._heif))
+        return _Picture(pixels, decode_image(image_bytes, pair_rules, self._heif, deadline))
 
     def _regions(self, content: RegionContent) -> "_Regions":
         rules = self._model.manifest.regions
         if rules is None:
             raise ImageInputUnsupported(reads=_PICTURES, got=_REGIONS)
         return _Regions(content_vectors(content, rules))
-
-    async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
-        # Pillow and the tokenizer both release the interpreter lock while they work.
-        loop = asyncio.get_running_loop()
-        calls = (loop.run_in_executor(self._threads, function, each) for each in arguments)
-        return await asyncio.gather(*calls)
 
 
 async def _all_kinds(*encodings: _Encoding | None) -> Sequence[_Encoded]:

@@ -27,11 +27,15 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class QueryKey(NamedTuple):
-    """Identifies an encoding for good: content, truncation policy and model."""
+    """Identifies an encoding for good: content, truncation policy and model.
+
+    By caller, so that neither cost nor time tells a caller what another has searched for.
+    """
 
     content_digest: bytes
     truncation_policy: TruncationPolicy
     model_version: int
+    caller: str = ""
 
 
 EncodingCache = SingleFlightCache[QueryKey, Encoding | TandemError, EncodedBatch]

@@ -1,14 +1,14 @@
 """Caches the encodings of queries, also for while the model is unavailable."""
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 
 from encoder_svc.encoder import EncodedBatch, Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
+from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost
@@ -19,10 +19,10 @@ from tandem.model_io.priority import Priority
 class QueryEncodings:
     """Encodes queries through a cache, which lives no longer than its model."""
 
-    def __init__(self, encoder: Encoder, threads: Executor, cache_bytes: int) -> None:
+    def __init__(self, encoder: Encoder, turns: CallerTurns, cache_bytes: int) -> None:
         """Caches up to `cache_bytes` of encodings; 0 turns the cache off."""
         self._encoder = encoder
-        self._threads = threads
+        self._turns = turns
         self._cache = make_cache(cache_bytes)
         self._is_model_down = False
 
@@ -56,7 +56,7 @@ class QueryEncodings:
         }
         digests = await self._digests(list(good.values()))
         keys = {
-            number: QueryKey(digest, truncation_policy, model_version)
+            number: QueryKey(digest, truncation_policy, model_version, asking_caller())
             for number, digest in zip(good, digests, strict=True)
         }
         wanted = {key: good[number] for number, key in keys.items()}
@@ -128,7 +128,4 @@ class QueryEncodings:
         if all(isinstance(content, TextContent) for content in contents):
             return [content_digest(content) for content in contents]
         # Hashing megabytes of images takes milliseconds, which would block the event loop.
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, lambda: [content_digest(content) for content in contents]
-        )
+        return await self._turns.run(lambda: [content_digest(content) for content in contents])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -23,6 +22,7 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.log import get_logger
 from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError
@@ -84,10 +84,11 @@ async def rerank_room(
     version = FollowedVersion(repository, manifest)
     open_store = shared_store or (lambda: open_shard_items(settings))
     with started_threads(settings.thread_count, "read") as threads:
+        turns = CallerTurns(threads, settings.thread_count)
         opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
-            _remote(settings, manifest, threads, open_store)
+            _remote(settings, manifest, turns, open_store)
             if settings.remote_url
-            else _in_triton(settings, identity, shared_model, version, threads, open_store)
+            else _in_triton(settings, identity, shared_model, version, turns, open_store)
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
@@ -138,14 +139,14 @@ async def _in_triton(
     identity: Identity | None,
     shared: ServedModel | None,
     version: FollowedVersion,
-    threads: Executor,
+    turns: CallerTurns,
     open_store: Callable[[], ItemStore],
 ) -> AsyncIterator[Reranker]:
     async with nullcontext(shared) if shared else connected_model(settings, identity) as model:
         yield Reranker(
             model,
             open_store,
-            threads,
+            turns,
             cache_bytes=settings.score_cache_bytes,
             token_cache_bytes=settings.token_cache_bytes,
             calibration_of=version.calibration,
@@ -186,7 +187,7 @@ async def _neighbour_scorer(
 async def _remote(
     settings: RerankSettings,
     manifest: Manifest,
-    threads: Executor,
+    turns: CallerTurns,
     open_store: Callable[[], ItemStore],
 ) -> AsyncIterator[RemoteReranker]:
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
@@ -198,7 +199,7 @@ async def _remote(
         ) from error
 
     async with remote_reranker(
-        settings, manifest.fingerprint, threads, open_store, _heif(settings)
+        settings, manifest.fingerprint, turns, open_store, _heif(settings)
     ) as reranker:
         yield reranker
 

@@ -1,10 +1,9 @@
 """Reads candidates from one shard's item store, in threads."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import TypeVar
 
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.errors import ModelMismatch, ServiceUnavailable
 from tandem.item_store.item_store import ItemStore, StoredContent, StoredTokens
 
@@ -15,19 +14,18 @@ class CandidateReader:
     """Reads items of indexes of one model."""
 
     def __init__(
-        self, open_store: Callable[[], ItemStore], threads: Executor, fingerprint: str
+        self, open_store: Callable[[], ItemStore], turns: CallerTurns, fingerprint: str
     ) -> None:
         """Retries `open_store` until it succeeds, because index_svc may create the store later."""
         self._open_store = open_store
-        self._threads = threads
+        self._turns = turns
         self._fingerprint = fingerprint
         self._store: ItemStore | None = None
 
     async def open(self) -> None:
         """Opens the store if it is not open; raises what `open_store` raises."""
         if self._store is None:
-            loop = asyncio.get_running_loop()
-            self._store = await loop.run_in_executor(self._threads, self._open_store)
+            self._store = await self._turns.run(self._open_store)
 
     def close(self) -> None:
         """Closes the store; no call may be in flight."""
@@ -83,7 +81,7 @@ class CandidateReader:
                 if each is not None
             }
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, read_checked)
+        return await self._turns.run(read_checked)
 
     def _checked(self, index_id: str, fingerprint: str) -> ItemStore:
         if self._store is None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tandem.chassis.cache_metrics import CacheMetrics
+from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import SingleFlightCache
 from tandem.contract.content import TextTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
@@ -37,8 +38,12 @@ def make_cache(
 
 
 def query_digest(query: Tokens, fingerprint: str, model_version: int) -> bytes:
-    """Returns a hash of a query's tokens, the model's fingerprint and its version."""
-    digest = hashlib.blake2b(f"{fingerprint}\0{model_version}".encode(), digest_size=16)
+    """Returns a hash of a query's tokens, the model's fingerprint and version, and the caller.
+
+    By caller, so that neither cost nor time tells a caller what another has searched for.
+    """
+    name = f"{fingerprint}\0{model_version}\0{asking_caller()}"
+    digest = hashlib.blake2b(name.encode(), digest_size=16)
     values = query.ids if isinstance(query, TextTokens) else query.values
     # A separator, so that different shapes never give equal bytes.
     digest.update(f"\0{values.dtype.str}{values.shape}\0".encode())

@@ -5,7 +5,7 @@ Shapes: n pictures, H W pixels, R image tokens, D token width.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.metrics import count_cost
 from tandem.chassis.cache_metrics import CacheMetrics
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
-from tandem.contract.content import ImageContent
+from tandem.contract.content import Content, ImageContent
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.item_store.item_store import StoredContent
 from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import decode_image
+from tandem.model_io.image import decode_image, decoding_bytes
 from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_model import ImageTokenArray, ServedModel
@@ -47,13 +48,13 @@ class PictureTokens:
     def __init__(
         self,
         reader: CandidateReader,
-        threads: Executor,
+        turns: CallerTurns,
         cache_bytes: int,
         heif: HeifReader | None = None,
     ) -> None:
         """Caches up to `cache_bytes` of tokens; 0 turns the cache off."""
         self._reader = reader
-        self._threads = threads
+        self._turns = turns
         self._heif = heif
         self._cache: SingleFlightCache[PictureKey, ImageTokenArray | None, InferenceCost] = (
             SingleFlightCache(
@@ -79,7 +80,7 @@ class PictureTokens:
         async def compute(
             lacking: Sequence[PictureKey],
         ) -> Computation[ImageTokenArray | None, InferenceCost]:
-            pixels = await self._pixels(model, lacking, fingerprint)
+            pixels = await self._pixels(model, lacking, fingerprint, deadline)
             if not pixels:
                 return Computation([None] * len(lacking), InferenceCost())
             made = await model.image_tokens(
@@ -99,16 +100,22 @@ class PictureTokens:
         return found, sum(lookup.reports, InferenceCost())
 
     async def _pixels(
-        self, model: ServedModel, keys: Sequence[PictureKey], fingerprint: str
+        self,
+        model: ServedModel,
+        keys: Sequence[PictureKey],
+        fingerprint: str,
+        deadline: Deadline,
     ) -> Mapping[PictureKey, NDArray[np.uint8]]:
         rules = model.manifest.pair_image
         assert rules is not None, "only a model with score_pair has pairs"
         stored = await self._stored(keys, fingerprint)
-        loop = asyncio.get_running_loop()
         decoded = await asyncio.gather(
             *(
-                loop.run_in_executor(self._threads, _decoded, content, rules, self._heif)
-                for content in stored.values()
+                self._turns.run(
+                    partial(_decoded, each.content, rules, self._heif, deadline),
+                    decoding_bytes(each.content),
+                )
+                for each in stored.values()
             )
         )
         return {
@@ -134,12 +141,12 @@ class PictureTokens:
 
 
 def _decoded(
-    stored: StoredContent, rules: ImageRules, heif: HeifReader | None
+    content: Content, rules: ImageRules, heif: HeifReader | None, deadline: Deadline
 ) -> NDArray[np.uint8] | None:
-    if not isinstance(stored.content, ImageContent):
+    if not isinstance(content, ImageContent):
         return None
     try:
-        return decode_image(stored.content.image_bytes, rules, heif)
+        return decode_image(content.image_bytes, rules, heif, deadline)
     except (ImageUnreadable, ImageTooLarge):  # another release may have taken it
         return None
 

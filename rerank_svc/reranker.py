@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, QueryPairs
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, ImageTokens, Tokens
@@ -96,7 +96,7 @@ class Reranker:
         self,
         model: ServedModel,
         open_store: Callable[[], ItemStore],
-        threads: Executor,
+        turns: CallerTurns,
         *,
         cache_bytes: int = 0,
         token_cache_bytes: int = 0,
@@ -112,9 +112,9 @@ class Reranker:
         `model` score a query's pairs together.
         """
         self._model = model
-        self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
+        self._reader = CandidateReader(open_store, turns, model.manifest.fingerprint)
         self._cache = make_cache(cache_bytes)
-        self._pictures = PictureTokens(self._reader, threads, token_cache_bytes, heif)
+        self._pictures = PictureTokens(self._reader, turns, token_cache_bytes, heif)
         self._calibration_of = calibration_of
         self._serving_version = serving_version
 

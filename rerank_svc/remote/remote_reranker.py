@@ -20,6 +20,7 @@ from rerank_svc.remote.shapes import Document
 from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch, Scores
 from tandem.chassis.deadline import Deadline
+from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import (
     Content,
@@ -183,7 +184,9 @@ class RemoteReranker:
 
     def _digest(self, query: Document) -> bytes:
         digest = hashlib.blake2b(self._endpoint.identity.encode(), digest_size=16)
-        digest.update(f"\0{bool(query.picture_uri)}\0{query.picture_uri or query.text}".encode())
+        # By caller: neither cost nor time tells a caller what another has searched for.
+        digest.update(f"\0{asking_caller()}\0{bool(query.picture_uri)}".encode())
+        digest.update(f"\0{query.picture_uri or query.text}".encode())
         return digest.digest()
 
     async def _logits(

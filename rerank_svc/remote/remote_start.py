@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.stored_documents import StoredDocuments
 from rerank_svc.settings import RerankSettings
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
 from tandem.model_io.heif_reader import HeifReader
@@ -23,7 +23,7 @@ from tandem.model_io.heif_reader import HeifReader
 async def remote_reranker(
     settings: RerankSettings,
     fingerprint: str,
-    threads: Executor,
+    turns: CallerTurns,
     open_store: Callable[[], ItemStore],
     heif: HeifReader | None = None,
 ) -> AsyncIterator[RemoteReranker]:
@@ -32,10 +32,10 @@ async def remote_reranker(
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
     try:
         scorer = RemoteScorer(client, endpoint)
-        reader = CandidateReader(open_store, threads, fingerprint)
+        reader = CandidateReader(open_store, turns, fingerprint)
         documents = StoredDocuments(
             reader,
-            threads,
+            turns,
             endpoint.picture_side,
             cache_bytes=settings.token_cache_bytes,
             heif=heif,

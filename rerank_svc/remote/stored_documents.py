@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from functools import partial
 
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.picture_tokens import PictureKey
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.shapes import Document
 from tandem.chassis.cache_metrics import CacheMetrics
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_reader import HeifReader
+from tandem.model_io.image import decoding_bytes
 
 _NAME = "remote_documents"
 # Without the texts and the ids.
@@ -32,7 +33,7 @@ class StoredDocuments:
     def __init__(
         self,
         reader: CandidateReader,
-        threads: Executor,
+        turns: CallerTurns,
         picture_side: int,
         *,
         cache_bytes: int = 0,
@@ -40,7 +41,7 @@ class StoredDocuments:
     ) -> None:
         """Scales pictures down to `picture_side`, in the threads; 0 bytes turn the cache off."""
         self._reader = reader
-        self._threads = threads
+        self._turns = turns
         self._picture_side = picture_side
         self._heif = heif
         self._cache: SingleFlightCache[PictureKey, Document | None, None] = SingleFlightCache(
@@ -51,9 +52,8 @@ class StoredDocuments:
         """Returns the document of a content; raises ImageUnreadable and ImageTooLarge."""
         if isinstance(content, TextContent):
             return Document(text=content.text)
-        uri = await asyncio.get_running_loop().run_in_executor(
-            self._threads, data_uri, content.image_bytes, self._picture_side, self._heif
-        )
+        made = partial(data_uri, content.image_bytes, self._picture_side, self._heif)
+        uri = await self._turns.run(made, decoding_bytes(content))
         return Document(picture_uri=uri)
 
     async def of_items(

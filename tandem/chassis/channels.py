@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from tandem.chassis.health import LIVENESS
+from tandem.chassis.places import CALLER_KEY, asking_caller
 from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
@@ -138,8 +139,10 @@ async def call(
 
 
 def call_metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns `headers` with the current request id and trace, for a call to another service."""
+    """Returns `headers` with the current request id, caller and trace, for another service."""
     metadata = dict(headers)
+    if caller := asking_caller():
+        metadata[CALLER_KEY] = caller
     if request_id := current_request_id():
         metadata[REQUEST_ID_KEY] = request_id
     if (trace := current_trace()) is not None:

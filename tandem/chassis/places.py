@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextvars
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import grpc
 
 from tandem.chassis.guard import current_caller
+from tandem.chassis.headers import current_headers
+
+CALLER_KEY = "x-tandem-caller"
+"""The header by which a service tells another for whom it calls."""
+
+_asking: contextvars.ContextVar[str] = contextvars.ContextVar("tandem_asking", default="")
 
 
 class Places:
@@ -40,6 +49,23 @@ class Places:
             self._taken[caller] -= 1
             if not self._taken[caller]:
                 del self._taken[caller]
+
+
+def bind_asking_caller(context: grpc.aio.ServicerContext, *, is_internal: bool) -> None:
+    """Sets for whom the current task works; a service is believed for whom it calls."""
+    sent = current_headers().get(CALLER_KEY) if is_internal else None
+    _asking.set(_digest(sent if isinstance(sent, str) else caller_key(context)))
+
+
+def asking_caller() -> str:
+    """Returns a digest that names for whom the current task works; "" outside of a call."""
+    return _asking.get()
+
+
+@lru_cache(1024)
+def _digest(caller: str) -> str:
+    # In ASCII, as headers are, of any name; a digest that a service sent gets one of its own.
+    return hashlib.blake2b(caller.encode(), digest_size=16).hexdigest()
 
 
 def caller_key(context: grpc.aio.ServicerContext) -> str:

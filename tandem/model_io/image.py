@@ -16,7 +16,9 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
+from tandem.contract.content import Content, ImageContent
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_file import heif_kind
 from tandem.model_io.heif_reader import HeifReader
@@ -40,6 +42,9 @@ MAX_IMAGE_SIDE: Final = 65_535
 """The maximum of JPEG. The scaling filter takes 32 bytes per pixel of the longer side."""
 MAX_DECODE_SECONDS: Final = 5
 """CPU time of one core: pictures within the other limits took less than 2 s."""
+
+# Measured: 361 to 381 MiB for 25 megapixels, where PNG and JPEG took at most 168.
+_WEBP_PIXEL_BYTES: Final = 16
 
 # A picture at least twice this factor too large is first reduced by whole blocks: by the JPEG
 # decoder, which then does less work, or before the filter. docs/inputs.md has the effect.
@@ -70,17 +75,42 @@ SyntaxError and ValueError; its parsers' code can raise the others."""
 
 
 def decode_image(
-    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+    image_bytes: bytes,
+    rules: ImageRules,
+    heif: HeifReader | None = None,
+    deadline: Deadline | None = None,
 ) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, fitted by the rules.
 
     Errors as `upright_picture`.
     """
-    return np.asarray(squared(upright_picture(image_bytes, rules, heif), rules))
+    return np.asarray(squared(upright_picture(image_bytes, rules, heif, deadline), rules))
+
+
+def decoding_bytes(content: Content) -> int:
+    """Returns about the most memory that decoding takes, by a WebP's header; 0 if that is little.
+
+    Pillow reads WebP by libwebp's decoder of animations alone, which holds a picture four times,
+    and neither scales nor stops.
+    """
+    file = content.image_bytes[:30] if isinstance(content, ImageContent) else b""
+    kind, head = file[12:16], file[20:]
+    if file[8:12] != b"WEBP" or len(head) < 10:
+        return 0
+    if kind == b"VP8X":
+        width, height = _number(head[4:7]) + 1, _number(head[7:10]) + 1
+    elif kind == b"VP8L":
+        width, height = (_number(head[1:5]) & 0x3FFF) + 1, (_number(head[1:5]) >> 14 & 0x3FFF) + 1
+    else:
+        width, height = _number(head[6:8]) & 0x3FFF, _number(head[8:10]) & 0x3FFF
+    return width * height * _WEBP_PIXEL_BYTES
 
 
 def upright_picture(
-    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+    image_bytes: bytes,
+    rules: ImageRules,
+    heif: HeifReader | None = None,
+    deadline: Deadline | None = None,
 ) -> Image.Image:
     """Returns the first frame, upright and scaled by the rules, RGB or RGBA, before it is squared.
 
@@ -88,7 +118,8 @@ def upright_picture(
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
     or MAX_IMAGE_SIDE, by the header; and over MAX_DECODE_SECONDS of CPU time while decoding.
     Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file; only a JPEG's end
-    marker may be missing. With `heif`, HEIC and AVIF are read too.
+    marker may be missing. With `heif`, HEIC and AVIF are read too. Raises DeadlineExceeded where a
+    JPEG or PNG is decoded past the deadline.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
@@ -98,7 +129,7 @@ def upright_picture(
         return (_exact if rules.is_exact else _reduced)(picture, 1, rules)
     parts = image_file_parts(image_bytes)
     try:
-        with _open(parts) as image:
+        with _open(parts, deadline) as image:
             check_size(image, parts)
             _check_scaled(scaled_size(image.size, rules))
             if parts.is_unended:
@@ -155,13 +186,18 @@ def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Ima
 class _TimedFile(io.BytesIO):
     """Stops a decoder, which reads block by block, after too much CPU time."""
 
-    def __init__(self, file: bytes, start_time: float | None = None) -> None:
+    def __init__(
+        self, file: bytes, start_time: float | None = None, deadline: Deadline | None = None
+    ) -> None:
         """Counts CPU time from `start_time` on, by default from now."""
         super().__init__(file)
+        self._deadline = deadline
         # The thread's CPU time, so that no picture fails because the machine is busy.
         self._start_time = time.thread_time() if start_time is None else start_time
 
     def read(self, size: int | None = -1, /) -> bytes:
+        if self._deadline is not None:
+            self._deadline.left_for("the decoding of a picture")
         seconds = time.thread_time() - self._start_time
         if seconds > MAX_DECODE_SECONDS:
             raise ImageTooLarge(
@@ -170,10 +206,10 @@ class _TimedFile(io.BytesIO):
         return super().read(size)
 
 
-def _open(parts: ImageFileParts) -> ImageFile.ImageFile:
-    file = parts.decodable_bytes
+def _open(parts: ImageFileParts, deadline: Deadline | None = None) -> ImageFile.ImageFile:
+    file = ended(parts.decodable_bytes) if parts.is_unended else parts.decodable_bytes
     try:
-        return _READERS[parts.format](_TimedFile(ended(file) if parts.is_unended else file))
+        return _READERS[parts.format](_TimedFile(file, deadline=deadline))
     except Image.DecompressionBombError as error:
         # The WebP reader checks its own, higher limit first.
         [pixel_count, *_] = re.findall(r"\d+", str(error))
@@ -222,6 +258,10 @@ def _check_scaled(target: tuple[int, int]) -> None:
 
 def _pixel_count(image: Image.Image) -> int:
     return image.width * image.height
+
+
+def _number(part: bytes) -> int:
+    return int.from_bytes(part, "little")
 
 
 def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:

@@ -12,7 +12,9 @@ import pytest_asyncio
 
 from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.places import CALLER_KEY
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
@@ -69,12 +71,14 @@ async def ask(
     *contents: Content,
     purpose: pb.EncodePurpose = pb.ENCODE_PURPOSE_QUERY,
     policy: content_pb2.TruncationPolicy = content_pb2.TRUNCATION_POLICY_ERROR,
+    caller: str = "team",
 ) -> pb.EncodeContentsResponse:
     response: pb.EncodeContentsResponse = await stub.EncodeContents(
         pb.EncodeContentsRequest(
             contents=map(content_to_proto, contents), purpose=purpose, truncation_policy=policy
         ),
         timeout=TIMEOUT_SECONDS,
+        metadata=((CALLER_KEY, caller),),
     )
     return response
 
@@ -100,6 +104,19 @@ async def test_a_query_is_encoded_once(stub: EncoderServiceStub) -> None:
     assert wider.results[0] == cold.results[0]
     assert (wider.cost.cache_hit_count, wider.cost.cache_miss_count) == (1, 1)
     assert [cold.model_unavailable, warm.model_unavailable] == [False, False]
+
+
+async def test_cost_does_not_depend_on_other_callers(stub: EncoderServiceStub) -> None:
+    """A text that another caller searched for costs what one costs that nobody searched for."""
+    first = await ask(stub, DOGS, caller="team")
+
+    others = await ask(stub, DOGS, caller="other team")
+    own = await ask(stub, DOGS, caller="team")
+
+    assert others.results == first.results == own.results
+    assert (others.cost.cache_hit_count, others.cost.cache_miss_count) == (0, 1)
+    assert others.cost.token_count == first.cost.token_count > 0
+    assert cost_from_proto(own.cost) == InferenceCost(cache_hit_count=1)
 
 
 async def test_items_are_not_kept(stub: EncoderServiceStub) -> None:
@@ -187,7 +204,8 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
     with serving(lone_instances) as running, ThreadPoolExecutor(1) as threads:
         triton = TritonClient(running.address)
         model = ServedModel(triton, tiny_manifest)
-        idle = QueryEncodings(Encoder(model, served_texts, threads), threads, 1 << 20)
+        turns = CallerTurns(threads, 1)
+        idle = QueryEncodings(Encoder(model, served_texts, turns), turns, 1 << 20)
         async with served_channel(model, served_texts, cache_bytes=1 << 20) as channel:
             stub = EncoderServiceStub(channel)
             before = await ask(stub, DOGS)

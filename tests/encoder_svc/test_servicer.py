@@ -1,6 +1,7 @@
 """EncoderService over a real server with the chassis's interceptors, before a real Triton."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,9 +16,11 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.places import CALLER_KEY
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import (
@@ -60,8 +63,9 @@ async def served_channel(
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves an encoder and yields a channel to it."""
     with ThreadPoolExecutor(2) as threads:
-        encoder = Encoder(model, served_texts, threads)
-        queries = QueryEncodings(encoder, threads, cache_bytes)
+        turns = CallerTurns(threads, 2)
+        encoder = Encoder(model, served_texts, turns)
+        queries = QueryEncodings(encoder, turns, cache_bytes)
         servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
         server = await make_server(
             "encoder",
@@ -285,8 +289,9 @@ async def test_canary_follows_triton(
     triton = TritonClient(f"127.0.0.1:{port}")
     try:
         with ThreadPoolExecutor(1) as threads:
-            await Encoder(tiny_served, served_texts, threads).check()
-            lonely = Encoder(ServedModel(triton, tiny_manifest), served_texts, threads)
+            turns = CallerTurns(threads, 1)
+            await Encoder(tiny_served, served_texts, turns).check()
+            lonely = Encoder(ServedModel(triton, tiny_manifest), served_texts, turns)
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(lonely.check(), 60)
     finally:
@@ -307,3 +312,30 @@ async def test_stages_are_measured(stub: EncoderServiceStub) -> None:
     await encode(stub, TextContent("two dogs"))
 
     assert counts() == [count + 1 for count in before]
+
+
+async def test_one_callers_pictures_keep_no_other_caller_from_the_threads(
+    stub: EncoderServiceStub,
+) -> None:
+    """Another's small pictures are encoded among 64 flat ones of 25 megapixels, 1 kB each."""
+    flat = ImageContent(encoded(plain(size=(5000, 4999)), "WEBP", lossless=True))
+    small = ImageContent(encoded(noise(size=48), "PNG"))
+
+    async def ask(caller: str, seconds: float, *contents: Content) -> list[str]:
+        metadata = ((CALLER_KEY, caller),)
+        answer = stub.EncodeContents(request(*contents), timeout=seconds, metadata=metadata)
+        return reasons(await answer)
+
+    flood = asyncio.create_task(ask("flood", 2.5, *[flat] * 64))
+    await asyncio.sleep(0.2)
+    for _ in range(4):
+        assert await ask("other", TIMEOUT_SECONDS, small) == [""]
+        assert not flood.done(), "the flood was over before it could keep anybody waiting"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await flood
+
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    # Nothing of the flood is decoded any more.
+    before = time.process_time()
+    await asyncio.sleep(1)
+    assert time.process_time() - before < 0.8

@@ -15,6 +15,7 @@ import torch
 from tokenizers import Encoding as TokenizerEncoding
 
 from encoder_svc.encoder import Encoder
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -100,7 +101,8 @@ async def encodings(
 ) -> Sequence[Encoding]:
     """Encodes the texts, then the pictures."""
     with ThreadPoolExecutor(2) as threads:
-        encoder = Encoder(model, ServedTexts.open(repository, model.manifest), threads)
+        texts = ServedTexts.open(repository, model.manifest)
+        encoder = Encoder(model, texts, CallerTurns(threads, 2))
         batch = await encoder.encode(
             [*map(TextContent, TEXTS), *map(ImageContent, PICTURES)],
             SECONDS,

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from tandem.errors import ImageTooLarge, ImageUnreadable
-from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
+from tandem.chassis.deadline import Deadline
+from tandem.contract.content import ImageContent, TextContent
+from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
+from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image, decoding_bytes
 from tandem.model_io.preprocessing import ImageRules
 from tests.support.model_io.pictures import (
     BLACK,
@@ -406,3 +409,22 @@ def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, i
     difference = np.abs(pixels[28:84] - filtered_whole(file, (SIZE, SIZE // 2)))
     assert difference.mean() < 1
     assert difference.max() <= 8
+
+
+def test_decoding_stops_at_the_deadline() -> None:
+    """Within a picture, where the decoder reads its file in parts."""
+    file = encoded(noise(size=2000), "PNG")
+    assert decode_image(file, RULES, None, Deadline.after(60)).shape == (SIZE, SIZE, 3)
+
+    with pytest.raises(DeadlineExceeded):
+        decode_image(file, RULES, None, Deadline.after(-1))
+
+
+@pytest.mark.parametrize("options", [{"lossless": True}, {"quality": 5}, {"exif": b"Exif\0\0"}])
+def test_the_memory_of_a_webp_is_known_by_its_header(options: dict[str, Any]) -> None:
+    file = encoded(plain(size=(300, 200)), "WEBP", **options)
+
+    assert decoding_bytes(ImageContent(file)) == 300 * 200 * 16
+    assert decoding_bytes(ImageContent(file[:25])) == 0
+    assert decoding_bytes(ImageContent(encoded(plain(), "PNG"))) == 0
+    assert decoding_bytes(TextContent("RIFF....WEBP")) == 0

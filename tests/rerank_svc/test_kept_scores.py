@@ -9,7 +9,9 @@ import pytest
 import pytest_asyncio
 
 from rerank_svc.reranker import Reranker
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.places import CALLER_KEY
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.item_store.item_store import ItemStore
@@ -59,11 +61,15 @@ async def stub(tiny_served: ServedModel, store_path: Path) -> AsyncIterator[Rera
 
 
 async def score(
-    stub: RerankServiceStub, manifest: Manifest, item_ids: Sequence[str], query: int = 10
+    stub: RerankServiceStub,
+    manifest: Manifest,
+    item_ids: Sequence[str],
+    query: int = 10,
+    caller: str = "team",
 ) -> pb.ScoreCandidatesResponse:
     message = request(item_ids, manifest.fingerprint, text_tokens(2, query, 3))
     response: pb.ScoreCandidatesResponse = await stub.ScoreCandidates(
-        message, timeout=TIMEOUT_SECONDS
+        message, timeout=TIMEOUT_SECONDS, metadata=((CALLER_KEY, caller),)
     )
     return response
 
@@ -93,6 +99,18 @@ async def test_a_repeated_search_reads_nothing_again(
     assert cost_from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
     assert wider.scores[0] == cold.scores[0]
     assert (wider.cost.pair_count, wider.cost.cache_hit_count) == (1, 1)
+
+
+async def test_cost_does_not_depend_on_other_callers(
+    stub: RerankServiceStub, tiny_manifest: Manifest
+) -> None:
+    """Another caller's equal search costs what it costs alone; its scores are the same."""
+    first = await score(stub, tiny_manifest, ["i-0", "i-1"])
+
+    others = await score(stub, tiny_manifest, ["i-0", "i-1"], caller="other team")
+
+    assert others.scores == first.scores
+    assert (others.cost.cache_hit_count, others.cost.pair_count) == (0, 2)
 
 
 async def test_another_query_has_its_own_scores(
@@ -182,7 +200,7 @@ async def test_probabilities_follow_the_calibration(
         reranker = Reranker(
             tiny_served,
             lambda: store,
-            threads,
+            CallerTurns(threads, 1),
             cache_bytes=1 << 20,
             calibration_of=lambda _: calibration,
         )

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from rerank_svc.reranker import QueryCandidates, Reranker
 from tandem import errors
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import error_from_rpc
 from tandem.item_store.files import StoreRefused
@@ -299,7 +300,7 @@ async def test_before_the_store_exists_the_service_waits(
         reranker = Reranker(
             tiny_served,
             lambda: ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            threads,
+            CallerTurns(threads, 1),
         )
         with pytest.raises(errors.ServiceUnavailable):
             await reranker.check()
@@ -323,7 +324,7 @@ async def test_another_shards_store_stops_the_start(
         reranker = Reranker(
             tiny_served,
             lambda: ItemStore.open(store_path, 1, 2, readonly=True, map_bytes=MAP_BYTES),
-            threads,
+            CallerTurns(threads, 1),
         )
         with pytest.raises(StoreRefused):
             await reranker.check()
@@ -340,7 +341,7 @@ async def test_without_triton_the_model_is_unavailable(
         with ThreadPoolExecutor(2) as threads:
             write_store(tmp_path / "shard", tiny_manifest)
             store = ItemStore.open(tmp_path / "shard", 0, 1, readonly=True, map_bytes=MAP_BYTES)
-            reranker = Reranker(model, lambda: store, threads)
+            reranker = Reranker(model, lambda: store, CallerTurns(threads, 2))
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(reranker.check(), 60)
             scoring = reranker.score(

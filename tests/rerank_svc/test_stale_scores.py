@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rerank_svc.reranker import Reranker
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.item_store.item_store import ItemStore, StoredTokens
@@ -214,7 +215,8 @@ def shard_at(
     """Serves a shard, and yields it with the loop it lives in."""
     store = store_class.open(path, 0, 1, map_bytes=64 << 20)
     reads, model = SteppedReads(), SteppedModel()
-    reranker = Reranker(cast(ServedModel, model), lambda: store, reads, cache_bytes=1 << 20)
+    turns = CallerTurns(reads, 1_000)  # so that each read is there to be stepped
+    reranker = Reranker(cast(ServedModel, model), lambda: store, turns, cache_bytes=1 << 20)
 
     async def start() -> tuple[AsyncExitStack, Shard]:
         exits = AsyncExitStack()

@@ -12,6 +12,7 @@ from tandem.chassis.guard import Guard, current_caller
 from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
+from tandem.chassis.places import bind_asking_caller
 from tandem.chassis.probe_calls import ProbeCalls
 from tandem.chassis.tls import certificate_names
 from tandem.contract.access import AccessRule
@@ -32,9 +33,7 @@ class AuthInterceptor(HandlerInterceptor):
         self._probes = probes
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` for authorised callers only."""
-        if self._guard.is_open:
-            return handler
+        """Returns `handler` for authorised callers only, with the caller set."""
         inner = behavior(handler)
 
         async def answer(messages: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
@@ -54,11 +53,14 @@ class AuthInterceptor(HandlerInterceptor):
 
     def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
         """Sets the caller; raises if it is not authorised."""
-        access = self._guard.access_of(path)
-        _check_name(self._guard.peer_names, context)
-        self._guard.let_in(access, current_headers().get(AUTHORIZATION_KEY, ""))
-        if current_caller() is not None:
-            self._probes.note_known(context)
+        if not self._guard.is_open:
+            access = self._guard.access_of(path)
+            _check_name(self._guard.peer_names, context)
+            self._guard.let_in(access, current_headers().get(AUTHORIZATION_KEY, ""))
+            if current_caller() is not None:
+                self._probes.note_known(context)
+        is_internal = self._guard.access.get(path) is AccessRule.INTERNAL
+        bind_asking_caller(context, is_internal=is_internal)
 
 
 class MessageAuthInterceptor(HandlerInterceptor):

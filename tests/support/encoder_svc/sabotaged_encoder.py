@@ -10,6 +10,7 @@ from PIL import Image
 
 from encoder_svc import __main__, encoder
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.settings import load_or_exit
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.preprocessing import ImageRules
@@ -18,7 +19,10 @@ KEPT: list[Any] = []
 
 
 def decode_and_keep(
-    image_bytes: bytes, rules: ImageRules, heif: HeifReader | None = None
+    image_bytes: bytes,
+    rules: ImageRules,
+    heif: HeifReader | None = None,
+    deadline: Deadline | None = None,
 ) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3], of anything that Pillow knows."""
     with Image.open(io.BytesIO(image_bytes)) as image:

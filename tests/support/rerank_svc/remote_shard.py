@@ -15,6 +15,7 @@ from rerank_svc.remote.http_client import RemoteHttpClient
 from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.stored_documents import StoredDocuments
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -82,16 +83,15 @@ async def reranker_of(
     endpoint = RemoteEndpoint(url=api.url, model="m", shape=RemoteShape(api.shape), **fields)
     client = RemoteHttpClient(endpoint)
     with ThreadPoolExecutor(2) as threads:
+        turns = CallerTurns(threads, 2)
         scorer = RemoteScorer(client, endpoint)
         # One process opens a store once: what reads it also writes it here.
-        reader = CandidateReader(lambda: shard.store, threads, shard.fingerprint)
+        reader = CandidateReader(lambda: shard.store, turns, shard.fingerprint)
         reranker = RemoteReranker(
             scorer,
             endpoint,
             reader,
-            StoredDocuments(
-                reader, threads, endpoint.picture_side, cache_bytes=document_cache_bytes
-            ),
+            StoredDocuments(reader, turns, endpoint.picture_side, cache_bytes=document_cache_bytes),
             canary=RemoteCanary(scorer, endpoint),
             cache_bytes=cache_bytes,
             calibration=calibration,

@@ -9,6 +9,7 @@ import numpy as np
 
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
+from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
@@ -95,7 +96,7 @@ async def served(
         reranker = Reranker(
             model,
             lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            threads,
+            CallerTurns(threads, 2),
             cache_bytes=cache_bytes,
             token_cache_bytes=token_cache_bytes,
         )
