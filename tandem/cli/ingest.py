@@ -18,7 +18,15 @@ from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.detector_files import SentRecord, open_detector_files, with_pictures, with_regions
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
-from tandem.client import Access, Client, NewContent, NewItem, TruncationPolicy
+from tandem.client import (
+    Access,
+    Client,
+    IngestProgress,
+    NewContent,
+    NewItem,
+    TruncationPolicy,
+)
+from tandem.client.ingest_rounds import may_be_stored_later
 from tandem.contract.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead
@@ -122,7 +130,8 @@ def ingest(
         for line in skipped.lines():
             errors.print(line)
         raise
-    for line in skipped.report():
+    # "Nothing" is not true of what the server refused, which is printed above.
+    for line in skipped.lines() if refused else skipped.report():
         errors.print(line)
     if scaled_down.count:
         errors.print(
@@ -149,13 +158,27 @@ def ingest_items(
     """Ingests with a progress bar; prints the counts, and returns the ids of refused items.
 
     The bar counts to `total` in units of `done_of` items. It also prints the number of truncated
-    texts and, if the ingest ends early, how many items are stored.
+    texts, how many items a server in trouble left over, and, if the ingest ends early, how many
+    are stored.
     """
     start_time = time.monotonic()
     stored_count = 0
     truncated_count = 0
     refused = []
+    left_count = 0
+    has_waited = False
     stage = f"ingest into {index_id}"
+
+    def show(progress: IngestProgress) -> None:
+        nonlocal has_waited
+        note = ""
+        if count := progress.waiting_count:
+            note = f"{count:,} items wait for the server"
+            if not has_waited:
+                work.say("the server is busy or restarts: what it cannot take now is sent again")
+            has_waited = True
+        work.show(stage, done_of(progress.done_count), note=note)
+
     kept = report_if_interrupted(
         lambda: (
             f"{stored_count:,} items are stored and stay; the same command again stores the rest, "
@@ -166,7 +189,10 @@ def ingest_items(
         work.show(stage, 0, total, unit=unit)
         try:
             for outcome in client.ingest(
-                items, index_id=index_id, truncation_policy=truncation_policy
+                items,
+                index_id=index_id,
+                truncation_policy=truncation_policy,
+                progress=show,
             ):
                 if outcome.error is None:
                     stored_count += 1
@@ -175,11 +201,11 @@ def ingest_items(
                     )
                 else:
                     refused.append(outcome.item_id)
+                    left_count += may_be_stored_later(outcome.error)
                     if len(refused) <= _SHOWN_ERROR_COUNT:
                         name = outcome.item_id or "(no id)"
                         why = f"{outcome.error.reason}: {described(outcome.error)}"
                         errors.print(one_line(f"{name}: {why}"))
-                work.show(stage, done_of(stored_count + len(refused)))
         except TandemError:
             if is_kept and stored_count:
                 errors.print(f"{stored_count:,} items were stored before, and stay")
@@ -189,6 +215,9 @@ def ingest_items(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
         f"({stored_count / seconds:.0f} items/s)"
     )
+    if left_count:
+        again = "; run the same command again, which stores them" if is_kept else ""
+        errors.print(f"{left_count:,} of the refused were left by a server in trouble{again}")
     if truncated_count:
         out.print(
             f"{truncated_count:,} of them are texts of which the model read only the beginning"

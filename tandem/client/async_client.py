@@ -24,6 +24,7 @@ from tandem.client.index_description import (
     index_description,
 )
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
+from tandem.client.ingest_rounds import IngestRounds
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, checked_searches, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
@@ -391,6 +392,10 @@ class AsyncClient:
         does not stop the others. The client reads `items` only as fast as the server accepts them.
         Raises a TandemError if the stream fails; items yielded without an error by then are stored.
 
+        Items that the server could not take because it was busy or unavailable are sent again, as
+        `retries` says, and yielded later; nothing new is read meanwhile. Under a `request_id`,
+        which stands for batches as they are, they are refused at once.
+
         `batch_item_count` items, at most 64, are sent together and answered together.
 
         `truncation_policy`: a text over the model's limit is refused (TextTooLong), or truncated
@@ -405,37 +410,48 @@ class AsyncClient:
         Iterate over it with `async for`; leaving it early with `aclose()` cancels the call, as
         cancelling the task does. gRPC reads `items` in the event loop, which a slow source blocks.
         """
-        requests = IngestRequests(
-            items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
-        )
+        rounds = IngestRounds(items, self._retries, is_repeatable=not request_id)
         counter = ProgressCounter(items, progress)
-        metadata = self._metadata()
-        call = self._connection().search.IngestItems(iter(requests), metadata=metadata)
-        status = ServerStatus(call)
-        try:
-            async for response in call:
-                outcomes = list(requests.outcomes(checked_answer(response, self._address)))
-                counter.note(outcomes)
-                for outcome in outcomes:
-                    yield outcome
-            requests.check_all_answered()
-        except grpc.aio.AioRpcError as error:
-            if requests.error is not None:
-                raise requests.error from error
-            failure = await status.hidden_by(error)
-            raise error_of(failure, self._address, dict(metadata)) from error
-        except asyncio.CancelledError as error:
-            if _is_being_cancelled():
-                raise
-            # grpc.aio cancels its own call where the batches raise, and where the call ends
-            # just before gRPC says that all batches were written.
-            if requests.error is not None:
-                raise requests.error from error
-            failure = await status.hidden_by_cancellation()
-            raise error_of(failure, self._address, dict(metadata)) from error
-        finally:
-            # If the caller stops early, gRPC must not continue to read `items`.
-            call.cancel()
+        delay_seconds: float | None = 0.0
+        while delay_seconds is not None:
+            await asyncio.sleep(delay_seconds)
+            requests = IngestRequests(
+                rounds,
+                index_id,
+                batch_item_count,
+                request_id,
+                truncation_policy,
+                target=self._address,
+            )
+            metadata = self._metadata()
+            call = self._connection().search.IngestItems(iter(requests), metadata=metadata)
+            status = ServerStatus(call)
+            try:
+                async for response in call:
+                    answered = requests.outcomes(checked_answer(response, self._address))
+                    outcomes = rounds.final(list(answered))
+                    counter.note(outcomes, rounds.waiting_count)
+                    for outcome in outcomes:
+                        yield outcome
+                requests.check_all_answered()
+            except grpc.aio.AioRpcError as error:
+                if requests.error is not None:
+                    raise requests.error from error
+                failure = await status.hidden_by(error)
+                raise error_of(failure, self._address, dict(metadata)) from error
+            except asyncio.CancelledError as error:
+                if _is_being_cancelled():
+                    raise
+                # grpc.aio cancels its own call where the batches raise, and where the call ends
+                # just before gRPC says that all batches were written.
+                if requests.error is not None:
+                    raise requests.error from error
+                failure = await status.hidden_by_cancellation()
+                raise error_of(failure, self._address, dict(metadata)) from error
+            finally:
+                # If the caller stops early, gRPC must not continue to read `items`.
+                call.cancel()
+            delay_seconds = rounds.delay_seconds()
 
     async def remove(
         self, item_ids: Iterable[str], *, index_id: str, request_id: str = ""

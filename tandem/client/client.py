@@ -23,6 +23,7 @@ from tandem.client.index_description import (
     index_description,
 )
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
+from tandem.client.ingest_rounds import IngestRounds
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import Query, Search, checked_searches, page_request, search_request
 from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
@@ -372,6 +373,10 @@ class Client:
         does not stop the others. The client reads `items` only as fast as the server accepts them.
         Raises a TandemError if the stream fails; items yielded without an error by then are stored.
 
+        Items that the server could not take because it was busy or unavailable are sent again, as
+        `retries` says, and yielded later; nothing new is read meanwhile. Under a `request_id`,
+        which stands for batches as they are, they are refused at once.
+
         `batch_item_count` items, at most 64, are sent together and answered together.
 
         `truncation_policy`: a text over the model's limit is refused (TextTooLong), or truncated
@@ -383,24 +388,35 @@ class Client:
         A `request_id` of at most 50 bytes makes a retry with the same items safe: stored items are
         not stored again.
         """
-        requests = IngestRequests(
-            items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
-        )
+        rounds = IngestRounds(items, self._retries, is_repeatable=not request_id)
         counter = ProgressCounter(items, progress)
-        metadata = self._metadata()
-        call = self._stub.IngestItems(iter(requests), metadata=metadata)
-        try:
-            for response in call:
-                outcomes = list(requests.outcomes(checked_answer(response, self._address)))
-                counter.note(outcomes)
-                yield from outcomes
-            requests.check_all_answered()
-        except grpc.RpcError as error:
-            named = error_of(error, self._address, dict(metadata))
-            raise (requests.error or named) from error
-        finally:
-            # If the caller stops early, gRPC must not continue to read `items`.
-            call.cancel()
+        delay_seconds: float | None = 0.0
+        while delay_seconds is not None:
+            time.sleep(delay_seconds)
+            requests = IngestRequests(
+                rounds,
+                index_id,
+                batch_item_count,
+                request_id,
+                truncation_policy,
+                target=self._address,
+            )
+            metadata = self._metadata()
+            call = self._stub.IngestItems(iter(requests), metadata=metadata)
+            try:
+                for response in call:
+                    answered = requests.outcomes(checked_answer(response, self._address))
+                    outcomes = rounds.final(list(answered))
+                    counter.note(outcomes, rounds.waiting_count)
+                    yield from outcomes
+                requests.check_all_answered()
+            except grpc.RpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                raise (requests.error or named) from error
+            finally:
+                # If the caller stops early, gRPC must not continue to read `items`.
+                call.cancel()
+            delay_seconds = rounds.delay_seconds()
 
     def remove(self, item_ids: Iterable[str], *, index_id: str, request_id: str = "") -> Removal:
         """Deletes items by id, and returns how many existed.

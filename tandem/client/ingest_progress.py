@@ -19,6 +19,8 @@ class IngestProgress:
     """Items that are not, each with the error of its outcome."""
     item_count: int | None
     """All items, if `items` has a length; otherwise None."""
+    waiting_count: int = 0
+    """Items that the server could not take just now, and that are sent again."""
 
     @property
     def done_count(self) -> int:
@@ -39,10 +41,14 @@ class ProgressCounter:
         self._item_count = len(items) if isinstance(items, Sized) else None
         self._stored_count = self._refused_count = 0
 
-    def note(self, outcomes: Sequence[IngestOutcome]) -> None:
+    def note(self, outcomes: Sequence[IngestOutcome], waiting_count: int = 0) -> None:
         """Counts the outcomes of a batch, and raises what the callback raises."""
         refused_count = sum(outcome.error is not None for outcome in outcomes)
         self._refused_count += refused_count
         self._stored_count += len(outcomes) - refused_count
         if self._tell is not None:
-            self._tell(IngestProgress(self._stored_count, self._refused_count, self._item_count))
+            self._tell(
+                IngestProgress(
+                    self._stored_count, self._refused_count, self._item_count, waiting_count
+                )
+            )

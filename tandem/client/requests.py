@@ -25,7 +25,6 @@ _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
 
 # The server's limit is 64 MiB; half leaves room for a large last image.
 _MAX_BATCH_BYTES = 32 * 2**20
-_ITEMS_REMEDY = "send a list or iterator of Item, (id, content) or (id, content, attributes)"
 # A server ends a stream that is idle for some minutes.
 _MAX_BATCH_SECONDS = 30.0
 
@@ -99,7 +98,7 @@ class IngestRequests:
         Each batch gets `request_id` with the batch's number, or none if it is empty.
         """
         policy = checked_member("truncation_policy", truncation_policy, TruncationPolicy)
-        self._items = iter(checked_elements("items", items, _ITEMS_REMEDY))
+        self._items = iter(items)
         self._empty_batch = search_service_pb2.IngestItemsRequest(
             index_id=check_index_id(index_id),
             truncation_policy=f"TRUNCATION_POLICY_{policy.name}",

@@ -38,6 +38,9 @@ class RetryPolicy:
     fails together; with half of them or fewer left, nothing is repeated."""
     budget_refill: float = 0.1
     """The tokens that an answered call puts back."""
+    ingest_wait_seconds: float = 300.0
+    """How long an ingest, which has no deadline, sends items again while none is stored. A server
+    that is very busy takes a minute to refuse a batch."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a number that makes no sense."""
@@ -101,6 +104,14 @@ class Retries:
         self.draw = draw
         self.throttle = RetryThrottle(policy)
 
+    def backoff_seconds(self, repeated_count: int) -> float:
+        """Returns the random wait after so many repetitions without success."""
+        policy = self.policy
+        # Bounded, because a power of many repetitions overflows.
+        growth = policy.backoff_multiplier ** min(repeated_count, 64)
+        longest_seconds = min(policy.max_backoff_seconds, policy.initial_backoff_seconds * growth)
+        return longest_seconds * self.draw()
+
     def start(self, timeout_seconds: float, *, is_repeatable: bool) -> CallAttempts:
         """Returns the attempts of a call that begins now.
 
@@ -116,7 +127,7 @@ class CallAttempts:
         self._retries = retries
         self._deadline_time = deadline_time
         self._left_count = retries.policy.max_attempt_count - 1 if is_repeatable else 0
-        self._longest_seconds = retries.policy.initial_backoff_seconds
+        self._repeated_count = 0
         self._begin_time = retries.clock()
 
     @property
@@ -143,17 +154,11 @@ class CallAttempts:
         if not has_budget or self._left_count == 0 or pushback is Pushback.NEVER:
             return None
         self._left_count -= 1
-        delay_seconds = self._backoff_seconds() if pushback is None else pushback
-        self._begin_time = now + delay_seconds
-        return delay_seconds if delay_seconds < self.timeout_seconds else None
-
-    def _backoff_seconds(self) -> float:
-        policy = self._retries.policy
-        delay_seconds = self._longest_seconds * self._retries.draw()
-        self._longest_seconds = min(
-            policy.max_backoff_seconds, self._longest_seconds * policy.backoff_multiplier
-        )
-        return delay_seconds
+        if pushback is None:
+            pushback = self._retries.backoff_seconds(self._repeated_count)
+            self._repeated_count += 1
+        self._begin_time = now + pushback
+        return pushback if pushback < self.timeout_seconds else None
 
 
 def is_passing(error: TandemError) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
+from tandem.client import NO_RETRIES, Client
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.contract.region_wire import regions_from_proto
@@ -141,6 +142,54 @@ async def test_server_refusals_are_reported_item_by_item(complete: str, on_error
     for item_id in ("c", "d[red]", "d[red]#en-0"):
         assert f"{item_id}: IMAGE_UNREADABLE: the image cannot be read" in result.output
     assert "skipped" not in result.output
+
+
+async def test_what_a_server_in_trouble_refused_is_sent_again(complete: str) -> None:
+    """Once it is back all are stored; until then the user reads why nothing happens."""
+    count = 0
+
+    async def back_after_two(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        nonlocal count
+        count += 1
+        response = await all_stored(request)
+        for result in response.results:
+            if count <= 2:
+                result.error.reason = error_reason_pb2.ERROR_REASON_MODEL_UNAVAILABLE
+                result.error.message = "model image_encoder does not answer; retry later"
+        return response
+
+    async with search_server(ingest=back_after_two) as (address, _):
+        command = ["ingest", complete, "--split", "all", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    assert result.exit_code == 0, result.output
+    assert "6 items stored, 0 refused" in result.stdout
+    assert "the server is busy or restarts" in result.stderr
+    assert "MODEL_UNAVAILABLE" not in result.output
+
+
+async def test_the_end_says_what_is_left_and_how_to_store_it(
+    complete: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that nothing was left out."""
+    monkeypatch.setattr(Client.__init__, "__kwdefaults__", {"retries": NO_RETRIES})
+
+    async def busy(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        response = await damaged_refused(request)
+        response.results[0].error.reason = error_reason_pb2.ERROR_REASON_OVERLOADED
+        response.results[0].error.message = "the encoder is at capacity"
+        return response
+
+    async with search_server(ingest=busy) as (address, _):
+        command = ["ingest", complete, "--split", "all", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    assert result.exit_code == 1
+    assert "2 items stored, 4 refused" in result.stdout
+    assert "1 of the refused were left by a server in trouble; run the same command again" in (
+        result.stderr
+    )
+    assert "left out: nothing" not in result.stderr
 
 
 async def captions_cut(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
