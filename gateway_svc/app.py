@@ -19,7 +19,7 @@ from gateway_svc.openapi.document import openapi_document
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
 from gateway_svc.rest.embeddings import EmbeddingsEndpoint
-from gateway_svc.rest.indexes import GetIndex
+from gateway_svc.rest.indexes import GetIndex, ListIndexes
 from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
 from gateway_svc.rest.models import GetModel, ListModels
 from gateway_svc.rest.rerank import RerankEndpoint
@@ -61,6 +61,7 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
         ("/v1/items:remove", "POST", RemoveItems(upstream)),
         ("/v1/items/{item_id:path}", "GET", GetItem(upstream)),
         ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
+        ("/v1/indexes", "GET", ListIndexes(upstream)),
         ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
         ("/v1/models", "GET", ListModels(upstream)),
         ("/v1/models/{model_id:path}", "GET", GetModel(upstream)),

@@ -1,6 +1,6 @@
 """Converts IndexService's messages to plain types and back, checking what comes in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from index_svc.keywords.keyword_hit import KeywordFound
 from index_svc.retrieval.hit import F32, Found
@@ -128,6 +128,13 @@ def list_from_proto(request: pb.ListItemIdsRequest) -> tuple[str, str, int]:
     return check_index_id(request.index_id), after, request.max_count
 
 
+def check_page(count: int, index_ids: Sequence[str]) -> None:
+    """Raises BatchSizeOutOfRange for a page that is too large, or is of too many indexes."""
+    _check_batch_size("indexes", count, MAX_PAGE_SIZE)
+    if index_ids:
+        _check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+
+
 def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
     """Returns the response to a search."""
     return pb.SearchEmbeddingsResponse(
@@ -142,12 +149,12 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
     )
 
 
-def items_to_proto(items: Iterable[ItemRecord]) -> list[pb.Item]:
-    """Returns the messages of items with contents and attributes."""
+def items_to_proto(items: Iterable[ItemRecord], *, content_included: bool = True) -> list[pb.Item]:
+    """Returns the messages of items with attributes, and with contents if they are included."""
     return [
         pb.Item(
             item_id=item.item_id,
-            content=content_to_proto(item.content),
+            content=content_to_proto(item.content) if content_included else None,
             attributes=attributes_to_proto(item.attributes),
         )
         for item in items

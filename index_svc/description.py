@@ -1,10 +1,12 @@
 """Describes an index of a shard to its callers."""
 
+from collections.abc import Collection
+
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.shard import Shard
 from index_svc.upkeep.live_recall import DIRECTIONS
 from tandem.contract.content import Modality
-from tandem.contract.index_description import DirectionRecall, IndexPart
+from tandem.contract.index_description import DirectionRecall, IndexPart, IndexSummary
 
 
 def index_parts(shard: Shard, index_id: str) -> list[IndexPart]:
@@ -15,6 +17,23 @@ def index_parts(shard: Shard, index_id: str) -> list[IndexPart]:
         return [
             _part(shard, index_id, index.part(modality), modality, recalls) for modality in Modality
         ]
+
+
+def index_summaries(
+    shard: Shard, after: str, count: int, among: Collection[str]
+) -> list[IndexSummary]:
+    """Returns the indexes after that id, in byte order; only some if `among` is not empty."""
+    indexes = shard.indexes()
+    found = sorted(each for each in (among or indexes) if each in indexes and each > after)
+    return [
+        IndexSummary(
+            each,
+            indexes[each].info.fingerprint,
+            indexes[each].item_count(Modality.TEXT),
+            indexes[each].item_count(Modality.IMAGE),
+        )
+        for each in found[:count]
+    ]
 
 
 def _part(

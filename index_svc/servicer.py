@@ -12,6 +12,7 @@ import grpc
 
 from index_svc.conversions import (
     answer_to_proto,
+    check_page,
     delete_from_proto,
     encoded_items_to_proto,
     get_from_proto,
@@ -20,7 +21,7 @@ from index_svc.conversions import (
     query_from_proto,
     upsert_from_proto,
 )
-from index_svc.description import index_parts
+from index_svc.description import index_parts, index_summaries
 from index_svc.metrics import STAGE_DURATION
 from index_svc.neighbour_conversions import neighbour_query_from_proto, neighbours_to_proto
 from index_svc.retrieval.query import Query
@@ -29,7 +30,7 @@ from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.index_description import part_to_proto
+from tandem.contract.index_description import part_to_proto, summary_to_proto
 from tandem.contract.search_path import keyword_state_to_proto
 from tandem.errors import ShardMapMismatch
 from tandem.shared_lock import LockBusy
@@ -123,7 +124,10 @@ class IndexServicer(_Base):
                 lambda: self._shard.read_within(index_id, item_ids, max_bytes)
             )
         if not request.encodings_included:
-            return pb.GetItemsResponse(items=items_to_proto(items), read_count=read_count)
+            return pb.GetItemsResponse(
+                items=items_to_proto(items, content_included=not request.content_excluded),
+                read_count=read_count,
+            )
         return pb.GetItemsResponse(
             encoded_items=encoded_items_to_proto(items),
             model_fingerprint=self._shard.fingerprint(index_id),
@@ -165,6 +169,16 @@ class IndexServicer(_Base):
             parts=map(part_to_proto, parts),
             keyword_state=keyword_state_to_proto(index.keyword_state),
         )
+
+    async def ListShardIndexes(
+        self, request: pb.ListShardIndexesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ListShardIndexesResponse:
+        """Returns a page of the shard's indexes."""
+        check_page(request.max_count, request.index_ids)
+        found = index_summaries(
+            self._shard, request.after, request.max_count, set(request.index_ids)
+        )
+        return pb.ListShardIndexesResponse(indexes=map(summary_to_proto, found))
 
     def _check_shard_map(self, version: int) -> None:
         # Another map may put an item on another shard: written here, it would not be found.

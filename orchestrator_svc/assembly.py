@@ -8,6 +8,7 @@ import grpc
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.contents.documents import DocumentScorer
 from orchestrator_svc.contents.stored_items import StoredItems
+from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import ChunkRule
@@ -108,6 +109,7 @@ def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicer
         chunk_rule=chunk_rule,
         neighbour_pool_count=settings.neighbour_pool_count,
     )
+    index_list = IndexList(shards)
     search_servicer = SearchServicer(
         searcher,
         BatchSearcher(encoder, shards, searcher.services, searcher.depth_rules, chunk_rule),
@@ -121,6 +123,7 @@ def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicer
         Remover(shards, shard_map),
         shard_map,
         index_survey=IndexSurvey(shards),
+        index_list=index_list,
         default_timeout_seconds=settings.default_timeout_seconds,
         max_timeout_seconds=settings.max_timeout_seconds,
         ingest_pending_batch_count=settings.ingest_pending_batch_count,
@@ -132,6 +135,7 @@ def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicer
         StoredItems(shards, shard_map),
         DocumentScorer(encoder, [shard.reranker for shard in shards], shard_map),
         search_servicer.content_budget,
+        index_list=index_list,
         default_timeout_seconds=settings.default_timeout_seconds,
         max_timeout_seconds=settings.max_timeout_seconds,
     )

@@ -8,18 +8,19 @@ import grpc
 from orchestrator_svc.content_room import ContentBudget
 from orchestrator_svc.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
 from orchestrator_svc.contents.stored_items import StoredItems
+from orchestrator_svc.index_list import IndexList, naming_indexes
+from orchestrator_svc.wire.search_wire import fetched_content
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Content, Encoding
 from tandem.contract.inference_cost import cost_to_proto
-from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, ContentMissing, TandemError
 from tandem.v1 import content_service_pb2 as pb
 from tandem.v1 import content_service_pb2_grpc, index_service_pb2
 from tandem.wire import (
     content_from_proto,
-    content_to_proto,
     embedding_to_proto,
     item_error_to_proto,
     text_use_to_proto,
@@ -28,8 +29,6 @@ from tandem.wire import (
 
 M = TypeVar("M")
 T = TypeVar("T")
-
-_DEFAULT_PAGE_SIZE = 100
 
 
 class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
@@ -41,15 +40,18 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         documents: DocumentScorer,
         content_budget: ContentBudget,
         *,
+        index_list: IndexList,
         default_timeout_seconds: float,
         max_timeout_seconds: float,
     ) -> None:
+        self.index_list = index_list
         self._stored_items = stored_items
         self._documents = documents
         self._content_budget = content_budget
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
 
+    @naming_indexes
     async def FetchItems(
         self, request: pb.FetchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.FetchItemsResponse:
@@ -62,7 +64,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             items=[
                 index_service_pb2.Item(
                     item_id=item_id,
-                    content=content_to_proto(found[item_id].content),
+                    content=fetched_content(found[item_id]),
                     attributes=attributes_to_proto(found[item_id].attributes),
                 )
                 for item_id in dict.fromkeys(request.item_ids)
@@ -70,11 +72,12 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             ]
         )
 
+    @naming_indexes
     async def ListItems(
         self, request: pb.ListItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListItemsResponse:
         """Returns one page of ids."""
-        size = request.page_size if request.HasField("page_size") else _DEFAULT_PAGE_SIZE
+        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
         item_ids, last = await self._stored_items.page(
             request.index_id, request.page_token, size, self._deadline(context)
         )
@@ -102,6 +105,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             cost=cost_to_proto(made.cost),
         )
 
+    @naming_indexes
     async def ScoreDocuments(
         self, request: pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreDocumentsResponse:

@@ -118,6 +118,7 @@ class SearchQuery:
     depth: Depth
     rerank_disabled: bool = False
     content_included: bool = False
+    attributes_included: bool = False
     filter: CheckedFilter | None = None
     """A condition on the items' attributes; None finds all."""
     consistency_tokens: Sequence[str] = ()

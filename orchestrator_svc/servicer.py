@@ -7,6 +7,7 @@ from functools import partial
 import grpc
 
 from orchestrator_svc.content_room import ContentBudget
+from orchestrator_svc.index_list import IndexList, naming_indexes
 from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.metrics import StageLaps, timed_stage
 from orchestrator_svc.query import SearchQuery
@@ -15,7 +16,7 @@ from orchestrator_svc.search.search import SearchAnswer, Searcher
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
-from orchestrator_svc.wire.index_wire import surveyed_to_proto
+from orchestrator_svc.wire.index_wire import listed_to_proto, surveyed_to_proto
 from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from orchestrator_svc.writes.consistency_token import make_token
@@ -24,7 +25,7 @@ from orchestrator_svc.writes.ingest_stream import IngestStream
 from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
-from tandem.contract.limits import MAX_SEARCH_COUNT
+from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (
@@ -47,6 +48,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         shard_map: ShardMap,
         *,
         index_survey: IndexSurvey,
+        index_list: IndexList,
         default_timeout_seconds: float,
         max_timeout_seconds: float,
         ingest_pending_batch_count: int,
@@ -56,6 +58,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._remover = remover
         self._shard_map = shard_map
         self._index_survey = index_survey
+        self.index_list = index_list
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
         self._ingest_stream = IngestStream(
@@ -63,6 +66,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         )
         self.content_budget = ContentBudget()
 
+    @naming_indexes
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
@@ -89,9 +93,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         query = await _query(request.search)
         answers = self._searcher.stream(query, deadline)
         async with aclosing(answers):
-            yield _phase(
-                search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(await anext(answers))
-            )
+            async with self.index_list.naming():
+                retrieved = await anext(answers)
+            yield _phase(search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(retrieved))
             yield _phase(
                 search_service_pb2.SEARCH_PHASE_FINAL, answer_to_proto(await anext(answers))
             )
@@ -110,7 +114,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),
         )
-        outcomes = await self._batch_searcher.search_each(queries, self._search_deadline(context))
+        outcomes = await self.index_list.named_each(
+            await self._batch_searcher.search_each(queries, self._search_deadline(context))
+        )
         return search_service_pb2.BatchSearchItemsResponse(
             results=[_batch_result(outcome) for outcome in outcomes]
         )
@@ -123,8 +129,14 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         with timed_stage("rank", laps):
             page = page_from_proto(request)
         contents: Mapping[str, FetchedItem] = {}
-        if page.content_included:
-            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline, laps)
+        if page.content_included or page.attributes_included:
+            contents = await self._searcher.fetch(
+                page.index_id,
+                page.ranked,
+                deadline,
+                laps,
+                content_included=page.content_included,
+            )
         return page_to_proto(page, contents, laps.seconds)
 
     async def IngestItems(
@@ -153,6 +165,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             consistency_token=make_token(removal.sequences, self._shard_map),
         )
 
+    @naming_indexes
     async def RemoveIndex(
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
@@ -164,6 +177,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             is_complete=removal.is_complete,
         )
 
+    @naming_indexes
     async def DescribeIndex(
         self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.DescribeIndexResponse:
@@ -174,6 +188,18 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             full_coverage_required=request.full_coverage_required,
         )
         return surveyed_to_proto(surveyed)
+
+    async def ListIndexes(
+        self, request: search_service_pb2.ListIndexesRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.ListIndexesResponse:
+        """Returns one page of the indexes that the caller may search."""
+        page = await self.index_list.page(
+            request.page_token,
+            request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
+            self._search_deadline(context),
+            full_coverage_required=request.full_coverage_required,
+        )
+        return listed_to_proto(page)
 
     def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
         return Deadline.of_call(context, default_seconds=self._default_timeout_seconds)

@@ -171,9 +171,9 @@ class IndexNotFound(TandemError):
     reason = "INDEX_NOT_FOUND"
     status = "NOT_FOUND"
 
-    def __init__(self, *, index_id: str) -> None:
+    def __init__(self, *, index_id: str, there_are: str = "") -> None:
         super().__init__(
-            f"there is no index {_shown(index_id)}; ingest into it, or check the id",
+            f"there is no index {_shown(index_id)}{there_are}; ingest into it, or check the id",
             {"index_id": index_id},
         )
 

@@ -23,6 +23,7 @@ from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
+from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, checked_text, page_of
 from gateway_svc.upstream import Upstream
 from tandem.contract.attribute_wire import value_to_proto
 from tandem.errors import ItemNotFound, RequestMalformed
@@ -116,26 +117,15 @@ class ListItems(JsonEndpoint):
         """Returns one page of ids."""
         query = query_parameters(call, "index_id", "page_size", "page_token")
         request = content_service_pb2.ListItemsRequest(
-            index_id=checked_text(query.get("index_id", ""), "index_id"),
-            page_token=checked_text(query.get("page_token", ""), "page_token"),
+            index_id=checked_text(query.get("index_id", ""), "index_id"), **page_of(query)
         )
-        if (size := query.get("page_size")) is not None:
-            # 0 would be the default.
-            if not (size.isascii() and size.isdecimal() and len(size) < 10 and int(size)):
-                raise malformed("page_size is not a number in range", "send 1 to 1,000")
-            request.page_size = int(size)
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
 
     def operation(self, schemas: Schemas) -> dict[str, Any]:
         """Describes a page."""
-        size = {"type": "integer", "minimum": 1, "maximum": 1000}
         return {
-            "parameters": [
-                _INDEX_ID,
-                parameter("page_size", "query", size, "the most ids of the page; 100 by default"),
-                parameter("page_token", "query", {"type": "string"}, "of the page before"),
-            ],
+            "parameters": [_INDEX_ID, *PAGE_PARAMETERS],
             "responses": {"200": json_answer(schemas.of(content_service_pb2.ListItemsResponse))},
         }
 
@@ -185,15 +175,6 @@ class RemoveItems(JsonEndpoint):
             "requestBody": json_body(schemas.of(pb.RemoveItemsRequest)),
             "responses": {"200": json_answer(schemas.of(pb.RemoveItemsResponse))},
         }
-
-
-def checked_text(text: str, where: str) -> str:
-    """Returns a text that protobuf can hold; raises RequestMalformed."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise malformed(f"{where} is not UTF-8", "send text that is Unicode") from None
-    return text
 
 
 def _with_items(request: pb.IngestItemsRequest, items: list[Any]) -> bytes:

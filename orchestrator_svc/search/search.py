@@ -342,7 +342,7 @@ class Searcher:
         return_n = search.query.depth.return_n
         ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
-        if search.query.content_included:
+        if search.query.content_included or search.query.attributes_included:
             with timed_stage("fetch", search.laps):
                 contents = await self._fetch_new(search, ranked)
         seconds = search.laps.seconds
@@ -370,27 +370,49 @@ class Searcher:
             for item_id in wanted.keys() & known.keys():
                 taking.take(known[item_id].size_bytes)
             unread = [item_id for item_id in wanted if item_id not in known]
-            known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
+            known |= await self._get(
+                search.query.index_id,
+                unread,
+                search.budget.end,
+                taking,
+                content_included=search.query.content_included,
+            )
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
-        self, index_id: str, ranked: Sequence[RankedHit], deadline: Deadline, laps: StageLaps
+        self,
+        index_id: str,
+        ranked: Sequence[RankedHit],
+        deadline: Deadline,
+        laps: StageLaps,
+        *,
+        content_included: bool,
     ) -> Mapping[str, FetchedItem]:
-        """Returns the contents and attributes of those items that still exist, by item id.
+        """Returns attributes, and contents if included, of the items that still exist, by item id.
 
         Raises AnswerTooLarge if they exceed one answer.
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
         with timed_stage("fetch", laps):
             async with ContentRoom().taking() as taking:
-                return await self._get(index_id, item_ids, deadline, taking)
+                return await self._get(
+                    index_id, item_ids, deadline, taking, content_included=content_included
+                )
 
     async def _get(
-        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline: Deadline,
+        taking: Taking,
+        *,
+        content_included: bool,
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.readers[number].get(index_id, owned, deadline, taking)
+                self.services.readers[number].get(
+                    index_id, owned, deadline, taking, content_included=content_included
+                )
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

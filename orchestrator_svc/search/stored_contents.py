@@ -49,9 +49,8 @@ class StoredContents:
         [number] = self._shard_map.group(index_id, [item_id])
         async with ContentRoom().taking() as taking:
             found = await self._readers[number].get(index_id, [item_id], deadline, taking)
-        if item_id not in found:
+        if item_id not in found or (content := found[item_id].content) is None:
             raise ItemNotFound(item_id=item_id)
-        content = found[item_id].content
         if fingerprint == self._fingerprint_without_tokens:
             return StoredQuery(content, None, InferenceCost())
         made = await self._encoder.encode([content], deadline, purpose=EncodePurpose.QUERY)

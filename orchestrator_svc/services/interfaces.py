@@ -90,7 +90,8 @@ class ShardHits:
 class FetchedItem:
     """Holds what a shard returns of an item."""
 
-    content: Content
+    content: Content | None
+    """None if the read left it out."""
     attributes: Attributes
     size_bytes: int = field(default=0, compare=False)
     """On the wire."""
@@ -266,7 +267,13 @@ class ItemReader(Protocol):
     """Reads the items of one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline: Deadline,
+        taking: Taking,
+        *,
+        content_included: bool = True,
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids, and has `taking` account for their bytes."""
         ...

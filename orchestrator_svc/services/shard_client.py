@@ -30,7 +30,12 @@ from tandem.contract.attribute_wire import (
 )
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, content_bytes
-from tandem.contract.index_description import ShardIndex, parts_from_proto
+from tandem.contract.index_description import (
+    IndexSummary,
+    ShardIndex,
+    parts_from_proto,
+    summary_from_proto,
+)
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import keyword_state_from_proto, path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
@@ -237,15 +242,26 @@ class ShardClient:
         )
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline: Deadline,
+        taking: Taking,
+        *,
+        content_included: bool = True,
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids, without those that no longer exist.
 
         `taking` accounts for their bytes; its errors end the read.
         """
         fetched: dict[str, FetchedItem] = {}
-        async for response, reserved_bytes in self._get_each(index_id, item_ids, deadline, taking):
-            items = {item.item_id: _fetched_item(item) for item in response.items}
+        async for response, reserved_bytes in self._get_each(
+            index_id, item_ids, deadline, taking, content_included=content_included
+        ):
+            items = {
+                item.item_id: _fetched_item(item, content_included=content_included)
+                for item in response.items
+            }
             taking.take(sum(item.size_bytes for item in items.values()), reserved_bytes)
             fetched |= items
         return fetched
@@ -362,6 +378,24 @@ class ShardClient:
             ),
         )
 
+    async def list_indexes(
+        self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
+    ) -> Sequence[IndexSummary]:
+        """Returns the indexes after that id, in byte order; only of `index_ids` if there are.
+
+        A shard of an earlier version raises InternalFault.
+        """
+        response: index_service_pb2.ListShardIndexesResponse = (
+            await self._description_dependency.call(
+                self._index.ListShardIndexes,
+                index_service_pb2.ListShardIndexesRequest(
+                    after=after, max_count=max_count, index_ids=index_ids
+                ),
+                deadline,
+            )
+        )
+        return list(map(summary_from_proto, response.indexes))
+
     async def _get_each(
         self,
         index_id: str,
@@ -370,6 +404,7 @@ class ShardClient:
         taking: Taking | None,
         *,
         are_encodings_included: bool = False,
+        content_included: bool = True,
     ) -> AsyncIterator[tuple[index_service_pb2.GetItemsResponse, int]]:
         """Yields responses until they cover all items; the shard decides how many fit in each.
 
@@ -387,7 +422,9 @@ class ShardClient:
                     index_id=index_id,
                     item_ids=batch_ids,
                     encodings_included=are_encodings_included,
-                    max_bytes=max_bytes,
+                    # The shard counts the records that it reads, and not what it sends of them.
+                    max_bytes=max_bytes if content_included else 0,
+                    content_excluded=not content_included,
                 ),
                 deadline,
             )
@@ -426,9 +463,10 @@ def _keyword_hit(
     return KeywordHit(hit, message.score)
 
 
-def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:
-    content = content_from_proto(item.content)
-    size_bytes = len(content_bytes(content))
+def _fetched_item(item: index_service_pb2.Item, *, content_included: bool) -> FetchedItem:
+    # A shard of an earlier version sends the content in any case.
+    content = content_from_proto(item.content) if content_included else None
+    size_bytes = 0 if content is None else len(content_bytes(content))
     # ByteSize() copies what it measures.
     item.ClearField("content")
     return FetchedItem(

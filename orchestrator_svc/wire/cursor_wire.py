@@ -22,7 +22,7 @@ from tandem.v1 import search_cursor_pb2, search_service_pb2
 from tandem.wire import modality_from_proto, modality_to_proto
 
 # The fields that a request with a cursor may set.
-_PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included")
+_PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included", "attributes_included")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +31,7 @@ class Page:
 
     ranked: Sequence[RankedHit]
     content_included: bool
+    attributes_included: bool
     held: search_cursor_pb2.SearchCursor
     """What applies to the whole answer; its columns are those of later pages."""
     next_cursor: bytes
@@ -96,7 +97,7 @@ def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
         del getattr(held, column)[:return_n]
     held.given_count += len(ranked)
     next_cursor = _sealed(held) if held.item_ids else b""
-    return Page(ranked, request.content_included, held, next_cursor)
+    return Page(ranked, request.content_included, request.attributes_included, held, next_cursor)
 
 
 def explanation_to_proto(explanation: RankExplanation) -> search_service_pb2.Explanation:

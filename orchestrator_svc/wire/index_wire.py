@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 
+from orchestrator_svc.index_list import IndexPage
 from orchestrator_svc.index_survey import SurveyedIndex
-from orchestrator_svc.wire.search_wire import coverage_to_proto
-from tandem.contract.index_description import recall_to_proto, shard_index_to_proto
+from orchestrator_svc.wire.search_wire import coverage_to_proto, missing_to_proto
+from tandem.contract.index_description import (
+    recall_to_proto,
+    shard_index_to_proto,
+    summary_to_proto,
+)
 from tandem.v1 import search_service_pb2 as pb
 
 
@@ -17,6 +22,15 @@ def surveyed_to_proto(surveyed: SurveyedIndex) -> pb.DescribeIndexResponse:
         live_recalls=map(recall_to_proto, surveyed.live_recalls),
         coverage=coverage_to_proto(surveyed.coverage),
         degradations=_degradations(surveyed),
+    )
+
+
+def listed_to_proto(page: IndexPage) -> pb.ListIndexesResponse:
+    """Returns the message for a page of indexes."""
+    return pb.ListIndexesResponse(
+        indexes=map(summary_to_proto, page.indexes),
+        next_page_token=page.last,
+        missing_shards=missing_to_proto(page.missing),
     )
 
 

@@ -40,7 +40,7 @@ from tandem.errors import (
     TandemError,
     TokensInvalid,
 )
-from tandem.v1 import search_service_pb2
+from tandem.v1 import content_pb2, search_service_pb2
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
@@ -78,6 +78,7 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
         ),
         rerank_disabled=request.rerank_disabled,
         content_included=request.content_included,
+        attributes_included=request.attributes_included,
         filter=_filter(request),
         consistency_tokens=request.consistency_tokens,
         full_coverage_required=request.full_coverage_required,
@@ -138,13 +139,9 @@ def _hybrid(
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
     """Returns the answer's message, with a cursor for its remaining items."""
     seconds = answer.stage_seconds
-    is_stage_named = answer.neighbours is not None
     response = search_service_pb2.SearchItemsResponse(
         items=[
-            _ranked_item(
-                entry, answer.contents.get(entry.hit.item_id), is_stage_named=is_stage_named
-            )
-            for entry in answer.ranked
+            _ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked
         ],
         model_fingerprint=answer.encoded.fingerprint,
         durations=search_service_pb2.StageDurations(
@@ -191,14 +188,7 @@ def page_to_proto(
 ) -> search_service_pb2.SearchItemsResponse:
     """Returns the message of a page of an earlier answer."""
     return search_service_pb2.SearchItemsResponse(
-        items=[
-            _ranked_item(
-                entry,
-                contents.get(entry.hit.item_id),
-                is_stage_named=page.held.HasField("neighbours"),
-            )
-            for entry in page.ranked
-        ],
+        items=[_ranked_item(entry, contents.get(entry.hit.item_id)) for entry in page.ranked],
         model_fingerprint=page.held.model_fingerprint,
         durations=search_service_pb2.StageDurations(
             fetch_duration=duration_to_proto(stage_seconds.get("fetch", 0.0)),
@@ -328,7 +318,7 @@ def coverage_to_proto(coverage: SearchCoverage) -> search_service_pb2.Coverage:
         shard_count=coverage.shard_count,
         covered_item_count=coverage.covered_item_count,
         item_count=coverage.item_count,
-        missing_shards=_missing_shards(coverage.missing),
+        missing_shards=missing_to_proto(coverage.missing),
     )
 
 
@@ -337,13 +327,19 @@ def _neighbours(outcome: NeighbourOutcome) -> search_service_pb2.NeighbourSummar
         scored_count=len(outcome.scores),
         stop=f"NEIGHBOUR_STOP_{outcome.stop.name}",
         neighbour_model=outcome.neighbour_model,
-        missing_shards=_missing_shards(outcome.missing),
+        missing_shards=missing_to_proto(outcome.missing),
     )
 
 
-def _missing_shards(
+def fetched_content(fetched: FetchedItem | None) -> content_pb2.Content | None:
+    """Returns the message of the content, if it was read."""
+    return content_to_proto(fetched.content) if fetched and fetched.content else None
+
+
+def missing_to_proto(
     missing: Mapping[int, TandemError],
 ) -> list[search_service_pb2.MissingShard]:
+    """Returns the messages for the shards that did not answer."""
     return [
         search_service_pb2.MissingShard(
             shard_number=number, reason=item_error_to_proto(error).reason
@@ -362,9 +358,7 @@ def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
     )
 
 
-def _ranked_item(
-    entry: RankedHit, fetched: FetchedItem | None, *, is_stage_named: bool
-) -> search_service_pb2.RankedItem:
+def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_service_pb2.RankedItem:
     match = entry.match
     return search_service_pb2.RankedItem(
         item_id=entry.hit.item_id,
@@ -373,12 +367,12 @@ def _ranked_item(
         match_probability=match.probability if match else None,
         retrieve_rank=entry.retrieve_rank,
         final_rank=entry.final_rank,
-        content=content_to_proto(fetched.content) if fetched else None,
+        content=fetched_content(fetched),
         attributes=attributes_to_proto(fetched.attributes) if fetched else None,
         modality=modality_to_proto(entry.hit.modality) if entry.hit.modality else None,
         score=entry.score,
         explanation=explanation_to_proto(entry.explanation) if entry.explanation else None,
         neighbour_score=entry.neighbour_score,
-        ordered_by=f"ORDERING_STAGE_{entry.ordered_by.name}" if is_stage_named else None,
+        ordered_by=f"ORDERING_STAGE_{entry.ordered_by.name}",
         hybrid=hybrid_rank_to_proto(entry.hit.hybrid) if entry.hit.hybrid else None,
     )

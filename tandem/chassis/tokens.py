@@ -80,6 +80,11 @@ class Caller:
         if self.grant.index_ids.isdisjoint((index_id, "*")):
             raise PermissionDenied(caller=self.grant.name, what=f"use index {index_id!r}")
 
+    @property
+    def searchable_index_ids(self) -> frozenset[str]:
+        """Returns the ids of the indexes that the caller may search; "*" for all."""
+        return self.grant.index_ids if Scope.SEARCH in self.grant.scopes else frozenset()
+
     def take_requests(self, count: int) -> None:
         """Raises QuotaExceeded if the quota of calls is used up.
 

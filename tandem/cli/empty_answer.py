@@ -91,7 +91,7 @@ def _known_names(client: Client, query: Query, index_id: str, plain: SearchOptio
     near = client.search(
         query,
         index_id=index_id,
-        **plain | {"return_n": _LOOKED_AT_COUNT, "content_included": True},
+        **plain | {"return_n": _LOOKED_AT_COUNT, "attributes_included": True},
     )
     return sorted({name for item in near.items for name in item.attributes})
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from tandem.cli.addresses import all_checked, checked
 from tandem.cli.command_line import Command
 from tandem.cli.console import out
-from tandem.cli.index_state import show
+from tandem.cli.index_state import list_indexes, show
 from tandem.cli.progress import LongWork
 from tandem.cli.remove import drop
 from tandem.client.access import Access
@@ -25,10 +25,11 @@ from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.wire import modality_from_proto, modality_to_proto
 
 app = typer.Typer(
-    help="Show, tune, rebuild and drop indexes, and measure index types.",
+    help="List, show, tune, rebuild and drop indexes, and measure index types.",
     no_args_is_help=True,
 )
 
+app.command("list", cls=Command)(list_indexes)
 app.command("show", cls=Command)(show)
 app.command("drop", cls=Command)(drop)
 

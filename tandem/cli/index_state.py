@@ -1,7 +1,8 @@
-"""`tandem index show`: prints the state of an index over all shards."""
+"""`tandem index list` and `show`: print what the orchestrator says of indexes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -26,6 +27,24 @@ _KEYWORDS = {
 }
 
 
+def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
+    """Print the indexes that there are, and their items."""
+    with Client(address, access=Access.from_environment()) as client:
+        listing = client.list_indexes()
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("index", no_wrap=True)
+    for heading in ("images", "texts"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("model", no_wrap=True)
+    for each in listing.indexes:
+        counts = (f"{each.image_count:,}", f"{each.text_count:,}")
+        table.add_row(each.index_id, *counts, each.model_fingerprint[:12])
+    out.print(table)
+    if not listing.indexes:
+        errors.print("there is no index yet: store items with tandem ingest")
+    _warn(listing.missing_shards)
+
+
 def show(
     index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
     address: ADDRESS = "127.0.0.1:7400",
@@ -41,7 +60,11 @@ def show(
         out.print("live recall: no recent search was repeated exactly")
     for note in _notes(found):
         out.print(note)
-    for number, reason in sorted(found.coverage.missing_shards.items()):
+    _warn(found.coverage.missing_shards)
+
+
+def _warn(missing_shards: Mapping[int, str]) -> None:
+    for number, reason in sorted(missing_shards.items()):
         errors.print(f"warning: shard {number} did not answer ({reason})")
 
 

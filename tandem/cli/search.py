@@ -195,11 +195,11 @@ def search(
         where=_parsed(where) if where is not None else None,
         consistency_tokens=consistency_token or [],
         # Found texts are printed, so a search that may find texts requests contents.
-        content_included=attributes
-        or save is not None
+        content_included=save is not None
         or image is not None
         or all_modalities
         or target is Modality.TEXT,
+        attributes_included=attributes,
     )
     output = SearchOutput(
         index,
@@ -247,6 +247,7 @@ def _search_one(
             result.next_cursor,
             index_id=index,
             content_included=options.get("content_included", False),
+            attributes_included=options.get("attributes_included", False),
         )
         output.show_page(result)
     if result.next_cursor:

@@ -32,7 +32,7 @@ from tandem.client.answer_names import (
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
 from tandem.client.documents import DocumentScore, NewDocument, ScoredDocuments
-from tandem.client.index_description import IndexDescription
+from tandem.client.index_description import IndexDescription, IndexListing
 from tandem.client.ingest_progress import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import (
@@ -66,7 +66,7 @@ from tandem.contract.content import (
 )
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion, HybridRank
-from tandem.contract.index_description import DirectionRecall, IndexPart, ShardIndex
+from tandem.contract.index_description import DirectionRecall, IndexPart, IndexSummary, ShardIndex
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.regions import RegionContent
@@ -97,7 +97,9 @@ __all__ = [
     "HybridRank",
     "ImageContent",
     "IndexDescription",
+    "IndexListing",
     "IndexPart",
+    "IndexSummary",
     "InferenceCost",
     "IngestOutcome",
     "IngestProgress",

@@ -20,6 +20,8 @@ from tandem.client.documents import (
 )
 from tandem.client.index_description import (
     IndexDescription,
+    IndexListing,
+    ListedPages,
     describe_index_request,
     index_description,
 )
@@ -132,6 +134,7 @@ class AsyncClient:
         explained: bool = False,
         truncation_policy: TruncationPolicy | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
         where: Filter | str | None = None,
         consistency_tokens: Iterable[str] = (),
         full_coverage_required: bool = False,
@@ -180,6 +183,7 @@ class AsyncClient:
         - `truncation_policy`: What to do with a text over the model's limit; by default it
           is refused.
         - `content_included`: Returns the items' contents and attributes.
+        - `attributes_included`: Returns the items' attributes, without their contents.
         - `where`: Finds only items that match: a filter, or its text, such as "style =
           noto".
         - `consistency_tokens`: Tokens of earlier writes that the search must see.
@@ -210,6 +214,7 @@ class AsyncClient:
             explained=explained,
             truncation_policy=truncation_policy,
             content_included=content_included,
+            attributes_included=attributes_included,
             where=where,
             consistency_tokens=consistency_tokens,
             full_coverage_required=full_coverage_required,
@@ -223,6 +228,7 @@ class AsyncClient:
         index_id: str,
         return_n: int | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
     ) -> SearchResult:
         """Returns the items after those of the answer with this `next_cursor`.
 
@@ -230,7 +236,11 @@ class AsyncClient:
         By default the page has as many items as that search. Raises CursorInvalid.
         """
         request = page_request(
-            cursor, index_id=index_id, return_n=return_n, content_included=content_included
+            cursor,
+            index_id=index_id,
+            return_n=return_n,
+            content_included=content_included,
+            attributes_included=attributes_included,
         )
         return search_result(await self._call(self._connection().search.SearchItems, request))
 
@@ -261,6 +271,7 @@ class AsyncClient:
         explained: bool = False,
         truncation_policy: TruncationPolicy | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
         where: Filter | str | None = None,
         consistency_tokens: Iterable[str] = (),
         full_coverage_required: bool = False,
@@ -294,6 +305,7 @@ class AsyncClient:
             explained=explained,
             truncation_policy=truncation_policy,
             content_included=content_included,
+            attributes_included=attributes_included,
             where=where,
             consistency_tokens=consistency_tokens,
             full_coverage_required=full_coverage_required,
@@ -375,6 +387,17 @@ class AsyncClient:
         """
         request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
         return index_description(await self._call(self._connection().search.DescribeIndex, request))
+
+    async def list_indexes(self, *, full_coverage_required: bool = False) -> IndexListing:
+        """Returns the indexes that this client may search, with their items.
+
+        Items of a shard that does not answer are left out, and `missing_shards` says so; with
+        `full_coverage_required` ShardsMissing is raised instead.
+        """
+        pages = ListedPages(full_coverage_required=full_coverage_required)
+        while pages.next_request is not None:
+            pages.put(await self._call(self._connection().search.ListIndexes, pages.next_request))
+        return pages.listing()
 
     async def ingest(
         self,

@@ -19,6 +19,8 @@ from tandem.client.documents import (
 )
 from tandem.client.index_description import (
     IndexDescription,
+    IndexListing,
+    ListedPages,
     describe_index_request,
     index_description,
 )
@@ -115,6 +117,7 @@ class Client:
         explained: bool = False,
         truncation_policy: TruncationPolicy | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
         where: Filter | str | None = None,
         consistency_tokens: Iterable[str] = (),
         full_coverage_required: bool = False,
@@ -163,6 +166,7 @@ class Client:
         - `truncation_policy`: What to do with a text over the model's limit; by default it
           is refused.
         - `content_included`: Returns the items' contents and attributes.
+        - `attributes_included`: Returns the items' attributes, without their contents.
         - `where`: Finds only items that match: a filter, or its text, such as "style =
           noto".
         - `consistency_tokens`: Tokens of earlier writes that the search must see.
@@ -193,6 +197,7 @@ class Client:
             explained=explained,
             truncation_policy=truncation_policy,
             content_included=content_included,
+            attributes_included=attributes_included,
             where=where,
             consistency_tokens=consistency_tokens,
             full_coverage_required=full_coverage_required,
@@ -206,6 +211,7 @@ class Client:
         index_id: str,
         return_n: int | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
     ) -> SearchResult:
         """Returns the items after those of the answer with this `next_cursor`.
 
@@ -213,7 +219,11 @@ class Client:
         By default the page has as many items as that search. Raises CursorInvalid.
         """
         request = page_request(
-            cursor, index_id=index_id, return_n=return_n, content_included=content_included
+            cursor,
+            index_id=index_id,
+            return_n=return_n,
+            content_included=content_included,
+            attributes_included=attributes_included,
         )
         return search_result(self._call(self._stub.SearchItems, request))
 
@@ -244,6 +254,7 @@ class Client:
         explained: bool = False,
         truncation_policy: TruncationPolicy | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
         where: Filter | str | None = None,
         consistency_tokens: Iterable[str] = (),
         full_coverage_required: bool = False,
@@ -277,6 +288,7 @@ class Client:
             explained=explained,
             truncation_policy=truncation_policy,
             content_included=content_included,
+            attributes_included=attributes_included,
             where=where,
             consistency_tokens=consistency_tokens,
             full_coverage_required=full_coverage_required,
@@ -356,6 +368,17 @@ class Client:
         """
         request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
         return index_description(self._call(self._stub.DescribeIndex, request))
+
+    def list_indexes(self, *, full_coverage_required: bool = False) -> IndexListing:
+        """Returns the indexes that this client may search, with their items.
+
+        Items of a shard that does not answer are left out, and `missing_shards` says so; with
+        `full_coverage_required` ShardsMissing is raised instead.
+        """
+        pages = ListedPages(full_coverage_required=full_coverage_required)
+        while pages.next_request is not None:
+            pages.put(self._call(self._stub.ListIndexes, pages.next_request))
+        return pages.listing()
 
     def ingest(
         self,

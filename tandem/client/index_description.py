@@ -1,18 +1,27 @@
-"""Describes an index: builds the request, and reads its answer."""
+"""Describes and lists indexes: builds the requests, and reads their answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from tandem.client.answer_names import DegradationKind
-from tandem.client.results import Coverage, coverage_from_proto, degradations_from_proto
+from tandem.client.answer_names import DegradationKind, ErrorReason
+from tandem.client.results import (
+    Coverage,
+    coverage_from_proto,
+    degradations_from_proto,
+    missing_from_proto,
+)
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import (
     DirectionRecall,
+    IndexSummary,
     ShardIndex,
     recalls_from_proto,
     shard_index_from_proto,
+    summary_from_proto,
 )
+from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.contract.modality import Modality
 from tandem.v1 import search_service_pb2
 
@@ -57,3 +66,40 @@ def index_description(response: search_service_pb2.DescribeIndexResponse) -> Ind
         coverage_from_proto(response.coverage),
         degradations_from_proto(response.degradations),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexListing:
+    """The indexes that the caller may search."""
+
+    indexes: tuple[IndexSummary, ...]
+    """By id, with the items on the shards that answered."""
+    missing_shards: Mapping[int, ErrorReason] = field(default_factory=dict)
+    """Why a shard did not answer, by its number."""
+
+
+class ListedPages:
+    """Collects all pages of ListIndexes."""
+
+    def __init__(self, *, full_coverage_required: bool) -> None:
+        self._indexes: list[IndexSummary] = []
+        self._missing_shards: dict[int, ErrorReason] = {}
+        self.next_request: search_service_pb2.ListIndexesRequest | None = (
+            search_service_pb2.ListIndexesRequest(
+                page_size=MAX_PAGE_SIZE, full_coverage_required=full_coverage_required
+            )
+        )
+        """None once every page is here."""
+
+    def put(self, page: search_service_pb2.ListIndexesResponse) -> None:
+        """Takes the answer to `next_request`."""
+        self._indexes += map(summary_from_proto, page.indexes)
+        self._missing_shards |= missing_from_proto(page.missing_shards)
+        if not page.next_page_token:
+            self.next_request = None
+        elif self.next_request is not None:
+            self.next_request.page_token = page.next_page_token
+
+    def listing(self) -> IndexListing:
+        """Returns the indexes of all pages."""
+        return IndexListing(tuple(self._indexes), self._missing_shards)

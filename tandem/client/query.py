@@ -114,6 +114,7 @@ class Search:
         explained: bool = False,
         truncation_policy: TruncationPolicy | None = None,
         content_included: bool = False,
+        attributes_included: bool = False,
         where: Filter | str | None = None,
         consistency_tokens: Iterable[str] = (),
         full_coverage_required: bool = False,
@@ -146,6 +147,7 @@ class Search:
                 explained=explained,
                 truncation_policy=truncation_policy,
                 content_included=content_included,
+                attributes_included=attributes_included,
                 where=where,
                 consistency_tokens=consistency_tokens,
                 full_coverage_required=full_coverage_required,
@@ -194,6 +196,7 @@ def search_request(
         explained=options.get("explained", False),
         truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",
         content_included=options.get("content_included", False),
+        attributes_included=options.get("attributes_included", False),
         filter=filter_to_proto(where) if where is not None else None,
         consistency_tokens=tokens,
         full_coverage_required=options.get("full_coverage_required", False),
@@ -219,7 +222,12 @@ def checked_searches(searches: Iterable[Search]) -> list[Search]:
 
 
 def page_request(
-    cursor: bytes, *, index_id: str, return_n: int | None, content_included: bool
+    cursor: bytes,
+    *,
+    index_id: str,
+    return_n: int | None,
+    content_included: bool,
+    attributes_included: bool = False,
 ) -> search_service_pb2.SearchItemsRequest:
     """Returns the message for the next page of an answer."""
     return search_service_pb2.SearchItemsRequest(
@@ -227,6 +235,7 @@ def page_request(
         cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
         return_n=_count("return_n", return_n),
         content_included=content_included,
+        attributes_included=attributes_included,
     )
 
 

@@ -77,7 +77,7 @@ class FoundItem:
     content: Content | None
     """None unless content_included is set."""
     attributes: Attributes = field(default_factory=dict)
-    """Empty unless content_included is set."""
+    """Empty unless content_included or attributes_included is set."""
     modality: Modality | None = None
     """None if unknown."""
     score: float = 0.0
@@ -89,7 +89,7 @@ class FoundItem:
     hybrid: HybridRank | None = None
     """The item's places in the two lists of a hybrid search; None in any other."""
     ordered_by: OrderedBy = OrderedBy.UNSPECIFIED
-    """The stage that gave the score; UNSPECIFIED, which is "", unless neighbours_enabled is set."""
+    """The stage that gave the score; UNSPECIFIED, which is "", from a server that does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ def coverage_from_proto(coverage: search_service_pb2.Coverage) -> Coverage:
         shard_count=coverage.shard_count,
         covered_item_count=coverage.covered_item_count,
         item_count=coverage.item_count if coverage.HasField("item_count") else None,
-        missing_shards=_missing_shards(coverage.missing_shards),
+        missing_shards=missing_from_proto(coverage.missing_shards),
     )
 
 
@@ -333,13 +333,14 @@ def _neighbours(summary: search_service_pb2.NeighbourSummary) -> NeighbourSummar
             _name(search_service_pb2.NeighbourStop, summary.stop, "NEIGHBOUR_STOP_")
         ),
         summary.neighbour_model,
-        _missing_shards(summary.missing_shards),
+        missing_from_proto(summary.missing_shards),
     )
 
 
-def _missing_shards(
+def missing_from_proto(
     missing: Iterable[search_service_pb2.MissingShard],
 ) -> Mapping[int, ErrorReason]:
+    """Returns why each shard did not answer, by its number."""
     return {each.shard_number: ErrorReason(_reason(each.reason)) for each in missing}
 
 

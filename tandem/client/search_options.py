@@ -67,6 +67,8 @@ class SearchOptions(TypedDict, total=False):
     """What to do with a text over the model's limit; by default it is refused."""
     content_included: bool
     """Returns the items' contents and attributes."""
+    attributes_included: bool
+    """Returns the items' attributes, without their contents."""
     where: Filter | str | None
     """Finds only items that match: a filter, or its text, such as "style = noto"."""
     consistency_tokens: Iterable[str]
@@ -103,6 +105,7 @@ _FLAGS = (
     "hybrid",
     "explained",
     "content_included",
+    "attributes_included",
     "full_coverage_required",
 )
 _REALS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandem.contract.modality import Modality
 from tandem.contract.search_path import (
@@ -81,6 +81,41 @@ class ShardIndex:
     def is_rebuilding(self) -> bool:
         """Returns whether an exact scan replaces an index that is being built."""
         return any(part.fallback.kind is SearchFallback.BEING_BUILT for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """An index with its model and its items."""
+
+    index_id: str
+    model_fingerprint: str
+    text_count: int
+    image_count: int
+
+    def __add__(self, other: IndexSummary) -> IndexSummary:
+        """Returns this index with the items of another shard's part of it."""
+        return replace(
+            self,
+            text_count=self.text_count + other.text_count,
+            image_count=self.image_count + other.image_count,
+        )
+
+
+def summary_to_proto(summary: IndexSummary) -> pb.IndexSummary:
+    """Returns the message for the summary."""
+    return pb.IndexSummary(
+        index_id=summary.index_id,
+        model_fingerprint=summary.model_fingerprint,
+        text_count=summary.text_count,
+        image_count=summary.image_count,
+    )
+
+
+def summary_from_proto(message: pb.IndexSummary) -> IndexSummary:
+    """Returns the summary of a message."""
+    return IndexSummary(
+        message.index_id, message.model_fingerprint, message.text_count, message.image_count
+    )
 
 
 def joined_recalls(recalls: Iterable[DirectionRecall]) -> list[DirectionRecall]:

@@ -37,8 +37,9 @@ MAX_ITEM_ID_COUNT = 256
 MAX_FILTER_TEXT_BYTES = 8_192
 """The text form of a filter; a larger filter travels as a message."""
 
+DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
-"""Ids in one ListItems or ListItemIds."""
+"""Ids in one ListItems or ListItemIds, and indexes in one ListIndexes or ListShardIndexes."""
 
 MAX_KEYWORDS_BYTES = 8_192
 """Keywords of one search."""

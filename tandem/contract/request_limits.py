@@ -57,6 +57,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.SearchService/RemoveItems": _IDS,
     "/tandem.v1.SearchService/RemoveIndex": _SMALL,
     "/tandem.v1.SearchService/DescribeIndex": _SMALL,
+    "/tandem.v1.SearchService/ListIndexes": _SMALL,
     "/tandem.v1.ContentService/FetchItems": _IDS,
     "/tandem.v1.ContentService/ListItems": _SMALL,
     "/tandem.v1.ContentService/EmbedContents": RequestLimit(
@@ -86,6 +87,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
         4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
     ),
     "/tandem.v1.IndexService/DescribeShardIndex": _SMALL,
+    "/tandem.v1.IndexService/ListShardIndexes": _IDS,
     # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
     "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(

@@ -267,16 +267,18 @@ class DeleteIndexResponse(_message.Message):
     def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ..., is_complete: _Optional[bool] = ...) -> None: ...
 
 class GetItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids", "encodings_included", "max_bytes")
+    __slots__ = ("index_id", "item_ids", "encodings_included", "max_bytes", "content_excluded")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     ENCODINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     encodings_included: bool
     max_bytes: int
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    content_excluded: bool
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., content_excluded: _Optional[bool] = ...) -> None: ...
 
 class ListItemIdsRequest(_message.Message):
     __slots__ = ("index_id", "after", "max_count")
@@ -395,3 +397,31 @@ class DirectionRecall(_message.Message):
     recall: float
     search_count: int
     def __init__(self, query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., recall: _Optional[float] = ..., search_count: _Optional[int] = ...) -> None: ...
+
+class ListShardIndexesRequest(_message.Message):
+    __slots__ = ("after", "max_count", "index_ids")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_IDS_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    max_count: int
+    index_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, after: _Optional[str] = ..., max_count: _Optional[int] = ..., index_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListShardIndexesResponse(_message.Message):
+    __slots__ = ("indexes",)
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedCompositeFieldContainer[IndexSummary]
+    def __init__(self, indexes: _Optional[_Iterable[_Union[IndexSummary, _Mapping]]] = ...) -> None: ...
+
+class IndexSummary(_message.Message):
+    __slots__ = ("index_id", "model_fingerprint", "text_count", "image_count")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    model_fingerprint: str
+    text_count: int
+    image_count: int
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., text_count: _Optional[int] = ..., image_count: _Optional[int] = ...) -> None: ...

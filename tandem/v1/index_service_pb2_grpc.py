@@ -75,6 +75,11 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.FromString,
                 _registered_method=True)
+        self.ListShardIndexes = channel.unary_unary(
+                '/tandem.v1.IndexService/ListShardIndexes',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.ListShardIndexesRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.ListShardIndexesResponse.FromString,
+                _registered_method=True)
 
 
 class IndexServiceServicer:
@@ -140,6 +145,13 @@ class IndexServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListShardIndexes(self, request, context):
+        """Returns this shard's indexes, page by page, in byte order of their ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IndexServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -182,6 +194,11 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.DescribeShardIndex,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.SerializeToString,
+            ),
+            'ListShardIndexes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListShardIndexes,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.ListShardIndexesRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.ListShardIndexesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -401,6 +418,33 @@ class IndexService:
             '/tandem.v1.IndexService/DescribeShardIndex',
             tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexRequest.SerializeToString,
             tandem_dot_v1_dot_index__service__pb2.DescribeShardIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListShardIndexes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.IndexService/ListShardIndexes',
+            tandem_dot_v1_dot_index__service__pb2.ListShardIndexesRequest.SerializeToString,
+            tandem_dot_v1_dot_index__service__pb2.ListShardIndexesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -129,7 +129,7 @@ DEGRADATION_KEYWORDS_SKIPPED: Degradation
 DEGRADATION_KEYWORDS_PARTIAL: Degradation
 
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required", "hybrid")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required", "hybrid", "attributes_included")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +155,7 @@ class SearchItemsRequest(_message.Message):
     NEIGHBOURS_ENABLED_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     HYBRID_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -180,7 +181,8 @@ class SearchItemsRequest(_message.Message):
     neighbours_enabled: bool
     neighbours_required: bool
     hybrid: HybridSearch
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ..., hybrid: _Optional[_Union[HybridSearch, _Mapping]] = ...) -> None: ...
+    attributes_included: bool
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ..., hybrid: _Optional[_Union[HybridSearch, _Mapping]] = ..., attributes_included: _Optional[bool] = ...) -> None: ...
 
 class HybridSearch(_message.Message):
     __slots__ = ("keywords", "fusion", "keyword_weight")
@@ -546,3 +548,23 @@ class ShardIndex(_message.Message):
     parts: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.IndexPart]
     keyword_state: _index_service_pb2.KeywordState
     def __init__(self, shard_number: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[_index_service_pb2.IndexPart, _Mapping]]] = ..., keyword_state: _Optional[_Union[_index_service_pb2.KeywordState, str]] = ...) -> None: ...
+
+class ListIndexesRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "full_coverage_required")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FULL_COVERAGE_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    full_coverage_required: bool
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., full_coverage_required: _Optional[bool] = ...) -> None: ...
+
+class ListIndexesResponse(_message.Message):
+    __slots__ = ("indexes", "next_page_token", "missing_shards")
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MISSING_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.IndexSummary]
+    next_page_token: str
+    missing_shards: _containers.RepeatedCompositeFieldContainer[MissingShard]
+    def __init__(self, indexes: _Optional[_Iterable[_Union[_index_service_pb2.IndexSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., missing_shards: _Optional[_Iterable[_Union[MissingShard, _Mapping]]] = ...) -> None: ...

@@ -70,6 +70,11 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.FromString,
                 _registered_method=True)
+        self.ListIndexes = channel.unary_unary(
+                '/tandem.v1.SearchService/ListIndexes',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesResponse.FromString,
+                _registered_method=True)
 
 
 class SearchServiceServicer:
@@ -135,6 +140,14 @@ class SearchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListIndexes(self, request, context):
+        """Returns the indexes that the caller may search, page by page, in byte order
+        of their ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -172,6 +185,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.DescribeIndex,
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.SerializeToString,
+            ),
+            'ListIndexes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIndexes,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -364,6 +382,33 @@ class SearchService:
             '/tandem.v1.SearchService/DescribeIndex',
             tandem_dot_v1_dot_search__service__pb2.DescribeIndexRequest.SerializeToString,
             tandem_dot_v1_dot_search__service__pb2.DescribeIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.SearchService/ListIndexes',
+            tandem_dot_v1_dot_search__service__pb2.ListIndexesRequest.SerializeToString,
+            tandem_dot_v1_dot_search__service__pb2.ListIndexesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,9 +56,10 @@ async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         item = pb.RankedItem(
             item_id=item_id, final_rank=number, retrieve_rank=number, match_probability=0.25
         )
-        if request.content_included:
+        if request.content_included or request.attributes_included:
             for name, value in attributes_to_proto(ATTRIBUTES).items():
                 item.attributes[name].CopyFrom(value)
+        if request.content_included:
             if number % 2:
                 item.content.image = PICTURE
             else:
@@ -85,7 +86,7 @@ def printed(result: Result) -> str:
 
 def test_json_is_one_object_with_every_field() -> None:
     """By the SDK's names, exact to the character, and alone on stdout."""
-    result = run("two", "dogs", "--json", "--attributes", "--explain")
+    result = run("two", "dogs", "--json", "--attributes", "--explain", "--all-modalities")
 
     answer = json.loads(printed(result))
     assert result.exit_code == 0
@@ -205,7 +206,7 @@ def test_an_index_without_items_says_so() -> None:
 
 def test_nothing_of_an_item_is_cut_or_obeyed() -> None:
     """In a pipe every id stands whole on a line, what drives a terminal as its escape."""
-    result = run("two dogs", "--attributes", "--explain")
+    result = run("two dogs", "--attributes", "--explain", "--all-modalities")
 
     for item_id in HOSTILE_IDS:
         escaped = item_id.replace("\x1b", r"\x1b").replace("\r", r"\r").replace("\n", r"\n")

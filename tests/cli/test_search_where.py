@@ -16,7 +16,7 @@ async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
     """One item, whose attributes are returned where they were requested."""
     item = pb.RankedItem(item_id="emoji[red]", final_rank=1)
     attributes = attributes_to_proto({"style": "noto", "tags": ("a", "b"), "hidden": False, "n": 3})
-    for name, message in attributes.items() if request.content_included else ():
+    for name, message in attributes.items() if request.attributes_included else ():
         item.attributes[name].CopyFrom(message)
     return pb.SearchItemsResponse(items=[item])
 

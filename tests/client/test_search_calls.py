@@ -13,6 +13,7 @@ from tandem.client import (
     Client,
     DegradationKind,
     IndexDescription,
+    IndexListing,
     KeywordState,
     Modality,
     ModelDescription,
@@ -273,6 +274,26 @@ async def test_an_index_is_described(connect: Connect) -> None:
     assert found.coverage.missing_shards == {0: "SERVICE_UNAVAILABLE"}
     assert found.coverage.item_count is None
     assert found.degradations == (DegradationKind.SHARDS_MISSING,)
+
+
+async def test_all_pages_of_indexes_are_listed() -> None:
+    """By both clients, with the shards that any page lacks."""
+
+    def listed(address: str) -> IndexListing:
+        with Client(address) as client:
+            return client.list_indexes()
+
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        found = await client.list_indexes(full_coverage_required=True)
+        assert await asyncio.to_thread(listed, address) == found
+
+    assert [each.index_id for each in found.indexes] == ["pets", "scenes"]
+    assert (found.indexes[0].text_count, found.indexes[0].image_count) == (3, 1)
+    assert found.missing_shards == {1: "SERVICE_UNAVAILABLE"}
+    assert service.requests[:2] == [
+        pb.ListIndexesRequest(page_size=1000, full_coverage_required=True),
+        pb.ListIndexesRequest(page_size=1000, full_coverage_required=True, page_token="pets"),
+    ]
 
 
 async def test_an_index_id_that_cannot_be_one_is_not_sent() -> None:

@@ -13,6 +13,7 @@ PATHS = {
     "/v1/items": {"put", "get"},
     "/v1/items:remove": {"post"},
     "/v1/items/{item_id}": {"get", "delete"},
+    "/v1/indexes": {"get"},
     "/v1/indexes/{index_id}": {"get"},
     "/v1/models": {"get"},
     "/v1/models/{model_id}": {"get"},

@@ -117,6 +117,42 @@ async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub
     assert list(got.items) == []
 
 
+async def test_items_are_read_without_their_contents(stub: IndexServiceStub) -> None:
+    """Their attributes are what is left."""
+    stored = replace(image_item("a", 1), attributes={"colour": "red"})
+    await stub.UpsertItems(upsert_request([stored]))
+
+    request = pb.GetItemsRequest(index_id="scenes", item_ids=["a"], content_excluded=True)
+    [item] = (await stub.GetItems(request)).items
+
+    assert not item.HasField("content")
+    assert item.attributes["colour"].text == "red"
+
+
+async def test_indexes_are_listed_in_byte_order_with_their_items(stub: IndexServiceStub) -> None:
+    """All, or some of those that are asked for; a page is of at most 1,000."""
+    for index_id, items in {
+        "pets": [text_item("a", 1), text_item("b", 2), image_item("c", 3)],
+        "cars": [image_item("a", 1)],
+    }.items():
+        await stub.UpsertItems(upsert_request(items, index_id=index_id))
+
+    async def listed(**fields: Any) -> list[tuple[str, int, int]]:
+        request = pb.ListShardIndexesRequest(**{"max_count": 10} | fields)
+        found = (await stub.ListShardIndexes(request)).indexes
+        assert all(each.model_fingerprint == FINGERPRINT for each in found)
+        return [(each.index_id, each.text_count, each.image_count) for each in found]
+
+    assert await listed() == [("cars", 0, 1), ("pets", 2, 1)]
+    assert await listed(max_count=1) == [("cars", 0, 1)]
+    assert await listed(after="cars") == [("pets", 2, 1)]
+    assert await listed(index_ids=["pets", "nowhere"]) == [("pets", 2, 1)]
+    for odd in ({"max_count": 0}, {"max_count": 1001}, {"index_ids": ["a"] * 1001}):
+        request = pb.ListShardIndexesRequest(**{"max_count": 1} | odd)
+        _, error = await refusal(stub.ListShardIndexes(request))
+        assert type(error) is errors.BatchSizeOutOfRange
+
+
 async def test_ids_are_listed_in_byte_order_after_any_id(stub: IndexServiceStub) -> None:
     """Also after one that is not there, and never another index's."""
     items = [text_item(item_id, 1) for item_id in ("b", "a", "é", "a2", "Z")]

@@ -17,7 +17,7 @@ from pydantic import Field
 from starlette.requests import Request
 
 from tandem.client import Access, AsyncClient, Client, Modality, Query, SearchResult, StoredItem
-from tandem.errors import AnswerTooLarge, TandemError
+from tandem.errors import TandemError
 from tandem_mcp.answers import (
     IndexAnswer,
     SearchAnswer,
@@ -139,7 +139,8 @@ class _Tools:
                     return_n=count,
                     where=where or None,
                     min_probability=min_probability,
-                    content_included=True,
+                    content_included=pictures,
+                    attributes_included=True,
                 )
         return search_answer(index_id, result, self._served.longest_side if pictures else 0)
 
@@ -179,6 +180,7 @@ class _Tools:
             async with _client(context) as client:
                 model = await client.describe_model()
                 described = await client.describe_index(index_id=index_id)
+                listed = await client.list_indexes()
                 images = await _examples(client, index_id, Modality.IMAGE)
                 texts = await _examples(client, index_id, Modality.TEXT)
         return index_answer(
@@ -189,7 +191,11 @@ class _Tools:
                 model=f"{model.family}, {model.fingerprint[:12]}",
                 max_text_tokens=model.max_text_token_count,
                 has_cross_encoder_probabilities=model.probability_calibration is not None,
-                other_indexes=[each for each in self._served.index_ids if each != index_id],
+                other_indexes=[
+                    each.index_id
+                    for each in listed.indexes
+                    if each.index_id in self._served.index_ids and each.index_id != index_id
+                ],
                 # In bi-encoder order on purpose, so only missing shards count.
                 degradations=sorted(
                     {*images.degradations, *texts.degradations, *described.degradations}
@@ -209,21 +215,14 @@ class _Tools:
 
 async def _examples(client: AsyncClient, index_id: str, modality: Modality) -> SearchResult:
     """Finds a few items, for their attributes, and all that a response counts."""
-
-    async def search(*, content_included: bool) -> SearchResult:
-        return await client.search(
-            _ANY_QUERY,
-            index_id=index_id,
-            target_modality=modality,
-            return_n=_EXAMPLE_COUNT,
-            rerank_disabled=True,
-            content_included=content_included,
-        )
-
-    try:
-        return await search(content_included=True)
-    except AnswerTooLarge:
-        return await search(content_included=False)
+    return await client.search(
+        _ANY_QUERY,
+        index_id=index_id,
+        target_modality=modality,
+        return_n=_EXAMPLE_COUNT,
+        rerank_disabled=True,
+        attributes_included=True,
+    )
 
 
 def _client(context: _CallContext) -> AbstractAsyncContextManager[AsyncClient]:

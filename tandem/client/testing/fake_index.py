@@ -82,6 +82,11 @@ class FakeIndex:
             items = self._items(index_id).values()
             return sum(modality in (None, _modality(each)) for each in items)
 
+    def index_ids(self) -> list[str]:
+        """Returns the ids of the indexes, sorted."""
+        with self._lock:
+            return sorted(self._indexes)
+
     def contents(self, index_id: str) -> dict[str, index_service_pb2.Item]:
         """Returns the items by id; raises IndexNotFound."""
         with self._lock:
@@ -227,6 +232,8 @@ def _rank(
             logit = match_logit(max(read, key=lambda part: part.weight).words, words)
             found.match_logit = found.score = logit
             found.match_probability = probability(logit)
+        is_read = found.HasField("match_logit")
+        found.ordered_by = pb.ORDERING_STAGE_RERANK if is_read else pb.ORDERING_STAGE_RETRIEVE
         ranked.append(found)
     # A stable sort: ties and unscored items keep their order.
     ranked.sort(key=lambda each: -each.score if each.HasField("match_logit") else math.inf)

@@ -16,7 +16,12 @@ from tandem.client.testing.fake_contents import FakeContents
 from tandem.client.testing.fake_health import FakeHealth
 from tandem.client.testing.fake_index import IMAGE, TEXT, FakeIndex
 from tandem.client.testing.fake_words import MODEL
-from tandem.contract.limits import MAX_RETRIEVE_K, MAX_SEARCH_COUNT
+from tandem.contract.limits import (
+    DEFAULT_PAGE_SIZE,
+    MAX_PAGE_SIZE,
+    MAX_RETRIEVE_K,
+    MAX_SEARCH_COUNT,
+)
 from tandem.contract.model_description import model_to_proto
 from tandem.errors import (
     BatchSizeOutOfRange,
@@ -159,6 +164,11 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
     ) -> pb.DescribeIndexResponse:
         return self._calls.answered(context, lambda: self._described(request.index_id))
 
+    def ListIndexes(
+        self, request: pb.ListIndexesRequest, context: grpc.ServicerContext
+    ) -> pb.ListIndexesResponse:
+        return self._calls.answered(context, lambda: self._listed(request))
+
     def DescribeModel(
         self, request: Message, context: grpc.ServicerContext
     ) -> model_service_pb2.DescribeModelResponse:
@@ -235,6 +245,24 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
             coverage=_whole_coverage(item_count),
         )
 
+    def _listed(self, request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:
+        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
+        if not 1 <= size <= MAX_PAGE_SIZE:
+            raise BatchSizeOutOfRange(name="page_size", got=size, low=1, high=MAX_PAGE_SIZE)
+        later = [each for each in self._index.index_ids() if each > request.page_token]
+        return pb.ListIndexesResponse(
+            indexes=[
+                index_service_pb2.IndexSummary(
+                    index_id=each,
+                    model_fingerprint=MODEL.fingerprint,
+                    text_count=self._index.item_count(each, TEXT),
+                    image_count=self._index.item_count(each, IMAGE),
+                )
+                for each in later[:size]
+            ],
+            next_page_token=later[size - 1] if len(later) > size else "",
+        )
+
     def _page(
         self, request: pb.SearchItemsRequest, whole: pb.SearchItemsResponse, return_n: int
     ) -> pb.SearchItemsResponse:
@@ -242,11 +270,12 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
         page.CopyFrom(whole)
         rest = list(page.items)[return_n:]
         del page.items[return_n:]
-        if request.content_included:
+        if request.content_included or request.attributes_included:
             stored = self._index.contents(request.index_id)
             for found in page.items:
                 if found.item_id in stored:
-                    found.content.CopyFrom(stored[found.item_id].content)
+                    if request.content_included:
+                        found.content.CopyFrom(stored[found.item_id].content)
                     for name, value in stored[found.item_id].attributes.items():
                         found.attributes[name].CopyFrom(value)
         if rest:

@@ -158,6 +158,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "counts": lambda c: shape(c.search("5", index_id="s", retrieve_k=6, rerank_k=2, return_n=4)),
     "no rerank": lambda c: shape(c.search("5", index_id="s", rerank_disabled=True)),
     "contents": lambda c: shape(c.search("5", index_id="s", content_included=True)),
+    "attributes": lambda c: shape(c.search("5", index_id="s", attributes_included=True)),
     "filter": lambda c: shape(
         c.search("5", index_id="s", where=where.at_least("count", 9)), is_counted=False
     ),
@@ -398,6 +399,19 @@ def test_an_index_is_described() -> None:
     assert (found.item_count(Modality.IMAGE), found.item_count(Modality.TEXT)) == (2, 1)
     assert found.coverage.is_full
     assert found.coverage.item_count == 3
+
+
+def test_indexes_are_listed() -> None:
+    with FakeServer() as server, Client(server.address) as client:
+        assert client.list_indexes().indexes == ()
+        for index_id in ("pets", "cars"):
+            list(client.ingest([Item("a", image=b"a"), Item("b", text="b")], index_id=index_id))
+        found = client.list_indexes()
+
+    assert [(each.index_id, each.text_count, each.image_count) for each in found.indexes] == [
+        ("cars", 1, 1),
+        ("pets", 1, 1),
+    ]
 
 
 def test_failures_can_be_requested() -> None:

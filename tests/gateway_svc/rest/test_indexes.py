@@ -41,6 +41,37 @@ async def test_full_coverage_can_be_requested(flag: str, *, is_required: bool) -
     assert sent.full_coverage_required is is_required
 
 
+async def test_indexes_are_listed_page_by_page() -> None:
+    """With their items by modality, and the shards that did not answer."""
+    async with gateway() as served:
+        first = (await served.client.get("/v1/indexes", params={"page_size": 1})).json()
+        turn = {"page_token": first["next_page_token"], "full_coverage_required": "true"}
+        second = (await served.client.get("/v1/indexes", params=turn)).json()
+
+    assert served.service.requests == [
+        pb.ListIndexesRequest(page_size=1),
+        pb.ListIndexesRequest(page_token="pets", full_coverage_required=True),
+    ]
+    [listed] = first["indexes"]
+    assert (listed["index_id"], int(listed["text_count"]), int(listed["image_count"])) == (
+        "pets",
+        3,
+        1,
+    )
+    assert not second["next_page_token"]
+    [missing] = second["missing_shards"]
+    assert missing["shard_number"] == 1
+
+
+@pytest.mark.parametrize("query", ["page_size=0", "page_size=many", "index_id=a"])
+async def test_an_odd_page_is_refused(query: str) -> None:
+    async with gateway() as served:
+        response = await served.client.get(f"/v1/indexes?{query}")
+
+    assert response.json()["reason"] == "REQUEST_MALFORMED"
+    assert not served.service.requests
+
+
 async def test_another_flag_is_refused() -> None:
     """And nothing is asked of the orchestrator."""
     async with gateway() as served:

@@ -384,7 +384,7 @@ async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:
         assert {item.ordered_by for item in one.items} == {pb.ORDERING_STAGE_RERANK}
         assert not any(item.HasField("neighbour_score") for item in one.items)
     assert not plain.HasField("neighbours")
-    assert {item.ordered_by for item in plain.items} == {pb.ORDERING_STAGE_UNSPECIFIED}
+    assert {item.ordered_by for item in plain.items} == {pb.ORDERING_STAGE_RERANK}
     assert not plain.durations.HasField("neighbours_duration")
 
 

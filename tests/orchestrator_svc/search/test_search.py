@@ -13,8 +13,16 @@ from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
+from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import modality_from_proto
-from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, raising, stack
+from tests.support.orchestrator_svc.downstream import (
+    FINGERPRINT,
+    Stack,
+    door,
+    ingest,
+    raising,
+    stack,
+)
 
 ANGLES = range(0, 90, 5)
 
@@ -151,6 +159,33 @@ async def test_contents_are_returned_on_request(filled: Stack) -> None:
         f"image-{angle}": FetchedItem(ImageContent(str(angle).encode()), {}) for angle in (0, 5, 10)
     }
     assert not (await search(filled)).contents
+
+
+async def test_attributes_are_returned_without_contents() -> None:
+    """On the first page and on the next, from a shard that leaves contents out, or sends them."""
+    async with stack(shard_count=1) as behind:
+        items = [
+            IncomingItem(f"item-{n}", ImageContent(b"%d" % n), {"number": n}) for n in range(3)
+        ]
+        await ingest(behind.ingester, items)
+        async with door(behind) as stub:
+            request = pb.SearchItemsRequest(
+                index_id="scenes", query={"text": "0"}, return_n=2, attributes_included=True
+            )
+            first = await stub.SearchItems(request)
+            turn = pb.SearchItemsRequest(
+                index_id="scenes", cursor=first.next_cursor, attributes_included=True
+            )
+            second = await stub.SearchItems(turn)
+            request.attributes_included = False
+            bare = await stub.SearchItems(request)
+
+    found = [*first.items, *second.items]
+    assert [item.attributes["number"].integer for item in found] == [0, 1, 2]
+    assert not any(item.HasField("content") for item in found)
+    assert not any(item.attributes for item in bare.items)
+    requests = behind.shards[0].requests("GetItems")
+    assert [request.content_excluded for request in requests] == [True, True]  # type: ignore[attr-defined]
 
 
 async def test_contents_beyond_one_response_are_requested_in_parts() -> None:

@@ -33,6 +33,7 @@ def calls(address: str) -> None:
         print([item.item_id for item in client.search("a", index_id="scenes").items])
         assert client.describe_model().fingerprint
         assert client.describe_index(index_id="scenes").shards
+        assert client.list_indexes().indexes
         try:
             client.search("a", index_id="")
         except TandemError as error:

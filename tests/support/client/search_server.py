@@ -20,7 +20,7 @@ from tandem.contract.model_description import (
     model_to_proto,
 )
 from tandem.errors import ItemNotFound, TandemError, TextEmpty
-from tandem.v1 import content_pb2, index_service_pb2, model_service_pb2
+from tandem.v1 import content_pb2, error_reason_pb2, index_service_pb2, model_service_pb2
 from tandem.v1 import content_service_pb2 as content_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.content_service_pb2_grpc import (
@@ -65,6 +65,13 @@ TEXT_TO_IMAGE = index_service_pb2.DirectionRecall(
     recall=0.75,
     search_count=40,
 )
+
+INDEXES = [
+    index_service_pb2.IndexSummary(
+        index_id=index_id, model_fingerprint=MODEL.fingerprint, text_count=3, image_count=1
+    )
+    for index_id in ("pets", "scenes")
+]
 
 INDEX = pb.DescribeIndexResponse(
     model_fingerprint=MODEL.fingerprint,
@@ -217,6 +224,22 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         """Describes `INDEX`, whatever its id."""
         self._note(request, context)
         return INDEX
+
+    async def ListIndexes(
+        self, request: pb.ListIndexesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ListIndexesResponse:
+        """Has two pages of an index each, the second without a shard."""
+        self._note(request, context)
+        if not request.page_token:
+            return pb.ListIndexesResponse(indexes=[INDEXES[0]], next_page_token="pets")
+        return pb.ListIndexesResponse(
+            indexes=[INDEXES[1]],
+            missing_shards=[
+                pb.MissingShard(
+                    shard_number=1, reason=error_reason_pb2.ERROR_REASON_SERVICE_UNAVAILABLE
+                )
+            ],
+        )
 
     async def FetchItems(
         self, request: content_pb.FetchItemsRequest, context: grpc.aio.ServicerContext

@@ -239,6 +239,10 @@ def _index_requests(
         "IngestItems": [ingest],
         "DescribeIndex": [search_service_pb2.DescribeIndexRequest(index_id=INDEX_ID)],
         "DescribeShardIndex": [index_service_pb2.DescribeShardIndexRequest(index_id=INDEX_ID)],
+        "ListIndexes": [search_service_pb2.ListIndexesRequest(page_size=1, page_token="a")],
+        "ListShardIndexes": [
+            index_service_pb2.ListShardIndexesRequest(after="a", max_count=2, index_ids=[INDEX_ID])
+        ],
         "RemoveItems": [search_service_pb2.RemoveItemsRequest(index_id=INDEX_ID, item_ids=gone)],
         "SearchEmbeddings": [search],
         "UpsertItems": [upsert],

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.contents.documents import DocumentScorer
 from orchestrator_svc.contents.stored_items import StoredItems
+from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
@@ -338,6 +339,27 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         later = [each for each in item_ids if each.encode() > request.after.encode()]
         return index_pb.ListItemIdsResponse(item_ids=later[: request.max_count])
 
+    async def ListShardIndexes(
+        self, request: index_pb.ListShardIndexesRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.ListShardIndexesResponse:
+        """Counts the items of its indexes."""
+        await self.asked("ListShardIndexes", request)
+        kinds = {
+            index_id: [item.content.WhichOneof("data") for item in items.values()]
+            for index_id, items in sorted(self.items.items())
+            if index_id > request.after and index_id in (request.index_ids or self.items)
+        }
+        summaries = [
+            index_pb.IndexSummary(
+                index_id=index_id,
+                model_fingerprint=FINGERPRINT,
+                text_count=found.count("text"),
+                image_count=found.count("image"),
+            )
+            for index_id, found in kinds.items()
+        ]
+        return index_pb.ListShardIndexesResponse(indexes=summaries[: request.max_count])
+
     async def DescribeShardIndex(
         self, request: index_pb.DescribeShardIndexRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.DescribeShardIndexResponse:
@@ -377,7 +399,7 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             items=[
                 index_pb.Item(
                     item_id=item_id,
-                    content=index[item_id].content,
+                    content=None if request.content_excluded else index[item_id].content,
                     attributes=index[item_id].attributes,
                 )
                 for item_id in request.item_ids
@@ -544,6 +566,7 @@ async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterat
 def _door(
     behind: Stack, timeout_seconds: float, pending_batch_count: int
 ) -> Callable[[grpc.aio.Server], None]:
+    index_list = IndexList(behind.shard_clients)
     servicer = SearchServicer(
         behind.searcher,
         BatchSearcher(
@@ -556,6 +579,7 @@ def _door(
         behind.remover,
         behind.shard_map,
         index_survey=IndexSurvey(behind.shard_clients),
+        index_list=index_list,
         default_timeout_seconds=timeout_seconds,
         max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
@@ -572,6 +596,7 @@ def _door(
             behind.shard_map,
         ),
         servicer.content_budget,
+        index_list=index_list,
         default_timeout_seconds=timeout_seconds,
         max_timeout_seconds=60.0,
     )

@@ -41,6 +41,9 @@ type SearchServiceClient interface {
 	// Returns the state of an index on all shards: its items, what searches them,
 	// and the recall that recent searches had.
 	DescribeIndex(ctx context.Context, in *DescribeIndexRequest, opts ...grpc.CallOption) (*DescribeIndexResponse, error)
+	// Returns the indexes that the caller may search, page by page, in byte order
+	// of their ids.
+	ListIndexes(ctx context.Context, in *ListIndexesRequest, opts ...grpc.CallOption) (*ListIndexesResponse, error)
 }
 
 type searchServiceClient struct {
@@ -159,6 +162,15 @@ func (c *searchServiceClient) DescribeIndex(ctx context.Context, in *DescribeInd
 	return out, nil
 }
 
+func (c *searchServiceClient) ListIndexes(ctx context.Context, in *ListIndexesRequest, opts ...grpc.CallOption) (*ListIndexesResponse, error) {
+	out := new(ListIndexesResponse)
+	err := c.cc.Invoke(ctx, "/tandem.v1.SearchService/ListIndexes", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SearchServiceServer is the server API for SearchService service.
 // All implementations must embed UnimplementedSearchServiceServer
 // for forward compatibility
@@ -187,6 +199,9 @@ type SearchServiceServer interface {
 	// Returns the state of an index on all shards: its items, what searches them,
 	// and the recall that recent searches had.
 	DescribeIndex(context.Context, *DescribeIndexRequest) (*DescribeIndexResponse, error)
+	// Returns the indexes that the caller may search, page by page, in byte order
+	// of their ids.
+	ListIndexes(context.Context, *ListIndexesRequest) (*ListIndexesResponse, error)
 	mustEmbedUnimplementedSearchServiceServer()
 }
 
@@ -214,6 +229,9 @@ func (UnimplementedSearchServiceServer) RemoveIndex(context.Context, *RemoveInde
 }
 func (UnimplementedSearchServiceServer) DescribeIndex(context.Context, *DescribeIndexRequest) (*DescribeIndexResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method DescribeIndex not implemented")
+}
+func (UnimplementedSearchServiceServer) ListIndexes(context.Context, *ListIndexesRequest) (*ListIndexesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListIndexes not implemented")
 }
 func (UnimplementedSearchServiceServer) mustEmbedUnimplementedSearchServiceServer() {}
 
@@ -365,6 +383,24 @@ func _SearchService_DescribeIndex_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SearchService_ListIndexes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIndexesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).ListIndexes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/tandem.v1.SearchService/ListIndexes",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).ListIndexes(ctx, req.(*ListIndexesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 var _SearchService_serviceDesc = grpc.ServiceDesc{
 	ServiceName: "tandem.v1.SearchService",
 	HandlerType: (*SearchServiceServer)(nil),
@@ -388,6 +424,10 @@ var _SearchService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeIndex",
 			Handler:    _SearchService_DescribeIndex_Handler,
+		},
+		{
+			MethodName: "ListIndexes",
+			Handler:    _SearchService_ListIndexes_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -44,6 +44,11 @@ public final class IndexServiceProto {
   static final 
     com.google.protobuf.GeneratedMessageV3.FieldAccessorTable
       internal_static_tandem_v1_DirectionRecall_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_tandem_v1_IndexSummary_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessageV3.FieldAccessorTable
+      internal_static_tandem_v1_IndexSummary_fieldAccessorTable;
 
   public static com.google.protobuf.Descriptors.FileDescriptor
       getDescriptor() {
@@ -91,22 +96,26 @@ public final class IndexServiceProto {
       "m.v1.ModalityR\rqueryModality\022<\n\017target_m" +
       "odality\030\002 \001(\0162\023.tandem.v1.ModalityR\016targ" +
       "etModality\022\026\n\006recall\030\003 \001(\001R\006recall\022!\n\014se" +
-      "arch_count\030\004 \001(\003R\013searchCount*\204\001\n\014Keywor" +
-      "dState\022\035\n\031KEYWORD_STATE_UNSPECIFIED\020\000\022\032\n" +
-      "\026KEYWORD_STATE_SEARCHED\020\001\022\032\n\026KEYWORD_STA" +
-      "TE_DISABLED\020\002\022\035\n\031KEYWORD_STATE_BEING_BUI" +
-      "LT\020\003*\260\001\n\016SearchFallback\022\037\n\033SEARCH_FALLBA" +
-      "CK_UNSPECIFIED\020\000\022\037\n\033SEARCH_FALLBACK_BEIN" +
-      "G_BUILT\020\001\022\035\n\031SEARCH_FALLBACK_NOT_BUILT\020\002" +
-      "\022\032\n\026SEARCH_FALLBACK_DEVICE\020\003\022!\n\035SEARCH_F" +
-      "ALLBACK_TOO_FEW_FOUND\020\004*\262\001\n\016SearchStrate" +
-      "gy\022\037\n\033SEARCH_STRATEGY_UNSPECIFIED\020\000\022\036\n\032S" +
-      "EARCH_STRATEGY_UNFILTERED\020\001\022\036\n\032SEARCH_ST" +
-      "RATEGY_PRE_FILTER\020\002\022\037\n\033SEARCH_STRATEGY_P" +
-      "OST_FILTER\020\003\022\036\n\032SEARCH_STRATEGY_EXACT_SC" +
-      "AN\020\004BXB\021IndexServiceProtoP\001\242\002\003TXX\252\002\tTand" +
-      "em.V1\312\002\tTandem\\V1\342\002\025Tandem\\V1\\GPBMetadat" +
-      "a\352\002\nTandem::V1b\006proto3"
+      "arch_count\030\004 \001(\003R\013searchCount\"\226\001\n\014IndexS" +
+      "ummary\022\031\n\010index_id\030\001 \001(\tR\007indexId\022+\n\021mod" +
+      "el_fingerprint\030\002 \001(\tR\020modelFingerprint\022\035" +
+      "\n\ntext_count\030\003 \001(\003R\ttextCount\022\037\n\013image_c" +
+      "ount\030\004 \001(\003R\nimageCount*\204\001\n\014KeywordState\022" +
+      "\035\n\031KEYWORD_STATE_UNSPECIFIED\020\000\022\032\n\026KEYWOR" +
+      "D_STATE_SEARCHED\020\001\022\032\n\026KEYWORD_STATE_DISA" +
+      "BLED\020\002\022\035\n\031KEYWORD_STATE_BEING_BUILT\020\003*\260\001" +
+      "\n\016SearchFallback\022\037\n\033SEARCH_FALLBACK_UNSP" +
+      "ECIFIED\020\000\022\037\n\033SEARCH_FALLBACK_BEING_BUILT" +
+      "\020\001\022\035\n\031SEARCH_FALLBACK_NOT_BUILT\020\002\022\032\n\026SEA" +
+      "RCH_FALLBACK_DEVICE\020\003\022!\n\035SEARCH_FALLBACK" +
+      "_TOO_FEW_FOUND\020\004*\262\001\n\016SearchStrategy\022\037\n\033S" +
+      "EARCH_STRATEGY_UNSPECIFIED\020\000\022\036\n\032SEARCH_S" +
+      "TRATEGY_UNFILTERED\020\001\022\036\n\032SEARCH_STRATEGY_" +
+      "PRE_FILTER\020\002\022\037\n\033SEARCH_STRATEGY_POST_FIL" +
+      "TER\020\003\022\036\n\032SEARCH_STRATEGY_EXACT_SCAN\020\004BXB" +
+      "\021IndexServiceProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002" +
+      "\tTandem\\V1\342\002\025Tandem\\V1\\GPBMetadata\352\002\nTan" +
+      "dem::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -150,6 +159,12 @@ public final class IndexServiceProto {
       com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
         internal_static_tandem_v1_DirectionRecall_descriptor,
         new java.lang.String[] { "QueryModality", "TargetModality", "Recall", "SearchCount", });
+    internal_static_tandem_v1_IndexSummary_descriptor =
+      getDescriptor().getMessageTypes().get(4);
+    internal_static_tandem_v1_IndexSummary_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
+        internal_static_tandem_v1_IndexSummary_descriptor,
+        new java.lang.String[] { "IndexId", "ModelFingerprint", "TextCount", "ImageCount", });
     tandem.v1.AttributeProto.getDescriptor();
     tandem.v1.ContentProto.getDescriptor();
   }

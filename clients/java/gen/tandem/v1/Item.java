@@ -111,7 +111,7 @@ private static final long serialVersionUID = 0L;
   private tandem.v1.Content content_;
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -123,7 +123,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -135,7 +135,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -766,7 +766,7 @@ tandem.v1.AttributeValue defaultValue) {
         tandem.v1.Content, tandem.v1.Content.Builder, tandem.v1.ContentOrBuilder> contentBuilder_;
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -777,7 +777,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -792,7 +792,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -812,7 +812,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -830,7 +830,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -853,7 +853,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -870,7 +870,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -882,7 +882,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -897,7 +897,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The content.
+     * The content; unset if the request excludes it.
      * </pre>
      *
      * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>

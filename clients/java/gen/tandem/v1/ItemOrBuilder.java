@@ -29,7 +29,7 @@ public interface ItemOrBuilder extends
 
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -38,7 +38,7 @@ public interface ItemOrBuilder extends
   boolean hasContent();
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>
@@ -47,7 +47,7 @@ public interface ItemOrBuilder extends
   tandem.v1.Content getContent();
   /**
    * <pre>
-   * The content.
+   * The content; unset if the request excludes it.
    * </pre>
    *
    * <code>.tandem.v1.Content content = 2 [json_name = "content"];</code>

@@ -278,7 +278,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -299,7 +299,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -310,7 +310,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -328,7 +328,7 @@ tandem.v1.AttributeValue defaultValue) {
   }
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -455,7 +455,7 @@ tandem.v1.AttributeValue defaultValue) {
   private int orderedBy_ = 0;
   /**
    * <pre>
-   * The stage that gave the score; set if neighbours_enabled is.
+   * The stage that gave the score.
    * </pre>
    *
    * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -466,7 +466,7 @@ tandem.v1.AttributeValue defaultValue) {
   }
   /**
    * <pre>
-   * The stage that gave the score; set if neighbours_enabled is.
+   * The stage that gave the score.
    * </pre>
    *
    * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -1775,7 +1775,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1796,7 +1796,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1807,7 +1807,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1825,7 +1825,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1849,7 +1849,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1872,7 +1872,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -1889,7 +1889,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * Set if content_included is.
+     * Set if content_included or attributes_included is, likewise.
      * </pre>
      *
      * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -2233,7 +2233,7 @@ tandem.v1.AttributeValue defaultValue) {
     private int orderedBy_ = 0;
     /**
      * <pre>
-     * The stage that gave the score; set if neighbours_enabled is.
+     * The stage that gave the score.
      * </pre>
      *
      * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -2244,7 +2244,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The stage that gave the score; set if neighbours_enabled is.
+     * The stage that gave the score.
      * </pre>
      *
      * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -2259,7 +2259,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The stage that gave the score; set if neighbours_enabled is.
+     * The stage that gave the score.
      * </pre>
      *
      * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -2272,7 +2272,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The stage that gave the score; set if neighbours_enabled is.
+     * The stage that gave the score.
      * </pre>
      *
      * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -2290,7 +2290,7 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The stage that gave the score; set if neighbours_enabled is.
+     * The stage that gave the score.
      * </pre>
      *
      * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>

@@ -127,7 +127,7 @@ public interface RankedItemOrBuilder extends
 
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -135,7 +135,7 @@ public interface RankedItemOrBuilder extends
   int getAttributesCount();
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -150,7 +150,7 @@ public interface RankedItemOrBuilder extends
   getAttributes();
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -159,7 +159,7 @@ public interface RankedItemOrBuilder extends
   getAttributesMap();
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -171,7 +171,7 @@ tandem.v1.AttributeValue getAttributesOrDefault(
 tandem.v1.AttributeValue defaultValue);
   /**
    * <pre>
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    * </pre>
    *
    * <code>map&lt;string, .tandem.v1.AttributeValue&gt; attributes = 8 [json_name = "attributes"];</code>
@@ -256,7 +256,7 @@ tandem.v1.AttributeValue defaultValue);
 
   /**
    * <pre>
-   * The stage that gave the score; set if neighbours_enabled is.
+   * The stage that gave the score.
    * </pre>
    *
    * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>
@@ -265,7 +265,7 @@ tandem.v1.AttributeValue defaultValue);
   int getOrderedByValue();
   /**
    * <pre>
-   * The stage that gave the score; set if neighbours_enabled is.
+   * The stage that gave the score.
    * </pre>
    *
    * <code>.tandem.v1.OrderingStage ordered_by = 13 [json_name = "orderedBy"];</code>

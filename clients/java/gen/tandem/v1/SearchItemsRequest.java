@@ -277,7 +277,8 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * Returns the items' contents and attributes. All contents of one call are
-   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+   * attributes alone there is attributes_included.
    * </pre>
    *
    * <code>bool content_included = 8 [json_name = "contentIncluded"];</code>
@@ -680,7 +681,8 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The next_cursor of an answer: returns the items after it. Only index_id,
-   * which must be the same, return_n and content_included may be set with it.
+   * which must be the same, return_n, content_included and attributes_included
+   * may be set with it.
    * </pre>
    *
    * <code>bytes cursor = 21 [json_name = "cursor"];</code>
@@ -813,6 +815,21 @@ private static final long serialVersionUID = 0L;
     return hybrid_ == null ? tandem.v1.HybridSearch.getDefaultInstance() : hybrid_;
   }
 
+  public static final int ATTRIBUTES_INCLUDED_FIELD_NUMBER = 26;
+  private boolean attributesIncluded_ = false;
+  /**
+   * <pre>
+   * Returns the items' attributes, without their contents.
+   * </pre>
+   *
+   * <code>bool attributes_included = 26 [json_name = "attributesIncluded"];</code>
+   * @return The attributesIncluded.
+   */
+  @java.lang.Override
+  public boolean getAttributesIncluded() {
+    return attributesIncluded_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -901,6 +918,9 @@ private static final long serialVersionUID = 0L;
     }
     if (hybrid_ != null) {
       output.writeMessage(25, getHybrid());
+    }
+    if (attributesIncluded_ != false) {
+      output.writeBool(26, attributesIncluded_);
     }
     getUnknownFields().writeTo(output);
   }
@@ -1013,6 +1033,10 @@ private static final long serialVersionUID = 0L;
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(25, getHybrid());
     }
+    if (attributesIncluded_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(26, attributesIncluded_);
+    }
     size += getUnknownFields().getSerializedSize();
     memoizedSize = size;
     return size;
@@ -1104,6 +1128,8 @@ private static final long serialVersionUID = 0L;
       if (!getHybrid()
           .equals(other.getHybrid())) return false;
     }
+    if (getAttributesIncluded()
+        != other.getAttributesIncluded()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -1197,6 +1223,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + HYBRID_FIELD_NUMBER;
       hash = (53 * hash) + getHybrid().hashCode();
     }
+    hash = (37 * hash) + ATTRIBUTES_INCLUDED_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getAttributesIncluded());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -1382,6 +1411,7 @@ private static final long serialVersionUID = 0L;
         hybridBuilder_.dispose();
         hybridBuilder_ = null;
       }
+      attributesIncluded_ = false;
       return this;
     }
 
@@ -1516,6 +1546,9 @@ private static final long serialVersionUID = 0L;
         result.hybrid_ = hybridBuilder_ == null
             ? hybrid_
             : hybridBuilder_.build();
+      }
+      if (((from_bitField0_ & 0x02000000) != 0)) {
+        result.attributesIncluded_ = attributesIncluded_;
       }
       result.bitField0_ |= to_bitField0_;
     }
@@ -1672,6 +1705,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasHybrid()) {
         mergeHybrid(other.getHybrid());
+      }
+      if (other.getAttributesIncluded() != false) {
+        setAttributesIncluded(other.getAttributesIncluded());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -1843,6 +1879,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x01000000;
               break;
             } // case 202
+            case 208: {
+              attributesIncluded_ = input.readBool();
+              bitField0_ |= 0x02000000;
+              break;
+            } // case 208
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -2418,7 +2459,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Returns the items' contents and attributes. All contents of one call are
-     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+     * attributes alone there is attributes_included.
      * </pre>
      *
      * <code>bool content_included = 8 [json_name = "contentIncluded"];</code>
@@ -2431,7 +2473,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Returns the items' contents and attributes. All contents of one call are
-     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+     * attributes alone there is attributes_included.
      * </pre>
      *
      * <code>bool content_included = 8 [json_name = "contentIncluded"];</code>
@@ -2448,7 +2491,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Returns the items' contents and attributes. All contents of one call are
-     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+     * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+     * attributes alone there is attributes_included.
      * </pre>
      *
      * <code>bool content_included = 8 [json_name = "contentIncluded"];</code>
@@ -3828,7 +3872,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The next_cursor of an answer: returns the items after it. Only index_id,
-     * which must be the same, return_n and content_included may be set with it.
+     * which must be the same, return_n, content_included and attributes_included
+     * may be set with it.
      * </pre>
      *
      * <code>bytes cursor = 21 [json_name = "cursor"];</code>
@@ -3841,7 +3886,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The next_cursor of an answer: returns the items after it. Only index_id,
-     * which must be the same, return_n and content_included may be set with it.
+     * which must be the same, return_n, content_included and attributes_included
+     * may be set with it.
      * </pre>
      *
      * <code>bytes cursor = 21 [json_name = "cursor"];</code>
@@ -3858,7 +3904,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The next_cursor of an answer: returns the items after it. Only index_id,
-     * which must be the same, return_n and content_included may be set with it.
+     * which must be the same, return_n, content_included and attributes_included
+     * may be set with it.
      * </pre>
      *
      * <code>bytes cursor = 21 [json_name = "cursor"];</code>
@@ -4224,6 +4271,50 @@ private static final long serialVersionUID = 0L;
         hybrid_ = null;
       }
       return hybridBuilder_;
+    }
+
+    private boolean attributesIncluded_ ;
+    /**
+     * <pre>
+     * Returns the items' attributes, without their contents.
+     * </pre>
+     *
+     * <code>bool attributes_included = 26 [json_name = "attributesIncluded"];</code>
+     * @return The attributesIncluded.
+     */
+    @java.lang.Override
+    public boolean getAttributesIncluded() {
+      return attributesIncluded_;
+    }
+    /**
+     * <pre>
+     * Returns the items' attributes, without their contents.
+     * </pre>
+     *
+     * <code>bool attributes_included = 26 [json_name = "attributesIncluded"];</code>
+     * @param value The attributesIncluded to set.
+     * @return This builder for chaining.
+     */
+    public Builder setAttributesIncluded(boolean value) {
+      
+      attributesIncluded_ = value;
+      bitField0_ |= 0x02000000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Returns the items' attributes, without their contents.
+     * </pre>
+     *
+     * <code>bool attributes_included = 26 [json_name = "attributesIncluded"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearAttributesIncluded() {
+      bitField0_ = (bitField0_ & ~0x02000000);
+      attributesIncluded_ = false;
+      onChanged();
+      return this;
     }
     @java.lang.Override
     public final Builder setUnknownFields(

@@ -153,7 +153,8 @@ public interface SearchItemsRequestOrBuilder extends
   /**
    * <pre>
    * Returns the items' contents and attributes. All contents of one call are
-   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+   * attributes alone there is attributes_included.
    * </pre>
    *
    * <code>bool content_included = 8 [json_name = "contentIncluded"];</code>
@@ -450,7 +451,8 @@ public interface SearchItemsRequestOrBuilder extends
   /**
    * <pre>
    * The next_cursor of an answer: returns the items after it. Only index_id,
-   * which must be the same, return_n and content_included may be set with it.
+   * which must be the same, return_n, content_included and attributes_included
+   * may be set with it.
    * </pre>
    *
    * <code>bytes cursor = 21 [json_name = "cursor"];</code>
@@ -531,4 +533,14 @@ public interface SearchItemsRequestOrBuilder extends
    * <code>.tandem.v1.HybridSearch hybrid = 25 [json_name = "hybrid"];</code>
    */
   tandem.v1.HybridSearchOrBuilder getHybridOrBuilder();
+
+  /**
+   * <pre>
+   * Returns the items' attributes, without their contents.
+   * </pre>
+   *
+   * <code>bool attributes_included = 26 [json_name = "attributesIncluded"];</code>
+   * @return The attributesIncluded.
+   */
+  boolean getAttributesIncluded();
 }

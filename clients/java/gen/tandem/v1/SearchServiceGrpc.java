@@ -235,6 +235,37 @@ public final class SearchServiceGrpc {
     return getDescribeIndexMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<tandem.v1.ListIndexesRequest,
+      tandem.v1.ListIndexesResponse> getListIndexesMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ListIndexes",
+      requestType = tandem.v1.ListIndexesRequest.class,
+      responseType = tandem.v1.ListIndexesResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<tandem.v1.ListIndexesRequest,
+      tandem.v1.ListIndexesResponse> getListIndexesMethod() {
+    io.grpc.MethodDescriptor<tandem.v1.ListIndexesRequest, tandem.v1.ListIndexesResponse> getListIndexesMethod;
+    if ((getListIndexesMethod = SearchServiceGrpc.getListIndexesMethod) == null) {
+      synchronized (SearchServiceGrpc.class) {
+        if ((getListIndexesMethod = SearchServiceGrpc.getListIndexesMethod) == null) {
+          SearchServiceGrpc.getListIndexesMethod = getListIndexesMethod =
+              io.grpc.MethodDescriptor.<tandem.v1.ListIndexesRequest, tandem.v1.ListIndexesResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListIndexes"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  tandem.v1.ListIndexesRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  tandem.v1.ListIndexesResponse.getDefaultInstance()))
+              .setSchemaDescriptor(new SearchServiceMethodDescriptorSupplier("ListIndexes"))
+              .build();
+        }
+      }
+    }
+    return getListIndexesMethod;
+  }
+
   /**
    * Creates a new async stub that supports all call types for the service
    */
@@ -365,6 +396,17 @@ public final class SearchServiceGrpc {
       io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getDescribeIndexMethod(), responseObserver);
     }
 
+    /**
+     * <pre>
+     * Returns the indexes that the caller may search, page by page, in byte order
+     * of their ids.
+     * </pre>
+     */
+    public void listIndexes(tandem.v1.ListIndexesRequest request,
+        io.grpc.stub.StreamObserver<tandem.v1.ListIndexesResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getListIndexesMethod(), responseObserver);
+    }
+
     @java.lang.Override public final io.grpc.ServerServiceDefinition bindService() {
       return io.grpc.ServerServiceDefinition.builder(getServiceDescriptor())
           .addMethod(
@@ -416,6 +458,13 @@ public final class SearchServiceGrpc {
                 tandem.v1.DescribeIndexRequest,
                 tandem.v1.DescribeIndexResponse>(
                   this, METHODID_DESCRIBE_INDEX)))
+          .addMethod(
+            getListIndexesMethod(),
+            io.grpc.stub.ServerCalls.asyncUnaryCall(
+              new MethodHandlers<
+                tandem.v1.ListIndexesRequest,
+                tandem.v1.ListIndexesResponse>(
+                  this, METHODID_LIST_INDEXES)))
           .build();
     }
   }
@@ -522,6 +571,18 @@ public final class SearchServiceGrpc {
       io.grpc.stub.ClientCalls.asyncUnaryCall(
           getChannel().newCall(getDescribeIndexMethod(), getCallOptions()), request, responseObserver);
     }
+
+    /**
+     * <pre>
+     * Returns the indexes that the caller may search, page by page, in byte order
+     * of their ids.
+     * </pre>
+     */
+    public void listIndexes(tandem.v1.ListIndexesRequest request,
+        io.grpc.stub.StreamObserver<tandem.v1.ListIndexesResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getListIndexesMethod(), getCallOptions()), request, responseObserver);
+    }
   }
 
   /**
@@ -608,6 +669,17 @@ public final class SearchServiceGrpc {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getDescribeIndexMethod(), getCallOptions(), request);
     }
+
+    /**
+     * <pre>
+     * Returns the indexes that the caller may search, page by page, in byte order
+     * of their ids.
+     * </pre>
+     */
+    public tandem.v1.ListIndexesResponse listIndexes(tandem.v1.ListIndexesRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getListIndexesMethod(), getCallOptions(), request);
+    }
   }
 
   /**
@@ -687,6 +759,18 @@ public final class SearchServiceGrpc {
       return io.grpc.stub.ClientCalls.futureUnaryCall(
           getChannel().newCall(getDescribeIndexMethod(), getCallOptions()), request);
     }
+
+    /**
+     * <pre>
+     * Returns the indexes that the caller may search, page by page, in byte order
+     * of their ids.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<tandem.v1.ListIndexesResponse> listIndexes(
+        tandem.v1.ListIndexesRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getListIndexesMethod(), getCallOptions()), request);
+    }
   }
 
   private static final int METHODID_SEARCH_ITEMS = 0;
@@ -695,7 +779,8 @@ public final class SearchServiceGrpc {
   private static final int METHODID_REMOVE_ITEMS = 3;
   private static final int METHODID_REMOVE_INDEX = 4;
   private static final int METHODID_DESCRIBE_INDEX = 5;
-  private static final int METHODID_INGEST_ITEMS = 6;
+  private static final int METHODID_LIST_INDEXES = 6;
+  private static final int METHODID_INGEST_ITEMS = 7;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -737,6 +822,10 @@ public final class SearchServiceGrpc {
         case METHODID_DESCRIBE_INDEX:
           serviceImpl.describeIndex((tandem.v1.DescribeIndexRequest) request,
               (io.grpc.stub.StreamObserver<tandem.v1.DescribeIndexResponse>) responseObserver);
+          break;
+        case METHODID_LIST_INDEXES:
+          serviceImpl.listIndexes((tandem.v1.ListIndexesRequest) request,
+              (io.grpc.stub.StreamObserver<tandem.v1.ListIndexesResponse>) responseObserver);
           break;
         default:
           throw new AssertionError();
@@ -809,6 +898,7 @@ public final class SearchServiceGrpc {
               .addMethod(getRemoveItemsMethod())
               .addMethod(getRemoveIndexMethod())
               .addMethod(getDescribeIndexMethod())
+              .addMethod(getListIndexesMethod())
               .build();
         }
       }

@@ -184,6 +184,16 @@ public final class SearchServiceProto {
   static final 
     com.google.protobuf.GeneratedMessageV3.FieldAccessorTable
       internal_static_tandem_v1_ShardIndex_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_tandem_v1_ListIndexesRequest_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessageV3.FieldAccessorTable
+      internal_static_tandem_v1_ListIndexesRequest_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_tandem_v1_ListIndexesResponse_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessageV3.FieldAccessorTable
+      internal_static_tandem_v1_ListIndexesResponse_fieldAccessorTable;
 
   public static com.google.protobuf.Descriptors.FileDescriptor
       getDescriptor() {
@@ -198,7 +208,7 @@ public final class SearchServiceProto {
       "dem/v1/attribute.proto\032\027tandem/v1/conten" +
       "t.proto\032\024tandem/v1/cost.proto\032\034tandem/v1" +
       "/error_reason.proto\032\035tandem/v1/index_ser" +
-      "vice.proto\"\232\t\n\022SearchItemsRequest\022(\n\005que" +
+      "vice.proto\"\313\t\n\022SearchItemsRequest\022(\n\005que" +
       "ry\030\001 \001(\0132\022.tandem.v1.ContentR\005query\022\031\n\010i" +
       "ndex_id\030\002 \001(\tR\007indexId\022<\n\017target_modalit" +
       "y\030\003 \001(\0162\023.tandem.v1.ModalityR\016targetModa" +
@@ -226,218 +236,230 @@ public final class SearchServiceProto {
       "enabled\030\027 \001(\010R\021neighboursEnabled\022/\n\023neig" +
       "hbours_required\030\030 \001(\010R\022neighboursRequire" +
       "d\022/\n\006hybrid\030\031 \001(\0132\027.tandem.v1.HybridSear" +
-      "chR\006hybridB\r\n\013_retrieve_kB\013\n\t_rerank_kB\013" +
-      "\n\t_return_nB\022\n\020_min_probability\"\232\001\n\014Hybr" +
-      "idSearch\022\032\n\010keywords\030\001 \001(\tR\010keywords\022/\n\006" +
-      "fusion\030\002 \001(\0162\027.tandem.v1.HybridFusionR\006f" +
-      "usion\022*\n\016keyword_weight\030\003 \001(\002H\000R\rkeyword" +
-      "Weight\210\001\001B\021\n\017_keyword_weight\"\300\001\n\tQueryPa" +
-      "rt\022.\n\007content\030\001 \001(\0132\022.tandem.v1.ContentH" +
-      "\000R\007content\022\031\n\007item_id\030\002 \001(\tH\000R\006itemId\0226\n" +
-      "\010encoding\030\003 \001(\0132\030.tandem.v1.GivenEncodin" +
-      "gH\000R\010encoding\022\033\n\006weight\030\004 \001(\002H\001R\006weight\210" +
-      "\001\001B\010\n\006sourceB\t\n\007_weight\"\323\001\n\rGivenEncodin" +
-      "g\0222\n\tembedding\030\001 \001(\0132\024.tandem.v1.Embeddi" +
-      "ngR\tembedding\022+\n\021model_fingerprint\030\002 \001(\t" +
-      "R\020modelFingerprint\022/\n\010modality\030\003 \001(\0162\023.t" +
-      "andem.v1.ModalityR\010modality\0220\n\006tokens\030\004 " +
-      "\001(\0132\030.tandem.v1.ContentTokensR\006tokens\"\211\001" +
-      "\n\006Fusion\022/\n\006method\030\001 \001(\0162\027.tandem.v1.Fus" +
-      "ionMethodR\006method\0225\n\024cross_encoder_weigh" +
-      "t\030\002 \001(\002H\000R\022crossEncoderWeight\210\001\001B\027\n\025_cro" +
-      "ss_encoder_weight\"\241\001\n\tDiversity\022.\n\020relev" +
-      "ance_weight\030\001 \001(\002H\000R\017relevanceWeight\210\001\001\022" +
-      "6\n\024duplicate_similarity\030\002 \001(\002H\001R\023duplica" +
-      "teSimilarity\210\001\001B\023\n\021_relevance_weightB\027\n\025" +
-      "_duplicate_similarity\"\344\004\n\023SearchItemsRes" +
-      "ponse\022+\n\005items\030\001 \003(\0132\025.tandem.v1.RankedI" +
-      "temR\005items\022+\n\021model_fingerprint\030\002 \001(\tR\020m" +
-      "odelFingerprint\0227\n\tdurations\030\003 \001(\0132\031.tan" +
-      "dem.v1.StageDurationsR\tdurations\022/\n\010cove" +
-      "rage\030\004 \001(\0132\023.tandem.v1.CoverageR\010coverag" +
-      "e\0220\n\006rerank\030\005 \001(\0132\030.tandem.v1.RerankSumm" +
-      "aryR\006rerank\022:\n\014degradations\030\006 \003(\0162\026.tand" +
-      "em.v1.DegradationR\014degradations\022/\n\ttext_" +
-      "uses\030\007 \003(\0132\022.tandem.v1.TextUseR\010textUses" +
-      "\022,\n\004cost\030\010 \001(\0132\030.tandem.v1.InferenceCost" +
-      "R\004cost\022\037\n\013next_cursor\030\t \001(\014R\nnextCursor\022" +
-      "#\n\rmodel_version\030\n \001(\005R\014modelVersion\0229\n\n" +
-      "retrievals\030\013 \003(\0132\031.tandem.v1.ShardRetrie" +
-      "valR\nretrievals\022;\n\nneighbours\030\014 \001(\0132\033.ta" +
-      "ndem.v1.NeighbourSummaryR\nneighbours\"\354\001\n" +
-      "\016ShardRetrieval\022!\n\014shard_number\030\001 \001(\005R\013s" +
-      "hardNumber\022/\n\010modality\030\002 \001(\0162\023.tandem.v1" +
-      ".ModalityR\010modality\022)\n\004path\030\003 \001(\0132\025.tand" +
-      "em.v1.SearchPathR\004path\022\035\n\nitem_count\030\004 \001" +
-      "(\003R\titemCount\022<\n\rkeyword_state\030\005 \001(\0162\027.t" +
-      "andem.v1.KeywordStateR\014keywordState\"Q\n\030S" +
-      "treamSearchItemsRequest\0225\n\006search\030\001 \001(\0132" +
-      "\035.tandem.v1.SearchItemsRequestR\006search\"\201" +
-      "\001\n\031StreamSearchItemsResponse\022,\n\005phase\030\001 " +
-      "\001(\0162\026.tandem.v1.SearchPhaseR\005phase\0226\n\006an" +
-      "swer\030\002 \001(\0132\036.tandem.v1.SearchItemsRespon" +
-      "seR\006answer\"\242\001\n\rRerankSummary\022%\n\016reranked" +
-      "_depth\030\001 \001(\005R\rrerankedDepth\022)\n\004stop\030\002 \001(" +
-      "\0162\025.tandem.v1.RerankStopR\004stop\022#\n\rmissin" +
-      "g_count\030\003 \001(\005R\014missingCount\022\032\n\010reranker\030" +
-      "\004 \001(\tR\010reranker\"\314\001\n\020NeighbourSummary\022!\n\014" +
-      "scored_count\030\001 \001(\005R\013scoredCount\022,\n\004stop\030" +
-      "\002 \001(\0162\030.tandem.v1.NeighbourStopR\004stop\022\'\n" +
-      "\017neighbour_model\030\003 \001(\tR\016neighbourModel\022>" +
-      "\n\016missing_shards\030\004 \003(\0132\027.tandem.v1.Missi" +
-      "ngShardR\rmissingShards\"\376\001\n\010Coverage\0220\n\024a" +
-      "nswered_shard_count\030\001 \001(\005R\022answeredShard" +
-      "Count\022\037\n\013shard_count\030\002 \001(\005R\nshardCount\022," +
-      "\n\022covered_item_count\030\003 \001(\003R\020coveredItemC" +
-      "ount\022\"\n\nitem_count\030\004 \001(\003H\000R\titemCount\210\001\001" +
-      "\022>\n\016missing_shards\030\005 \003(\0132\027.tandem.v1.Mis" +
-      "singShardR\rmissingShardsB\r\n\013_item_count\"" +
-      "a\n\014MissingShard\022!\n\014shard_number\030\001 \001(\005R\013s" +
-      "hardNumber\022.\n\006reason\030\002 \001(\0162\026.tandem.v1.E" +
-      "rrorReasonR\006reason\"\201\006\n\nRankedItem\022\027\n\007ite" +
-      "m_id\030\001 \001(\tR\006itemId\022\036\n\nsimilarity\030\002 \001(\002R\n" +
-      "similarity\022$\n\013match_logit\030\003 \001(\002H\000R\nmatch" +
-      "Logit\210\001\001\0220\n\021match_probability\030\004 \001(\002H\001R\020m" +
-      "atchProbability\210\001\001\022#\n\rretrieve_rank\030\005 \001(" +
-      "\005R\014retrieveRank\022\035\n\nfinal_rank\030\006 \001(\005R\tfin" +
-      "alRank\022,\n\007content\030\007 \001(\0132\022.tandem.v1.Cont" +
-      "entR\007content\022E\n\nattributes\030\010 \003(\0132%.tande" +
-      "m.v1.RankedItem.AttributesEntryR\nattribu" +
-      "tes\022/\n\010modality\030\t \001(\0162\023.tandem.v1.Modali" +
-      "tyR\010modality\022\024\n\005score\030\n \001(\002R\005score\0228\n\013ex" +
-      "planation\030\013 \001(\0132\026.tandem.v1.ExplanationR" +
-      "\013explanation\022,\n\017neighbour_score\030\014 \001(\002H\002R" +
-      "\016neighbourScore\210\001\001\0227\n\nordered_by\030\r \001(\0162\030" +
-      ".tandem.v1.OrderingStageR\torderedBy\022-\n\006h" +
-      "ybrid\030\016 \001(\0132\025.tandem.v1.HybridRankR\006hybr" +
-      "id\032X\n\017AttributesEntry\022\020\n\003key\030\001 \001(\tR\003key\022" +
-      "/\n\005value\030\002 \001(\0132\031.tandem.v1.AttributeValu" +
-      "eR\005value:\0028\001B\016\n\014_match_logitB\024\n\022_match_p" +
-      "robabilityB\022\n\020_neighbour_score\"\344\001\n\nHybri" +
-      "dRank\022,\n\017similarity_rank\030\001 \001(\005H\000R\016simila" +
-      "rityRank\210\001\001\022&\n\014keyword_rank\030\002 \001(\005H\001R\013key" +
-      "wordRank\210\001\001\022(\n\rkeyword_score\030\003 \001(\002H\002R\014ke" +
-      "ywordScore\210\001\001\022\037\n\013fused_score\030\004 \001(\001R\nfuse" +
-      "dScoreB\022\n\020_similarity_rankB\017\n\r_keyword_r" +
-      "ankB\020\n\016_keyword_score\"e\n\013Explanation\022*\n\005" +
-      "terms\030\001 \003(\0132\024.tandem.v1.ScoreTermR\005terms" +
-      "\022*\n\005ranks\030\002 \003(\0132\024.tandem.v1.StageRankR\005r" +
-      "anks\"M\n\tScoreTerm\022\022\n\004name\030\001 \001(\tR\004name\022\024\n" +
-      "\005value\030\002 \001(\001R\005value\022\026\n\006weight\030\003 \001(\001R\006wei" +
-      "ght\"5\n\tStageRank\022\024\n\005stage\030\001 \001(\tR\005stage\022\022" +
-      "\n\004rank\030\002 \001(\005R\004rank\"T\n\027BatchSearchItemsRe" +
-      "quest\0229\n\010searches\030\001 \003(\0132\035.tandem.v1.Sear" +
-      "chItemsRequestR\010searches\"R\n\030BatchSearchI" +
-      "temsResponse\0226\n\007results\030\001 \003(\0132\034.tandem.v" +
-      "1.BatchSearchResultR\007results\"\212\001\n\021BatchSe" +
-      "archResult\022<\n\010response\030\001 \001(\0132\036.tandem.v1" +
-      ".SearchItemsResponseH\000R\010response\022,\n\005erro" +
-      "r\030\002 \001(\0132\024.tandem.v1.ItemErrorH\000R\005errorB\t" +
-      "\n\007outcome\"\360\003\n\016StageDurations\022B\n\017encode_d" +
-      "uration\030\001 \001(\0132\031.google.protobuf.Duration" +
-      "R\016encodeDuration\022F\n\021retrieve_duration\030\002 " +
-      "\001(\0132\031.google.protobuf.DurationR\020retrieve" +
-      "Duration\022B\n\017rerank_duration\030\003 \001(\0132\031.goog" +
-      "le.protobuf.DurationR\016rerankDuration\022@\n\016" +
-      "fetch_duration\030\004 \001(\0132\031.google.protobuf.D" +
-      "urationR\rfetchDuration\022@\n\016total_duration" +
-      "\030\005 \001(\0132\031.google.protobuf.DurationR\rtotal" +
-      "Duration\022>\n\rrank_duration\030\006 \001(\0132\031.google" +
-      ".protobuf.DurationR\014rankDuration\022J\n\023neig" +
-      "hbours_duration\030\007 \001(\0132\031.google.protobuf." +
-      "DurationR\022neighboursDuration\"\277\001\n\022IngestI" +
-      "temsRequest\022\031\n\010index_id\030\001 \001(\tR\007indexId\022%" +
-      "\n\005items\030\002 \003(\0132\017.tandem.v1.ItemR\005items\022\035\n" +
-      "\nrequest_id\030\003 \001(\tR\trequestId\022H\n\021truncati" +
-      "on_policy\030\004 \001(\0162\033.tandem.v1.TruncationPo" +
-      "licyR\020truncationPolicy\"u\n\023IngestItemsRes" +
-      "ponse\0221\n\007results\030\001 \003(\0132\027.tandem.v1.Inges" +
-      "tResultR\007results\022+\n\021consistency_token\030\002 " +
-      "\001(\tR\020consistencyToken\"\202\001\n\014IngestResult\022\027" +
-      "\n\007item_id\030\001 \001(\tR\006itemId\022*\n\005error\030\002 \001(\0132\024" +
-      ".tandem.v1.ItemErrorR\005error\022-\n\010text_use\030" +
-      "\003 \001(\0132\022.tandem.v1.TextUseR\007textUse\"i\n\022Re" +
-      "moveItemsRequest\022\031\n\010index_id\030\001 \001(\tR\007inde" +
-      "xId\022\031\n\010item_ids\030\002 \003(\tR\007itemIds\022\035\n\nreques" +
-      "t_id\030\003 \001(\tR\trequestId\"g\n\023RemoveItemsResp" +
-      "onse\022#\n\rremoved_count\030\001 \001(\005R\014removedCoun" +
-      "t\022+\n\021consistency_token\030\002 \001(\tR\020consistenc" +
-      "yToken\"/\n\022RemoveIndexRequest\022\031\n\010index_id" +
-      "\030\001 \001(\tR\007indexId\"\210\001\n\023RemoveIndexResponse\022" +
-      "#\n\rremoved_count\030\001 \001(\003R\014removedCount\022+\n\021" +
-      "consistency_token\030\002 \001(\tR\020consistencyToke" +
-      "n\022\037\n\013is_complete\030\003 \001(\010R\nisComplete\"g\n\024De" +
-      "scribeIndexRequest\022\031\n\010index_id\030\001 \001(\tR\007in" +
-      "dexId\0224\n\026full_coverage_required\030\002 \001(\010R\024f" +
-      "ullCoverageRequired\"\320\002\n\025DescribeIndexRes" +
-      "ponse\022+\n\021model_fingerprint\030\001 \001(\tR\020modelF" +
-      "ingerprint\022/\n\023embedding_dimension\030\002 \001(\005R" +
-      "\022embeddingDimension\022-\n\006shards\030\003 \003(\0132\025.ta" +
-      "ndem.v1.ShardIndexR\006shards\022=\n\014live_recal" +
-      "ls\030\004 \003(\0132\032.tandem.v1.DirectionRecallR\013li" +
-      "veRecalls\022/\n\010coverage\030\005 \001(\0132\023.tandem.v1." +
-      "CoverageR\010coverage\022:\n\014degradations\030\006 \003(\016" +
-      "2\026.tandem.v1.DegradationR\014degradations\"\231" +
-      "\001\n\nShardIndex\022!\n\014shard_number\030\001 \001(\005R\013sha" +
-      "rdNumber\022*\n\005parts\030\002 \003(\0132\024.tandem.v1.Inde" +
-      "xPartR\005parts\022<\n\rkeyword_state\030\003 \001(\0162\027.ta" +
-      "ndem.v1.KeywordStateR\014keywordState*\213\001\n\014H" +
-      "ybridFusion\022\035\n\031HYBRID_FUSION_UNSPECIFIED" +
-      "\020\000\022!\n\035HYBRID_FUSION_RECIPROCAL_RANK\020\001\022\031\n" +
-      "\025HYBRID_FUSION_Z_SCORE\020\002\022\036\n\032HYBRID_FUSIO" +
-      "N_DISTRIBUTION\020\003*\244\001\n\014FusionMethod\022\035\n\031FUS" +
-      "ION_METHOD_UNSPECIFIED\020\000\022\037\n\033FUSION_METHO" +
-      "D_CROSS_ENCODER\020\001\022\025\n\021FUSION_METHOD_ADD\020\002" +
-      "\022 \n\034FUSION_METHOD_NORMALISED_ADD\020\003\022\033\n\027FU" +
-      "SION_METHOD_LOGIT_ADD\020\004*_\n\013SearchPhase\022\034" +
-      "\n\030SEARCH_PHASE_UNSPECIFIED\020\000\022\032\n\026SEARCH_P" +
-      "HASE_RETRIEVED\020\001\022\026\n\022SEARCH_PHASE_FINAL\020\002" +
-      "*\206\002\n\nRerankStop\022\033\n\027RERANK_STOP_UNSPECIFI" +
-      "ED\020\000\022\030\n\024RERANK_STOP_COMPLETE\020\001\022\030\n\024RERANK" +
-      "_STOP_DISABLED\020\002\022\036\n\032RERANK_STOP_NOT_APPL" +
-      "ICABLE\020\003\022\024\n\020RERANK_STOP_TIME\020\004\022\030\n\024RERANK" +
-      "_STOP_ADAPTIVE\020\005\022\033\n\027RERANK_STOP_UNAVAILA" +
-      "BLE\020\006\022\036\n\032RERANK_STOP_OUTPUT_INVALID\020\007\022\032\n" +
-      "\026RERANK_STOP_OVERLOADED\020\010*\316\002\n\rNeighbourS" +
-      "top\022\036\n\032NEIGHBOUR_STOP_UNSPECIFIED\020\000\022\033\n\027N" +
-      "EIGHBOUR_STOP_COMPLETE\020\001\022\035\n\031NEIGHBOUR_ST" +
-      "OP_NOT_SERVED\020\002\022!\n\035NEIGHBOUR_STOP_NOT_AP" +
-      "PLICABLE\020\003\022!\n\035NEIGHBOUR_STOP_MODEL_MISMA" +
-      "TCH\020\004\022 \n\034NEIGHBOUR_STOP_TOO_FEW_ITEMS\020\005\022" +
-      "\027\n\023NEIGHBOUR_STOP_TIME\020\006\022\036\n\032NEIGHBOUR_ST" +
-      "OP_UNAVAILABLE\020\007\022!\n\035NEIGHBOUR_STOP_OUTPU" +
-      "T_INVALID\020\010\022\035\n\031NEIGHBOUR_STOP_OVERLOADED" +
-      "\020\t*\206\001\n\rOrderingStage\022\036\n\032ORDERING_STAGE_U" +
-      "NSPECIFIED\020\000\022\033\n\027ORDERING_STAGE_RETRIEVE\020" +
-      "\001\022\031\n\025ORDERING_STAGE_RERANK\020\002\022\035\n\031ORDERING" +
-      "_STAGE_NEIGHBOURS\020\003*\372\002\n\013Degradation\022\033\n\027D" +
-      "EGRADATION_UNSPECIFIED\020\000\022\036\n\032DEGRADATION_" +
-      "RERANK_SKIPPED\020\001\022\036\n\032DEGRADATION_RERANK_P" +
-      "ARTIAL\020\002\022\036\n\032DEGRADATION_SHARDS_MISSING\020\003" +
-      "\022\036\n\032DEGRADATION_TOKENS_MISSING\020\004\022 \n\034DEGR" +
-      "ADATION_EMBEDDING_CACHED\020\005\022 \n\034DEGRADATIO" +
-      "N_SHARD_REBUILDING\020\006\022\"\n\036DEGRADATION_NEIG" +
-      "HBOURS_SKIPPED\020\007\022\"\n\036DEGRADATION_NEIGHBOU" +
-      "RS_PARTIAL\020\010\022 \n\034DEGRADATION_KEYWORDS_SKI" +
-      "PPED\020\t\022 \n\034DEGRADATION_KEYWORDS_PARTIAL\020\n" +
-      "2\336\004\n\rSearchService\022L\n\013SearchItems\022\035.tand" +
-      "em.v1.SearchItemsRequest\032\036.tandem.v1.Sea" +
-      "rchItemsResponse\022`\n\021StreamSearchItems\022#." +
-      "tandem.v1.StreamSearchItemsRequest\032$.tan" +
-      "dem.v1.StreamSearchItemsResponse0\001\022[\n\020Ba" +
-      "tchSearchItems\022\".tandem.v1.BatchSearchIt" +
-      "emsRequest\032#.tandem.v1.BatchSearchItemsR" +
-      "esponse\022P\n\013IngestItems\022\035.tandem.v1.Inges" +
-      "tItemsRequest\032\036.tandem.v1.IngestItemsRes" +
-      "ponse(\0010\001\022L\n\013RemoveItems\022\035.tandem.v1.Rem" +
-      "oveItemsRequest\032\036.tandem.v1.RemoveItemsR" +
-      "esponse\022L\n\013RemoveIndex\022\035.tandem.v1.Remov" +
-      "eIndexRequest\032\036.tandem.v1.RemoveIndexRes" +
-      "ponse\022R\n\rDescribeIndex\022\037.tandem.v1.Descr" +
-      "ibeIndexRequest\032 .tandem.v1.DescribeInde" +
-      "xResponseBYB\022SearchServiceProtoP\001\242\002\003TXX\252" +
-      "\002\tTandem.V1\312\002\tTandem\\V1\342\002\025Tandem\\V1\\GPBM" +
-      "etadata\352\002\nTandem::V1b\006proto3"
+      "chR\006hybrid\022/\n\023attributes_included\030\032 \001(\010R" +
+      "\022attributesIncludedB\r\n\013_retrieve_kB\013\n\t_r" +
+      "erank_kB\013\n\t_return_nB\022\n\020_min_probability" +
+      "\"\232\001\n\014HybridSearch\022\032\n\010keywords\030\001 \001(\tR\010key" +
+      "words\022/\n\006fusion\030\002 \001(\0162\027.tandem.v1.Hybrid" +
+      "FusionR\006fusion\022*\n\016keyword_weight\030\003 \001(\002H\000" +
+      "R\rkeywordWeight\210\001\001B\021\n\017_keyword_weight\"\300\001" +
+      "\n\tQueryPart\022.\n\007content\030\001 \001(\0132\022.tandem.v1" +
+      ".ContentH\000R\007content\022\031\n\007item_id\030\002 \001(\tH\000R\006" +
+      "itemId\0226\n\010encoding\030\003 \001(\0132\030.tandem.v1.Giv" +
+      "enEncodingH\000R\010encoding\022\033\n\006weight\030\004 \001(\002H\001" +
+      "R\006weight\210\001\001B\010\n\006sourceB\t\n\007_weight\"\323\001\n\rGiv" +
+      "enEncoding\0222\n\tembedding\030\001 \001(\0132\024.tandem.v" +
+      "1.EmbeddingR\tembedding\022+\n\021model_fingerpr" +
+      "int\030\002 \001(\tR\020modelFingerprint\022/\n\010modality\030" +
+      "\003 \001(\0162\023.tandem.v1.ModalityR\010modality\0220\n\006" +
+      "tokens\030\004 \001(\0132\030.tandem.v1.ContentTokensR\006" +
+      "tokens\"\211\001\n\006Fusion\022/\n\006method\030\001 \001(\0162\027.tand" +
+      "em.v1.FusionMethodR\006method\0225\n\024cross_enco" +
+      "der_weight\030\002 \001(\002H\000R\022crossEncoderWeight\210\001" +
+      "\001B\027\n\025_cross_encoder_weight\"\241\001\n\tDiversity" +
+      "\022.\n\020relevance_weight\030\001 \001(\002H\000R\017relevanceW" +
+      "eight\210\001\001\0226\n\024duplicate_similarity\030\002 \001(\002H\001" +
+      "R\023duplicateSimilarity\210\001\001B\023\n\021_relevance_w" +
+      "eightB\027\n\025_duplicate_similarity\"\344\004\n\023Searc" +
+      "hItemsResponse\022+\n\005items\030\001 \003(\0132\025.tandem.v" +
+      "1.RankedItemR\005items\022+\n\021model_fingerprint" +
+      "\030\002 \001(\tR\020modelFingerprint\0227\n\tdurations\030\003 " +
+      "\001(\0132\031.tandem.v1.StageDurationsR\tduration" +
+      "s\022/\n\010coverage\030\004 \001(\0132\023.tandem.v1.Coverage" +
+      "R\010coverage\0220\n\006rerank\030\005 \001(\0132\030.tandem.v1.R" +
+      "erankSummaryR\006rerank\022:\n\014degradations\030\006 \003" +
+      "(\0162\026.tandem.v1.DegradationR\014degradations" +
+      "\022/\n\ttext_uses\030\007 \003(\0132\022.tandem.v1.TextUseR" +
+      "\010textUses\022,\n\004cost\030\010 \001(\0132\030.tandem.v1.Infe" +
+      "renceCostR\004cost\022\037\n\013next_cursor\030\t \001(\014R\nne" +
+      "xtCursor\022#\n\rmodel_version\030\n \001(\005R\014modelVe" +
+      "rsion\0229\n\nretrievals\030\013 \003(\0132\031.tandem.v1.Sh" +
+      "ardRetrievalR\nretrievals\022;\n\nneighbours\030\014" +
+      " \001(\0132\033.tandem.v1.NeighbourSummaryR\nneigh" +
+      "bours\"\354\001\n\016ShardRetrieval\022!\n\014shard_number" +
+      "\030\001 \001(\005R\013shardNumber\022/\n\010modality\030\002 \001(\0162\023." +
+      "tandem.v1.ModalityR\010modality\022)\n\004path\030\003 \001" +
+      "(\0132\025.tandem.v1.SearchPathR\004path\022\035\n\nitem_" +
+      "count\030\004 \001(\003R\titemCount\022<\n\rkeyword_state\030" +
+      "\005 \001(\0162\027.tandem.v1.KeywordStateR\014keywordS" +
+      "tate\"Q\n\030StreamSearchItemsRequest\0225\n\006sear" +
+      "ch\030\001 \001(\0132\035.tandem.v1.SearchItemsRequestR" +
+      "\006search\"\201\001\n\031StreamSearchItemsResponse\022,\n" +
+      "\005phase\030\001 \001(\0162\026.tandem.v1.SearchPhaseR\005ph" +
+      "ase\0226\n\006answer\030\002 \001(\0132\036.tandem.v1.SearchIt" +
+      "emsResponseR\006answer\"\242\001\n\rRerankSummary\022%\n" +
+      "\016reranked_depth\030\001 \001(\005R\rrerankedDepth\022)\n\004" +
+      "stop\030\002 \001(\0162\025.tandem.v1.RerankStopR\004stop\022" +
+      "#\n\rmissing_count\030\003 \001(\005R\014missingCount\022\032\n\010" +
+      "reranker\030\004 \001(\tR\010reranker\"\314\001\n\020NeighbourSu" +
+      "mmary\022!\n\014scored_count\030\001 \001(\005R\013scoredCount" +
+      "\022,\n\004stop\030\002 \001(\0162\030.tandem.v1.NeighbourStop" +
+      "R\004stop\022\'\n\017neighbour_model\030\003 \001(\tR\016neighbo" +
+      "urModel\022>\n\016missing_shards\030\004 \003(\0132\027.tandem" +
+      ".v1.MissingShardR\rmissingShards\"\376\001\n\010Cove" +
+      "rage\0220\n\024answered_shard_count\030\001 \001(\005R\022answ" +
+      "eredShardCount\022\037\n\013shard_count\030\002 \001(\005R\nsha" +
+      "rdCount\022,\n\022covered_item_count\030\003 \001(\003R\020cov" +
+      "eredItemCount\022\"\n\nitem_count\030\004 \001(\003H\000R\tite" +
+      "mCount\210\001\001\022>\n\016missing_shards\030\005 \003(\0132\027.tand" +
+      "em.v1.MissingShardR\rmissingShardsB\r\n\013_it" +
+      "em_count\"a\n\014MissingShard\022!\n\014shard_number" +
+      "\030\001 \001(\005R\013shardNumber\022.\n\006reason\030\002 \001(\0162\026.ta" +
+      "ndem.v1.ErrorReasonR\006reason\"\201\006\n\nRankedIt" +
+      "em\022\027\n\007item_id\030\001 \001(\tR\006itemId\022\036\n\nsimilarit" +
+      "y\030\002 \001(\002R\nsimilarity\022$\n\013match_logit\030\003 \001(\002" +
+      "H\000R\nmatchLogit\210\001\001\0220\n\021match_probability\030\004" +
+      " \001(\002H\001R\020matchProbability\210\001\001\022#\n\rretrieve_" +
+      "rank\030\005 \001(\005R\014retrieveRank\022\035\n\nfinal_rank\030\006" +
+      " \001(\005R\tfinalRank\022,\n\007content\030\007 \001(\0132\022.tande" +
+      "m.v1.ContentR\007content\022E\n\nattributes\030\010 \003(" +
+      "\0132%.tandem.v1.RankedItem.AttributesEntry" +
+      "R\nattributes\022/\n\010modality\030\t \001(\0162\023.tandem." +
+      "v1.ModalityR\010modality\022\024\n\005score\030\n \001(\002R\005sc" +
+      "ore\0228\n\013explanation\030\013 \001(\0132\026.tandem.v1.Exp" +
+      "lanationR\013explanation\022,\n\017neighbour_score" +
+      "\030\014 \001(\002H\002R\016neighbourScore\210\001\001\0227\n\nordered_b" +
+      "y\030\r \001(\0162\030.tandem.v1.OrderingStageR\torder" +
+      "edBy\022-\n\006hybrid\030\016 \001(\0132\025.tandem.v1.HybridR" +
+      "ankR\006hybrid\032X\n\017AttributesEntry\022\020\n\003key\030\001 " +
+      "\001(\tR\003key\022/\n\005value\030\002 \001(\0132\031.tandem.v1.Attr" +
+      "ibuteValueR\005value:\0028\001B\016\n\014_match_logitB\024\n" +
+      "\022_match_probabilityB\022\n\020_neighbour_score\"" +
+      "\344\001\n\nHybridRank\022,\n\017similarity_rank\030\001 \001(\005H" +
+      "\000R\016similarityRank\210\001\001\022&\n\014keyword_rank\030\002 \001" +
+      "(\005H\001R\013keywordRank\210\001\001\022(\n\rkeyword_score\030\003 " +
+      "\001(\002H\002R\014keywordScore\210\001\001\022\037\n\013fused_score\030\004 " +
+      "\001(\001R\nfusedScoreB\022\n\020_similarity_rankB\017\n\r_" +
+      "keyword_rankB\020\n\016_keyword_score\"e\n\013Explan" +
+      "ation\022*\n\005terms\030\001 \003(\0132\024.tandem.v1.ScoreTe" +
+      "rmR\005terms\022*\n\005ranks\030\002 \003(\0132\024.tandem.v1.Sta" +
+      "geRankR\005ranks\"M\n\tScoreTerm\022\022\n\004name\030\001 \001(\t" +
+      "R\004name\022\024\n\005value\030\002 \001(\001R\005value\022\026\n\006weight\030\003" +
+      " \001(\001R\006weight\"5\n\tStageRank\022\024\n\005stage\030\001 \001(\t" +
+      "R\005stage\022\022\n\004rank\030\002 \001(\005R\004rank\"T\n\027BatchSear" +
+      "chItemsRequest\0229\n\010searches\030\001 \003(\0132\035.tande" +
+      "m.v1.SearchItemsRequestR\010searches\"R\n\030Bat" +
+      "chSearchItemsResponse\0226\n\007results\030\001 \003(\0132\034" +
+      ".tandem.v1.BatchSearchResultR\007results\"\212\001" +
+      "\n\021BatchSearchResult\022<\n\010response\030\001 \001(\0132\036." +
+      "tandem.v1.SearchItemsResponseH\000R\010respons" +
+      "e\022,\n\005error\030\002 \001(\0132\024.tandem.v1.ItemErrorH\000" +
+      "R\005errorB\t\n\007outcome\"\360\003\n\016StageDurations\022B\n" +
+      "\017encode_duration\030\001 \001(\0132\031.google.protobuf" +
+      ".DurationR\016encodeDuration\022F\n\021retrieve_du" +
+      "ration\030\002 \001(\0132\031.google.protobuf.DurationR" +
+      "\020retrieveDuration\022B\n\017rerank_duration\030\003 \001" +
+      "(\0132\031.google.protobuf.DurationR\016rerankDur" +
+      "ation\022@\n\016fetch_duration\030\004 \001(\0132\031.google.p" +
+      "rotobuf.DurationR\rfetchDuration\022@\n\016total" +
+      "_duration\030\005 \001(\0132\031.google.protobuf.Durati" +
+      "onR\rtotalDuration\022>\n\rrank_duration\030\006 \001(\013" +
+      "2\031.google.protobuf.DurationR\014rankDuratio" +
+      "n\022J\n\023neighbours_duration\030\007 \001(\0132\031.google." +
+      "protobuf.DurationR\022neighboursDuration\"\277\001" +
+      "\n\022IngestItemsRequest\022\031\n\010index_id\030\001 \001(\tR\007" +
+      "indexId\022%\n\005items\030\002 \003(\0132\017.tandem.v1.ItemR" +
+      "\005items\022\035\n\nrequest_id\030\003 \001(\tR\trequestId\022H\n" +
+      "\021truncation_policy\030\004 \001(\0162\033.tandem.v1.Tru" +
+      "ncationPolicyR\020truncationPolicy\"u\n\023Inges" +
+      "tItemsResponse\0221\n\007results\030\001 \003(\0132\027.tandem" +
+      ".v1.IngestResultR\007results\022+\n\021consistency" +
+      "_token\030\002 \001(\tR\020consistencyToken\"\202\001\n\014Inges" +
+      "tResult\022\027\n\007item_id\030\001 \001(\tR\006itemId\022*\n\005erro" +
+      "r\030\002 \001(\0132\024.tandem.v1.ItemErrorR\005error\022-\n\010" +
+      "text_use\030\003 \001(\0132\022.tandem.v1.TextUseR\007text" +
+      "Use\"i\n\022RemoveItemsRequest\022\031\n\010index_id\030\001 " +
+      "\001(\tR\007indexId\022\031\n\010item_ids\030\002 \003(\tR\007itemIds\022" +
+      "\035\n\nrequest_id\030\003 \001(\tR\trequestId\"g\n\023Remove" +
+      "ItemsResponse\022#\n\rremoved_count\030\001 \001(\005R\014re" +
+      "movedCount\022+\n\021consistency_token\030\002 \001(\tR\020c" +
+      "onsistencyToken\"/\n\022RemoveIndexRequest\022\031\n" +
+      "\010index_id\030\001 \001(\tR\007indexId\"\210\001\n\023RemoveIndex" +
+      "Response\022#\n\rremoved_count\030\001 \001(\003R\014removed" +
+      "Count\022+\n\021consistency_token\030\002 \001(\tR\020consis" +
+      "tencyToken\022\037\n\013is_complete\030\003 \001(\010R\nisCompl" +
+      "ete\"g\n\024DescribeIndexRequest\022\031\n\010index_id\030" +
+      "\001 \001(\tR\007indexId\0224\n\026full_coverage_required" +
+      "\030\002 \001(\010R\024fullCoverageRequired\"\320\002\n\025Describ" +
+      "eIndexResponse\022+\n\021model_fingerprint\030\001 \001(" +
+      "\tR\020modelFingerprint\022/\n\023embedding_dimensi" +
+      "on\030\002 \001(\005R\022embeddingDimension\022-\n\006shards\030\003" +
+      " \003(\0132\025.tandem.v1.ShardIndexR\006shards\022=\n\014l" +
+      "ive_recalls\030\004 \003(\0132\032.tandem.v1.DirectionR" +
+      "ecallR\013liveRecalls\022/\n\010coverage\030\005 \001(\0132\023.t" +
+      "andem.v1.CoverageR\010coverage\022:\n\014degradati" +
+      "ons\030\006 \003(\0162\026.tandem.v1.DegradationR\014degra" +
+      "dations\"\231\001\n\nShardIndex\022!\n\014shard_number\030\001" +
+      " \001(\005R\013shardNumber\022*\n\005parts\030\002 \003(\0132\024.tande" +
+      "m.v1.IndexPartR\005parts\022<\n\rkeyword_state\030\003" +
+      " \001(\0162\027.tandem.v1.KeywordStateR\014keywordSt" +
+      "ate\"\231\001\n\022ListIndexesRequest\022 \n\tpage_size\030" +
+      "\001 \001(\005H\000R\010pageSize\210\001\001\022\035\n\npage_token\030\002 \001(\t" +
+      "R\tpageToken\0224\n\026full_coverage_required\030\003 " +
+      "\001(\010R\024fullCoverageRequiredB\014\n\n_page_size\"" +
+      "\260\001\n\023ListIndexesResponse\0221\n\007indexes\030\001 \003(\013" +
+      "2\027.tandem.v1.IndexSummaryR\007indexes\022&\n\017ne" +
+      "xt_page_token\030\002 \001(\tR\rnextPageToken\022>\n\016mi" +
+      "ssing_shards\030\003 \003(\0132\027.tandem.v1.MissingSh" +
+      "ardR\rmissingShards*\213\001\n\014HybridFusion\022\035\n\031H" +
+      "YBRID_FUSION_UNSPECIFIED\020\000\022!\n\035HYBRID_FUS" +
+      "ION_RECIPROCAL_RANK\020\001\022\031\n\025HYBRID_FUSION_Z" +
+      "_SCORE\020\002\022\036\n\032HYBRID_FUSION_DISTRIBUTION\020\003" +
+      "*\244\001\n\014FusionMethod\022\035\n\031FUSION_METHOD_UNSPE" +
+      "CIFIED\020\000\022\037\n\033FUSION_METHOD_CROSS_ENCODER\020" +
+      "\001\022\025\n\021FUSION_METHOD_ADD\020\002\022 \n\034FUSION_METHO" +
+      "D_NORMALISED_ADD\020\003\022\033\n\027FUSION_METHOD_LOGI" +
+      "T_ADD\020\004*_\n\013SearchPhase\022\034\n\030SEARCH_PHASE_U" +
+      "NSPECIFIED\020\000\022\032\n\026SEARCH_PHASE_RETRIEVED\020\001" +
+      "\022\026\n\022SEARCH_PHASE_FINAL\020\002*\206\002\n\nRerankStop\022" +
+      "\033\n\027RERANK_STOP_UNSPECIFIED\020\000\022\030\n\024RERANK_S" +
+      "TOP_COMPLETE\020\001\022\030\n\024RERANK_STOP_DISABLED\020\002" +
+      "\022\036\n\032RERANK_STOP_NOT_APPLICABLE\020\003\022\024\n\020RERA" +
+      "NK_STOP_TIME\020\004\022\030\n\024RERANK_STOP_ADAPTIVE\020\005" +
+      "\022\033\n\027RERANK_STOP_UNAVAILABLE\020\006\022\036\n\032RERANK_" +
+      "STOP_OUTPUT_INVALID\020\007\022\032\n\026RERANK_STOP_OVE" +
+      "RLOADED\020\010*\316\002\n\rNeighbourStop\022\036\n\032NEIGHBOUR" +
+      "_STOP_UNSPECIFIED\020\000\022\033\n\027NEIGHBOUR_STOP_CO" +
+      "MPLETE\020\001\022\035\n\031NEIGHBOUR_STOP_NOT_SERVED\020\002\022" +
+      "!\n\035NEIGHBOUR_STOP_NOT_APPLICABLE\020\003\022!\n\035NE" +
+      "IGHBOUR_STOP_MODEL_MISMATCH\020\004\022 \n\034NEIGHBO" +
+      "UR_STOP_TOO_FEW_ITEMS\020\005\022\027\n\023NEIGHBOUR_STO" +
+      "P_TIME\020\006\022\036\n\032NEIGHBOUR_STOP_UNAVAILABLE\020\007" +
+      "\022!\n\035NEIGHBOUR_STOP_OUTPUT_INVALID\020\010\022\035\n\031N" +
+      "EIGHBOUR_STOP_OVERLOADED\020\t*\206\001\n\rOrderingS" +
+      "tage\022\036\n\032ORDERING_STAGE_UNSPECIFIED\020\000\022\033\n\027" +
+      "ORDERING_STAGE_RETRIEVE\020\001\022\031\n\025ORDERING_ST" +
+      "AGE_RERANK\020\002\022\035\n\031ORDERING_STAGE_NEIGHBOUR" +
+      "S\020\003*\372\002\n\013Degradation\022\033\n\027DEGRADATION_UNSPE" +
+      "CIFIED\020\000\022\036\n\032DEGRADATION_RERANK_SKIPPED\020\001" +
+      "\022\036\n\032DEGRADATION_RERANK_PARTIAL\020\002\022\036\n\032DEGR" +
+      "ADATION_SHARDS_MISSING\020\003\022\036\n\032DEGRADATION_" +
+      "TOKENS_MISSING\020\004\022 \n\034DEGRADATION_EMBEDDIN" +
+      "G_CACHED\020\005\022 \n\034DEGRADATION_SHARD_REBUILDI" +
+      "NG\020\006\022\"\n\036DEGRADATION_NEIGHBOURS_SKIPPED\020\007" +
+      "\022\"\n\036DEGRADATION_NEIGHBOURS_PARTIAL\020\010\022 \n\034" +
+      "DEGRADATION_KEYWORDS_SKIPPED\020\t\022 \n\034DEGRAD" +
+      "ATION_KEYWORDS_PARTIAL\020\n2\254\005\n\rSearchServi" +
+      "ce\022L\n\013SearchItems\022\035.tandem.v1.SearchItem" +
+      "sRequest\032\036.tandem.v1.SearchItemsResponse" +
+      "\022`\n\021StreamSearchItems\022#.tandem.v1.Stream" +
+      "SearchItemsRequest\032$.tandem.v1.StreamSea" +
+      "rchItemsResponse0\001\022[\n\020BatchSearchItems\022\"" +
+      ".tandem.v1.BatchSearchItemsRequest\032#.tan" +
+      "dem.v1.BatchSearchItemsResponse\022P\n\013Inges" +
+      "tItems\022\035.tandem.v1.IngestItemsRequest\032\036." +
+      "tandem.v1.IngestItemsResponse(\0010\001\022L\n\013Rem" +
+      "oveItems\022\035.tandem.v1.RemoveItemsRequest\032" +
+      "\036.tandem.v1.RemoveItemsResponse\022L\n\013Remov" +
+      "eIndex\022\035.tandem.v1.RemoveIndexRequest\032\036." +
+      "tandem.v1.RemoveIndexResponse\022R\n\rDescrib" +
+      "eIndex\022\037.tandem.v1.DescribeIndexRequest\032" +
+      " .tandem.v1.DescribeIndexResponse\022L\n\013Lis" +
+      "tIndexes\022\035.tandem.v1.ListIndexesRequest\032" +
+      "\036.tandem.v1.ListIndexesResponseBYB\022Searc" +
+      "hServiceProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002\tTand" +
+      "em\\V1\342\002\025Tandem\\V1\\GPBMetadata\352\002\nTandem::" +
+      "V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -454,7 +476,7 @@ public final class SearchServiceProto {
     internal_static_tandem_v1_SearchItemsRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
         internal_static_tandem_v1_SearchItemsRequest_descriptor,
-        new java.lang.String[] { "Query", "IndexId", "TargetModality", "RetrieveK", "RerankK", "ReturnN", "RerankDisabled", "ContentIncluded", "Filter", "ConsistencyTokens", "FullCoverageRequired", "QueryParts", "AllModalitiesIncluded", "Fusion", "MinProbability", "Diversity", "Explained", "TruncationPolicy", "RerankRequired", "AdaptiveDepth", "Cursor", "FilterText", "NeighboursEnabled", "NeighboursRequired", "Hybrid", "RetrieveK", "RerankK", "ReturnN", "MinProbability", });
+        new java.lang.String[] { "Query", "IndexId", "TargetModality", "RetrieveK", "RerankK", "ReturnN", "RerankDisabled", "ContentIncluded", "Filter", "ConsistencyTokens", "FullCoverageRequired", "QueryParts", "AllModalitiesIncluded", "Fusion", "MinProbability", "Diversity", "Explained", "TruncationPolicy", "RerankRequired", "AdaptiveDepth", "Cursor", "FilterText", "NeighboursEnabled", "NeighboursRequired", "Hybrid", "AttributesIncluded", "RetrieveK", "RerankK", "ReturnN", "MinProbability", });
     internal_static_tandem_v1_HybridSearch_descriptor =
       getDescriptor().getMessageTypes().get(1);
     internal_static_tandem_v1_HybridSearch_fieldAccessorTable = new
@@ -653,6 +675,18 @@ public final class SearchServiceProto {
       com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
         internal_static_tandem_v1_ShardIndex_descriptor,
         new java.lang.String[] { "ShardNumber", "Parts", "KeywordState", });
+    internal_static_tandem_v1_ListIndexesRequest_descriptor =
+      getDescriptor().getMessageTypes().get(33);
+    internal_static_tandem_v1_ListIndexesRequest_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
+        internal_static_tandem_v1_ListIndexesRequest_descriptor,
+        new java.lang.String[] { "PageSize", "PageToken", "FullCoverageRequired", "PageSize", });
+    internal_static_tandem_v1_ListIndexesResponse_descriptor =
+      getDescriptor().getMessageTypes().get(34);
+    internal_static_tandem_v1_ListIndexesResponse_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
+        internal_static_tandem_v1_ListIndexesResponse_descriptor,
+        new java.lang.String[] { "Indexes", "NextPageToken", "MissingShards", });
     com.google.protobuf.DurationProto.getDescriptor();
     tandem.v1.AttributeProto.getDescriptor();
     tandem.v1.ContentProto.getDescriptor();

@@ -165,7 +165,7 @@ private static final long serialVersionUID = 0L;
   private com.google.protobuf.Duration fetchDuration_;
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -177,7 +177,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -189,7 +189,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1342,7 +1342,7 @@ private static final long serialVersionUID = 0L;
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> fetchDurationBuilder_;
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1353,7 +1353,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1368,7 +1368,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1388,7 +1388,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1406,7 +1406,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1429,7 +1429,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1446,7 +1446,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1458,7 +1458,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -1473,7 +1473,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Reading contents; zero unless content_included is set.
+     * Reading contents and attributes; zero unless they are included.
      * </pre>
      *
      * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>

@@ -90,7 +90,7 @@ public interface StageDurationsOrBuilder extends
 
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -99,7 +99,7 @@ public interface StageDurationsOrBuilder extends
   boolean hasFetchDuration();
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>
@@ -108,7 +108,7 @@ public interface StageDurationsOrBuilder extends
   com.google.protobuf.Duration getFetchDuration();
   /**
    * <pre>
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    * </pre>
    *
    * <code>.google.protobuf.Duration fetch_duration = 4 [json_name = "fetchDuration"];</code>

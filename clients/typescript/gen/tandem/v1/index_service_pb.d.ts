@@ -83,7 +83,7 @@ export declare type Item = Message<"tandem.v1.Item"> & {
   itemId: string;
 
   /**
-   * The content.
+   * The content; unset if the request excludes it.
    *
    * @generated from field: tandem.v1.Content content = 2;
    */
@@ -265,6 +265,47 @@ export declare type DirectionRecall = Message<"tandem.v1.DirectionRecall"> & {
  * Use `create(DirectionRecallSchema)` to create a new message.
  */
 export declare const DirectionRecallSchema: GenMessage<DirectionRecall>;
+
+/**
+ * One index with its items.
+ *
+ * @generated from message tandem.v1.IndexSummary
+ */
+export declare type IndexSummary = Message<"tandem.v1.IndexSummary"> & {
+  /**
+   * For example "scenes".
+   *
+   * @generated from field: string index_id = 1;
+   */
+  indexId: string;
+
+  /**
+   * The model that encoded the items.
+   *
+   * @generated from field: string model_fingerprint = 2;
+   */
+  modelFingerprint: string;
+
+  /**
+   * The items that are texts.
+   *
+   * @generated from field: int64 text_count = 3;
+   */
+  textCount: bigint;
+
+  /**
+   * The items that are images.
+   *
+   * @generated from field: int64 image_count = 4;
+   */
+  imageCount: bigint;
+};
+
+/**
+ * Describes the message tandem.v1.IndexSummary.
+ * Use `create(IndexSummarySchema)` to create a new message.
+ */
+export declare const IndexSummarySchema: GenMessage<IndexSummary>;
 
 /**
  * Whether a shard could search by words.

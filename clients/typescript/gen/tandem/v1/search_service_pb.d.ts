@@ -7,7 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Content, ContentTokens, Embedding, Modality, TextUse, TruncationPolicy } from "./content_pb.js";
 import type { AttributeValue, Filter } from "./attribute_pb.js";
 import type { InferenceCost } from "./cost_pb.js";
-import type { DirectionRecall, IndexPart, Item, KeywordState, SearchPath } from "./index_service_pb.js";
+import type { DirectionRecall, IndexPart, IndexSummary, Item, KeywordState, SearchPath } from "./index_service_pb.js";
 import type { ErrorReason, ItemError } from "./error_reason_pb.js";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 
@@ -78,7 +78,8 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
 
   /**
    * Returns the items' contents and attributes. All contents of one call are
-   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE.
+   * limited to 48 MiB, or it fails with ERROR_REASON_ANSWER_TOO_LARGE. For
+   * attributes alone there is attributes_included.
    *
    * @generated from field: bool content_included = 8;
    */
@@ -183,7 +184,8 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
 
   /**
    * The next_cursor of an answer: returns the items after it. Only index_id,
-   * which must be the same, return_n and content_included may be set with it.
+   * which must be the same, return_n, content_included and attributes_included
+   * may be set with it.
    *
    * @generated from field: bytes cursor = 21;
    */
@@ -222,6 +224,13 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
    * @generated from field: tandem.v1.HybridSearch hybrid = 25;
    */
   hybrid?: HybridSearch | undefined;
+
+  /**
+   * Returns the items' attributes, without their contents.
+   *
+   * @generated from field: bool attributes_included = 26;
+   */
+  attributesIncluded: boolean;
 };
 
 /**
@@ -829,7 +838,7 @@ export declare type RankedItem = Message<"tandem.v1.RankedItem"> & {
   content?: Content | undefined;
 
   /**
-   * Set if content_included is.
+   * Set if content_included or attributes_included is, likewise.
    *
    * @generated from field: map<string, tandem.v1.AttributeValue> attributes = 8;
    */
@@ -864,7 +873,7 @@ export declare type RankedItem = Message<"tandem.v1.RankedItem"> & {
   neighbourScore?: number | undefined;
 
   /**
-   * The stage that gave the score; set if neighbours_enabled is.
+   * The stage that gave the score.
    *
    * @generated from field: tandem.v1.OrderingStage ordered_by = 13;
    */
@@ -1118,7 +1127,7 @@ export declare type StageDurations = Message<"tandem.v1.StageDurations"> & {
   rerankDuration?: Duration | undefined;
 
   /**
-   * Reading contents; zero unless content_included is set.
+   * Reading contents and attributes; zero unless they are included.
    *
    * @generated from field: google.protobuf.Duration fetch_duration = 4;
    */
@@ -1493,6 +1502,77 @@ export declare type ShardIndex = Message<"tandem.v1.ShardIndex"> & {
  * Use `create(ShardIndexSchema)` to create a new message.
  */
 export declare const ShardIndexSchema: GenMessage<ShardIndex>;
+
+/**
+ * A page of indexes.
+ *
+ * @generated from message tandem.v1.ListIndexesRequest
+ */
+export declare type ListIndexesRequest = Message<"tandem.v1.ListIndexesRequest"> & {
+  /**
+   * The most indexes of the page, 1 to 1,000. Default: 100.
+   *
+   * @generated from field: optional int32 page_size = 1;
+   */
+  pageSize?: number | undefined;
+
+  /**
+   * The next_page_token of the page before; empty for the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+
+  /**
+   * Fails with ERROR_REASON_SHARDS_MISSING if a shard does not answer. By
+   * default the answer counts the items of the other shards, and missing_shards
+   * says so.
+   *
+   * @generated from field: bool full_coverage_required = 3;
+   */
+  fullCoverageRequired: boolean;
+};
+
+/**
+ * Describes the message tandem.v1.ListIndexesRequest.
+ * Use `create(ListIndexesRequestSchema)` to create a new message.
+ */
+export declare const ListIndexesRequestSchema: GenMessage<ListIndexesRequest>;
+
+/**
+ * The indexes of one page.
+ *
+ * @generated from message tandem.v1.ListIndexesResponse
+ */
+export declare type ListIndexesResponse = Message<"tandem.v1.ListIndexesResponse"> & {
+  /**
+   * By id, in byte order.
+   *
+   * @generated from field: repeated tandem.v1.IndexSummary indexes = 1;
+   */
+  indexes: IndexSummary[];
+
+  /**
+   * Set it as page_token to get the indexes after these; empty if there are
+   * none.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * The shards that did not answer.
+   *
+   * @generated from field: repeated tandem.v1.MissingShard missing_shards = 3;
+   */
+  missingShards: MissingShard[];
+};
+
+/**
+ * Describes the message tandem.v1.ListIndexesResponse.
+ * Use `create(ListIndexesResponseSchema)` to create a new message.
+ */
+export declare const ListIndexesResponseSchema: GenMessage<ListIndexesResponse>;
 
 /**
  * The ways to fuse the nearest items with those that words found.
@@ -1993,6 +2073,17 @@ export declare const SearchService: GenService<{
     methodKind: "unary";
     input: typeof DescribeIndexRequestSchema;
     output: typeof DescribeIndexResponseSchema;
+  },
+  /**
+   * Returns the indexes that the caller may search, page by page, in byte order
+   * of their ids.
+   *
+   * @generated from rpc tandem.v1.SearchService.ListIndexes
+   */
+  listIndexes: {
+    methodKind: "unary";
+    input: typeof ListIndexesRequestSchema;
+    output: typeof ListIndexesResponseSchema;
   },
 }>;
 
