@@ -25,7 +25,7 @@ from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
 from tandem.model_io.orientation import turned_size, turned_upright
 from tandem.model_io.picture_fit import Box, colour_mode, on_white, scaled, scaled_size, squared
-from tandem.model_io.preprocessing import ImageRules
+from tandem.model_io.preprocessing import ImageRules, Transparency
 from tandem.model_io.unended_jpeg import check_complete, ended
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
@@ -177,10 +177,17 @@ def _reduced(image: Image.Image, orientation: int, rules: ImageRules) -> Image.I
 
 
 def _exact(image: Image.Image, orientation: int, rules: ImageRules) -> Image.Image:
-    """Returns the picture scaled from every pixel, in the order of hub processors."""
+    """Returns the picture scaled from every pixel, in the order of hub processors.
+
+    Those that blend onto white do so first; open_clip scales in the file's own mode, where Pillow
+    weights colours by alpha and takes the nearest index of a palette, and drops alpha last.
+    """
     image.load()
-    full = turned_upright(on_white(_in_8_bits(image, rules)), orientation)
-    return scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
+    if rules.transparency is Transparency.WHITE or image.mode.startswith("I"):
+        image = on_white(_in_8_bits(image, rules))
+    full = turned_upright(image, orientation)
+    small = scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
+    return _in_8_bits(small, rules)
 
 
 class _TimedFile(io.BytesIO):

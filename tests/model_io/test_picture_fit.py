@@ -1,6 +1,10 @@
 """A model's rules for pictures: the same pixels as the operations of hub processors in Pillow."""
 
+import base64
 import io
+import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,6 +153,44 @@ def test_transparency_is_blended_or_ignored() -> None:
 
     assert decode_image(png(hidden), ImageRules(size=SIZE)).min() == 255
     assert (decode_image(png(hidden), ignored) == (10, 20, 30)).all()
+
+
+def open_clips_pictures() -> dict[str, bytes]:
+    """Returns PNGs of each mode in which a resize is not that of RGB."""
+    random = np.random.RandomState(0)
+
+    def numbers(*shape: int) -> NDArray[np.uint8]:
+        return random.randint(0, 256, shape, dtype=np.uint8)
+
+    indices = (numbers(30, 40) // 16).tobytes()
+    made = {
+        "RGBA": Image.fromarray(numbers(30, 40, 4)),
+        "LA": Image.fromarray(numbers(30, 40, 2)),
+        "1": Image.fromarray(numbers(30, 40) > 127),
+    }
+    for name in ("P", "P with transparency"):
+        made[name] = Image.frombytes("P", (40, 30), indices)
+        made[name].putpalette(numbers(48).tobytes())
+    made["P with transparency"].info["transparency"] = bytes(range(0, 256, 16))
+    return {name: png(picture) for name, picture in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules"),
+    [
+        ("shortest", ImageRules(size=8, fit=Fit.CROP, is_exact=True)),
+        ("squash", ImageRules(size=8, fit=Fit.SQUASH, filter=Filter.BILINEAR, is_exact=True)),
+    ],
+)
+def test_open_clips_pictures_are_scaled_before_they_become_rgb(
+    mode: str, rules: ImageRules
+) -> None:
+    """It scales before it converts to RGB: its own pixels, computed once, are stored."""
+    stored = json.loads(Path(__file__).with_name("open_clip_pixels.json").read_text())
+    rules = replace(rules, transparency=Transparency.IGNORE)
+    for name, file in open_clips_pictures().items():
+        expected = np.frombuffer(base64.b64decode(stored[f"{name}, {mode}"]), np.uint8)
+        np.testing.assert_array_equal(decode_image(file, rules).ravel(), expected, name)
 
 
 def test_an_exact_picture_is_filtered_at_full_size() -> None:

@@ -103,6 +103,8 @@ def archived_regions(
             if not are_numbers(arrays["conf"]):
                 raise RegionsUnreadable(f"{place} has a conf of {arrays['conf'].dtype}")
             count = (choice or RegionChoice()).count(arrays["conf"])
+        # The side file gives at least its fewest to an image of fewer too.
+        count = len(boxes) if count is None else min(count, len(boxes))
         features, boxes = _first(place, features, boxes[:, :4], count)
         return checked_regions(place, features, boxes, feature_width=feature_width)
     if {"x", "bbox", "image_w", "image_h"} <= arrays.keys():

@@ -17,6 +17,7 @@ from tandem.modeling.families.tokenizer_class import (
     SAVE_ONCE,
     check_added_tokens,
     check_class,
+    padding_side,
 )
 from tandem.modeling.published.files import (
     BYTE_PAIRS,
@@ -59,11 +60,14 @@ def read_text_rules(
         if not reads_padding:  # a SigLIP's is completed by its own reader
             check_class(folder, tokenizer)
     config = folder.optional_fields(TOKENIZER_CONFIG)
-    for what, options in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
-        side = config.get(f"{what}_side", (options or {}).get("direction", "right"))
+    cut_side = config.get("truncation_side", (tokenizer.truncation or {}).get("direction", "right"))
+    for what, side in (("padding", padding_side(folder, tokenizer)), ("truncation", cut_side)):
         if side != "right":
-            raise folder.unserved(f"its tokenizer's {what} is on the {side}; only right is served")
-    max_tokens = min(position_count, _stated_length(tokenizer, config) or position_count)
+            raise folder.refused(
+                f"its tokenizer's {what} is on the {side}, and only right is served: take another "
+                f"checkpoint, or write {what}_side into {TOKENIZER_CONFIG} if training had it right"
+            )
+    max_tokens = min(position_count, _stated_length(config) or position_count)
     if max_tokens <= (around := tokenizer.num_special_tokens_to_add(is_pair=False)):
         raise folder.refused(
             f"its texts have at most {max_tokens} tokens, of which {around} are not words; see "
@@ -129,8 +133,9 @@ def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
     )
 
 
-def _stated_length(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int | None:
-    length = config.get("model_max_length", (tokenizer.truncation or {}).get("max_length"))
+def _stated_length(config: Mapping[str, Any]) -> int | None:
+    """Returns the limit of texts; that of tokenizer.json alone is none, as in transformers."""
+    length = config.get("model_max_length")
     if not isinstance(length, int | float) or not 1 < length <= _MAX_LENGTH:
         return None
     return int(length)

@@ -7,12 +7,15 @@ token ids is refused.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
 
 from tandem.model_io.json_object import shown
 from tandem.modeling.families.published_folder import PublishedFolder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SAVE_ONCE: Final = (
     "write its tokenizer.json once with transformers: "
@@ -32,9 +35,10 @@ def check_class(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
 
     A folder of which the library makes no tokenizer is served by its file.
     """
-    library = _library_tokenizer(folder)
-    if library is None:
+    made = _library_tokenizer(folder)
+    if made is None:
         return
+    library = made.backend_tokenizer
     ours, theirs = _ignores_case(tokenizer), _ignores_case(library)
     if ours != theirs:
         does = "makes letters lower case" if ours else "keeps the case of letters"
@@ -49,6 +53,14 @@ def check_class(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
                 f"transformers makes of it by its class and {_CONFIG} into {_ids(library, text)}; "
                 f"correct {_CONFIG}, or {SAVE_ONCE}"
             )
+
+
+def padding_side(folder: PublishedFolder, tokenizer: Tokenizer) -> str:
+    """Returns where transformers pads: as the files say, or else by its class (Gemma's: left)."""
+    stated = folder.optional_fields(_CONFIG).get("padding_side")
+    if stated is None and tokenizer.padding is not None:
+        stated = tokenizer.padding["direction"]
+    return str(stated or getattr(_library_tokenizer(folder), "padding_side", "right"))
 
 
 def check_added_tokens(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
@@ -76,15 +88,14 @@ def _added_words(folder: PublishedFolder) -> Mapping[str, object]:
     return {word: number for word, number in words.items() if word not in special}
 
 
-def _library_tokenizer(folder: PublishedFolder) -> Tokenizer | None:
+def _library_tokenizer(folder: PublishedFolder) -> "PreTrainedTokenizerFast | None":
     from transformers import AutoTokenizer
 
     try:
         made: Any = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=False)
-        tokenizer: Tokenizer = made.backend_tokenizer
         for text in _TEXTS:
-            tokenizer.encode(text)
-        return tokenizer
+            made.backend_tokenizer.encode(text)
+        return made
     except Exception:  # its steps may raise anything, for a missing library or an unknown class
         return None
 

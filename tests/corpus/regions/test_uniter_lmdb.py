@@ -74,14 +74,14 @@ def test_both_variants_are_read(tmp_path: Path, variant: str) -> None:
 
 
 def test_the_side_file_says_how_many_count(tmp_path: Path) -> None:
-    """It wins over the confidences."""
-    (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": 2}')
-    values = {b"a.npz": as_msgpack(ARRAYS), b"b.npz": as_msgpack(ARRAYS)}
-    folder = write(tmp_path / NAME, values | {b"__keys__": b'["a.npz", "b.npz"]'})
+    """It wins over the confidences, and gives at least ten to an image of fewer: all are read."""
+    (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": 2, "c.npz": 10}')
+    values = {f"{name}.npz".encode(): as_msgpack(ARRAYS) for name in "abc"}
+    folder = write(tmp_path / NAME, values | {b"__keys__": b'["a.npz", "b.npz", "c.npz"]'})
 
     reader = UniterLmdb(folder, feature_width=2)
 
-    assert [len(reader.read(each)) for each in ("a", "b")] == [2, 1]
+    assert [len(reader.read(each)) for each in "abc"] == [2, 1, len(ARRAYS["conf"])]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A published model's parts give what transformers itself gives, eager, traced and exported."""
 
 import copy
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,8 +22,10 @@ from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import visible_text
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.reader import read_published_model
+from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tests.support.modeling.library_embeddings import library_pictures, library_texts
 from tests.support.modeling.odd_contents import odd_pictures, odd_texts
+from tests.support.modeling.published_pairs import change_json
 
 Published = Callable[[str], Path]
 Embeddings = NDArray[np.float32]
@@ -199,6 +202,34 @@ def test_without_lower_case_a_siglip_2_reads_another_text(
     cased = rows(replace(model, tokenizers=kept), ["TWO DOGS"], parts.text)
     theirs = library_texts(published("siglip 2"), ["TWO DOGS"])
     assert distance(embedded(parts.embed_text, cased), theirs) > 100 * CLOSE
+
+
+def test_a_siglip_2_that_names_no_padding_side_is_refused(
+    published: Published, tmp_path: Path
+) -> None:
+    """transformers then pads on the left, by the class; with either file's right it is read."""
+    folder = shutil.copytree(published("siglip 2"), tmp_path / "siglip 2")
+    change_json(folder / "tokenizer_config.json", padding_side=None)
+    read_published_model(folder)
+    change_json(folder / "tokenizer.json", padding=None)
+    left, right = (library_texts(each, ["two dogs"]) for each in (folder, published("siglip 2")))
+    assert distance(left, right) > 0.01
+
+    with pytest.raises(PublishedCheckpointInvalid, match=r"on the left.*write padding_side into"):
+        read_published_model(folder)
+
+
+def test_a_length_of_tokenizer_json_alone_is_no_limit(published: Published, tmp_path: Path) -> None:
+    """transformers takes its limit from tokenizer_config.json."""
+    folder = shutil.copytree(published("clip"), tmp_path / "clip")
+    change_json(folder / "tokenizer_config.json", model_max_length=None)
+    cut = {"max_length": 32, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    change_json(folder / "tokenizer.json", truncation=cut)
+    model, text = read_published_model(folder), " ".join(["two dogs"] * 30)
+
+    found = embedded(parts_of(model).embed_text, rows(model, [text], parts_of(model).text))
+
+    assert distance(found, library_texts(folder, [text])) <= CLOSE
 
 
 @pytest.mark.parametrize("name", ["clip", "clip of old files", "metaclip_2"])
