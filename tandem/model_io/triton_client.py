@@ -1,6 +1,7 @@
 """Calls Triton over one connection, with deadlines, and checks every response."""
 
 import asyncio
+import math
 import re
 import time
 from collections import deque
@@ -16,6 +17,7 @@ from tandem.errors import (
     DeadlineExceeded,
     ModelOutputInvalid,
     ModelUnavailable,
+    Overloaded,
 )
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.infer_messages import infer_request, output_array
@@ -53,6 +55,9 @@ _PROOF_SECONDS = 1.0
 # Triton's queue (config_pbtxt.py).
 _STALLED_SECONDS = 30.0
 _STATISTICS_SECONDS = 1.0
+# How long a model that was late for load has no canaries: they go before the batches that they wait
+# for, and took half of a slow model's time.
+_LOADED_SECONDS = 10.0
 # The first Triton that a cancelled call cannot crash (its pull requests 7840 and 8078): in older
 # ones, a call that is cancelled while being answered kills the process.
 _CANCELLABLE_SINCE = (2, 58)
@@ -98,6 +103,7 @@ class TritonClient:
         self._answer_times: dict[str, deque[float]] = {}
         self._execution_counts: dict[str, int] = {}
         self._worked_times: dict[str, float] = {}
+        self._loaded_times: dict[str, float] = {}
 
     async def infer(
         self,
@@ -117,8 +123,10 @@ class TritonClient:
         """
         try:
             answer = await self._infer(model, inputs, outputs, timeout_seconds, priority, version)
-        except BaseException:
+        except BaseException as error:
             self._answer_times.pop(model, None)
+            if not isinstance(error, DeadlineExceeded | Overloaded | asyncio.CancelledError):
+                self._loaded_times.pop(model, None)
             raise
         self._worked_times[model] = time.monotonic()
         if priority is Priority.CANARY:
@@ -258,7 +266,12 @@ class TritonClient:
             task.exception()  # or asyncio warns that the exception was never retrieved
 
     def is_proven(self, model: str) -> bool:
-        """Returns whether the responses of the last second make a canary unnecessary."""
+        """Returns whether a canary is unnecessary now.
+
+        That is after enough responses within the last second, or as it was late for load.
+        """
+        if time.monotonic() - self._loaded_times.get(model, -math.inf) < _LOADED_SECONDS:
+            return True
         times = self._answer_times.get(model)
         if times is None or len(times) < _PROOF_COUNT:
             return False
@@ -290,6 +303,7 @@ class TritonClient:
             raise ModelUnavailable(
                 model=model, why=f"it has finished no inference for {_STALLED_SECONDS:.0f} s"
             )
+        self._loaded_times[model] = time.monotonic()
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable if a model's process was recently found dead.

@@ -493,6 +493,26 @@ async def test_a_late_model_works_while_anyones_inferences_are_finished(
     await watching.close()
 
 
+async def test_a_model_that_was_late_for_load_is_not_loaded_with_canaries(
+    odd_serving: Serving,
+) -> None:
+    """For ten seconds, or until a call shows that it fails; a late call shows nothing new."""
+    client = TritonClient(odd_serving.address)
+    await moody(client, rows(PLAIN))
+    assert not client.is_proven(MOODY)
+
+    await client.check_working(MOODY)
+    assert client.is_proven(MOODY)
+    with pytest.raises(DeadlineExceeded):
+        await moody(client, rows(SLOW), timeout_seconds=0.001)
+    assert client.is_proven(MOODY)
+
+    with pytest.raises(ModelOutputInvalid):
+        await moody(client, rows(NAN))
+    assert not client.is_proven(MOODY)
+    await client.close()
+
+
 async def test_a_server_that_tells_no_counters_is_late(unreachable: TritonClient) -> None:
     with pytest.raises(DeadlineExceeded, match=MOODY):
         await unreachable.check_working(MOODY)
