@@ -433,7 +433,7 @@ class AsyncClient:
         Iterate over it with `async for`; leaving it early with `aclose()` cancels the call, as
         cancelling the task does. gRPC reads `items` in the event loop, which a slow source blocks.
         """
-        rounds = IngestRounds(items, self._retries, is_repeatable=not request_id)
+        rounds = IngestRounds(items, self._retries, batch_item_count, is_repeatable=not request_id)
         counter = ProgressCounter(items, progress)
         delay_seconds: float | None = 0.0
         while delay_seconds is not None:
@@ -441,7 +441,7 @@ class AsyncClient:
             requests = IngestRequests(
                 rounds,
                 index_id,
-                batch_item_count,
+                rounds.batch_item_count,
                 request_id,
                 truncation_policy,
                 target=self._address,

@@ -411,7 +411,7 @@ class Client:
         A `request_id` of at most 50 bytes makes a retry with the same items safe: stored items are
         not stored again.
         """
-        rounds = IngestRounds(items, self._retries, is_repeatable=not request_id)
+        rounds = IngestRounds(items, self._retries, batch_item_count, is_repeatable=not request_id)
         counter = ProgressCounter(items, progress)
         delay_seconds: float | None = 0.0
         while delay_seconds is not None:
@@ -419,7 +419,7 @@ class Client:
             requests = IngestRequests(
                 rounds,
                 index_id,
-                batch_item_count,
+                rounds.batch_item_count,
                 request_id,
                 truncation_policy,
                 target=self._address,

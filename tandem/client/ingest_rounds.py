@@ -32,8 +32,17 @@ class IngestRounds:
     unanswered, and none is read that a server in trouble would refuse too.
     """
 
-    def __init__(self, items: Iterable[NewItem], retries: Retries, *, is_repeatable: bool) -> None:
+    def __init__(
+        self,
+        items: Iterable[NewItem],
+        retries: Retries,
+        batch_item_count: int,
+        *,
+        is_repeatable: bool,
+    ) -> None:
         """Raises RequestMalformed for what is not a list or iterator."""
+        self.batch_item_count = batch_item_count
+        """The items of a batch: fewer after the server had too little time for one."""
         self._source = iter(checked_elements("items", items, _ITEMS_REMEDY))
         self._retries = retries
         self._is_repeatable = is_repeatable and retries.policy.max_attempt_count > 1
@@ -86,6 +95,8 @@ class IngestRounds:
         if isinstance(pushback, float):
             delay_seconds = max(delay_seconds, pushback)
         self._fruitless_count += 1
+        if isinstance(self._error, DeadlineExceeded):
+            self.batch_item_count = max(1, self.batch_item_count // 2)
         self._error = None
         return delay_seconds
 

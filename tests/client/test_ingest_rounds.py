@@ -124,7 +124,7 @@ async def test_nothing_is_sent_again_where_that_is_switched_off(
 
 
 def rounds_of(items: Iterable[Item]) -> IngestRounds:
-    return IngestRounds(items, Retries(RetryPolicy(), draw=lambda: 1.0), is_repeatable=True)
+    return IngestRounds(items, Retries(RetryPolicy(), draw=lambda: 1.0), 8, is_repeatable=True)
 
 
 def test_an_item_does_not_replace_a_later_one_of_its_id() -> None:
@@ -154,3 +154,22 @@ def test_the_wait_is_the_longer_of_the_servers_and_the_backoff() -> None:
         delays.append(rounds.delay_seconds())
 
     assert delays == [pytest.approx(each) for each in (0.15, 0.2, 0.4)]
+
+
+@both
+async def test_a_batch_that_takes_the_server_too_long_is_sent_in_parts(ingest: Any) -> None:
+    """As with a large model on a busy machine: the same batch again would be as late."""
+
+    async def slow(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        response = await all_stored(request)
+        for result in response.results:
+            if len(request.items) > 3:
+                late = errors.DeadlineExceeded(what="the inference of image_encoder")
+                result.error.CopyFrom(item_error_to_proto(late))
+        return response
+
+    async with search_server(ingest=slow) as (address, service):
+        outcomes = await ingest(address, SOON, items=ITEMS[:16], batch_item_count=8)
+
+    assert [each.error for each in outcomes] == [None] * 16
+    assert {len(request.items) for request in service.requests} == {8, 4, 2}
