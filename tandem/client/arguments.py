@@ -67,11 +67,18 @@ def checked_elements(name: str, values: Iterable[_Value], remedy: str) -> Iterab
 
 
 def checked_member(name: str, value: object, kind: type[_Member]) -> _Member:
-    """Returns the member of an enum; raises RequestMalformed with those that there are."""
-    if not isinstance(value, kind):
-        members = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
-        raise mistyped(name, value, f"send one of {members}")
-    return value
+    """Returns the member of an enum, which may be named; raises RequestMalformed with all names.
+
+    A file of settings or of a pipeline has no enums.
+    """
+    if isinstance(value, kind):
+        return value
+    members = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
+    if not isinstance(value, str):
+        raise mistyped(name, value, f"send one of {members}, or its name")
+    if (member := kind.__members__.get(value.upper())) is None:
+        raise RequestMalformed(why=f"{name} is {value[:80]!a}", remedy=f"send one of {members}")
+    return member
 
 
 def mistyped(name: str, value: object, remedy: str) -> RequestMalformed:

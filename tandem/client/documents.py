@@ -45,12 +45,23 @@ class ScoredDocuments:
     """The cross-encoder that scored them; empty if none did."""
     cost: InferenceCost
 
+    def best(self, count: int | None = None) -> list[tuple[int, DocumentScore]]:
+        """Returns the places and scores of at most `count` documents, best first.
+
+        Probabilities come before similarities, and both before errors. Raises ValueError for a
+        negative count.
+        """
+        if count is not None and count < 0:
+            raise ValueError(f"{count} documents cannot be kept; give 0 or more, or None for all")
+        ranked = sorted(enumerate(self.scores), key=lambda each: _key(each[1]), reverse=True)
+        return ranked[:count]
+
 
 def score_request(
     query: NewContent,
     documents: Sequence[NewDocument],
     index_id: str,
-    truncation_policy: TruncationPolicy,
+    truncation_policy: TruncationPolicy | str,
 ) -> content_service_pb2.ScoreDocumentsRequest:
     """Returns the message; raises an error of a content or an id that cannot be sent."""
     policy = checked_member("truncation_policy", truncation_policy, TruncationPolicy)
@@ -76,6 +87,12 @@ def _document(document: NewDocument) -> content_service_pb2.Document:
     if isinstance(document, StoredItem):
         return content_service_pb2.Document(item_id=check_item_id(document.item_id))
     return content_service_pb2.Document(content=content_to_proto(document, "a document"))
+
+
+def _key(score: DocumentScore) -> tuple[int, float]:
+    if score.match_logit is not None:
+        return (2, score.match_logit)
+    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
 
 
 def _score(score: content_service_pb2.DocumentScore) -> DocumentScore:

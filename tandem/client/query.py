@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from typing_extensions import Unpack
 
@@ -18,7 +19,7 @@ from tandem.client.arguments import (
     mistyped,
 )
 from tandem.client.search_options import SearchOptions as SearchOptions
-from tandem.client.search_options import check_option_types
+from tandem.client.search_options import checked_options
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Modality, TruncationPolicy
@@ -92,7 +93,7 @@ class Search:
         query: Query,
         *,
         index_id: str,
-        target_modality: Modality | None = None,
+        target_modality: Modality | str | None = None,
         all_modalities_included: bool = False,
         retrieve_k: int | None = None,
         rerank_k: int | None = None,
@@ -104,15 +105,15 @@ class Search:
         neighbours_required: bool = False,
         hybrid: bool = False,
         keywords: str | None = None,
-        hybrid_fusion: HybridFusion | None = None,
+        hybrid_fusion: HybridFusion | str | None = None,
         keyword_weight: float | None = None,
-        fusion: FusionMethod | None = None,
+        fusion: FusionMethod | str | None = None,
         cross_encoder_weight: float | None = None,
         min_probability: float | None = None,
         relevance_weight: float | None = None,
         duplicate_similarity: float | None = None,
         explained: bool = False,
-        truncation_policy: TruncationPolicy | None = None,
+        truncation_policy: TruncationPolicy | str | None = None,
         content_included: bool = False,
         attributes_included: bool = False,
         where: Filter | str | None = None,
@@ -173,36 +174,36 @@ def search_request(
     TextTooLong and ImageTooLarge for contents, IndexIdInvalid and ItemIdInvalid for ids,
     KOutOfRange and FilterInvalid.
     """
-    check_option_types(options)
-    tokens = options.get("consistency_tokens", ())
+    checked = checked_options(options)
+    tokens = checked.get("consistency_tokens", ())
     tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
-    where = options.get("where")
+    where = checked.get("where")
     if isinstance(where, str):
         where = parse_filter(where)
-    policy = options.get("truncation_policy")
+    policy = checked.get("truncation_policy")
     request = search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
-        target_modality=_MODALITIES[options.get("target_modality")],
-        all_modalities_included=options.get("all_modalities_included", False),
-        retrieve_k=_count("retrieve_k", options.get("retrieve_k")),
-        rerank_k=_count("rerank_k", options.get("rerank_k")),
-        return_n=_count("return_n", options.get("return_n")),
-        rerank_disabled=options.get("rerank_disabled", False),
-        rerank_required=options.get("rerank_required", False),
-        adaptive_depth=options.get("adaptive_depth", False),
-        neighbours_enabled=options.get("neighbours_enabled", False),
-        neighbours_required=options.get("neighbours_required", False),
-        min_probability=options.get("min_probability"),
-        explained=options.get("explained", False),
+        target_modality=_MODALITIES[checked.get("target_modality")],
+        all_modalities_included=checked.get("all_modalities_included", False),
+        retrieve_k=_count("retrieve_k", checked.get("retrieve_k")),
+        rerank_k=_count("rerank_k", checked.get("rerank_k")),
+        return_n=_count("return_n", checked.get("return_n")),
+        rerank_disabled=checked.get("rerank_disabled", False),
+        rerank_required=checked.get("rerank_required", False),
+        adaptive_depth=checked.get("adaptive_depth", False),
+        neighbours_enabled=checked.get("neighbours_enabled", False),
+        neighbours_required=checked.get("neighbours_required", False),
+        min_probability=checked.get("min_probability"),
+        explained=checked.get("explained", False),
         truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",
-        content_included=options.get("content_included", False),
-        attributes_included=options.get("attributes_included", False),
+        content_included=checked.get("content_included", False),
+        attributes_included=checked.get("attributes_included", False),
         filter=filter_to_proto(where) if where is not None else None,
         consistency_tokens=tokens,
-        full_coverage_required=options.get("full_coverage_required", False),
+        full_coverage_required=checked.get("full_coverage_required", False),
     )
-    _set_ranking(request, options)
-    _set_hybrid(request, options)
+    _set_ranking(request, checked)
+    _set_hybrid(request, checked)
     if isinstance(query, StoredItem | GivenEncoding):
         request.query_parts.append(_part(QueryPart(query)))
     elif isinstance(query, list | tuple):
@@ -252,7 +253,7 @@ def _count(name: str, value: int | None) -> int | None:
     return count
 
 
-def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
+def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: dict[str, Any]) -> None:
     """Sets fusion and diversity only if given, because an empty message is not an unset one."""
     fusion, weight = options.get("fusion"), options.get("cross_encoder_weight")
     if fusion is not None or weight is not None:
@@ -269,7 +270,7 @@ def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: Search
         request.diversity.duplicate_similarity = duplicate
 
 
-def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
+def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: dict[str, Any]) -> None:
     """Sets the hybrid search if `hybrid` or one of its options requests it."""
     keywords, fusion = options.get("keywords"), options.get("hybrid_fusion")
     weight = options.get("keyword_weight")

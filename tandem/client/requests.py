@@ -86,7 +86,7 @@ class IngestRequests:
         index_id: str,
         batch_item_count: int,
         request_id: str = "",
-        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+        truncation_policy: TruncationPolicy | str = TruncationPolicy.ERROR,
         *,
         target: str = "the server",
         clock: Callable[[], float] = time.monotonic,

@@ -23,7 +23,7 @@ from tandem.contract.hybrid import HybridFusion
 class SearchOptions(TypedDict, total=False):
     """Options of a search; the server has a default for each."""
 
-    target_modality: Modality | None
+    target_modality: Modality | str | None
     """The modality to find; by default images for a text and texts for an image."""
     all_modalities_included: bool
     """Finds both modalities, and interleaves their rankings, the target first."""
@@ -47,11 +47,11 @@ class SearchOptions(TypedDict, total=False):
     """Finds items by words too, and fuses both lists; each of the next three options sets it."""
     keywords: str | None
     """The words of a hybrid search; by default the query's texts."""
-    hybrid_fusion: HybridFusion | None
+    hybrid_fusion: HybridFusion | str | None
     """How to fuse both lists; by default RECIPROCAL_RANK."""
     keyword_weight: float | None
     """The weight of the items that the words found, 0 to 1; by default 0.5."""
-    fusion: FusionMethod | None
+    fusion: FusionMethod | str | None
     """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
     """The cross-encoder's weight for ADD, NORMALISED_ADD and LOGIT_ADD, 0 to 1."""
@@ -63,7 +63,7 @@ class SearchOptions(TypedDict, total=False):
     """Keeps only the best of items that are at least this similar."""
     explained: bool
     """Returns an explanation of each item's rank."""
-    truncation_policy: TruncationPolicy | None
+    truncation_policy: TruncationPolicy | str | None
     """What to do with a text over the model's limit; by default it is refused."""
     content_included: bool
     """Returns the items' contents and attributes."""
@@ -77,22 +77,26 @@ class SearchOptions(TypedDict, total=False):
     """Raises ShardsMissing if a shard does not answer."""
 
 
-def check_option_types(options: SearchOptions) -> None:
-    """Raises RequestMalformed for the first option of a wrong type, with what to send."""
-    for name, value in options.items():
-        if value is not None:
-            _CHECKS[name](name, value)
+def checked_options(options: SearchOptions) -> dict[str, Any]:
+    """Returns the options that are set, with enums for their names.
+
+    Raises RequestMalformed for the first of a wrong type, with what to send.
+    """
+    return {
+        name: _CHECKS[name](name, value) for name, value in options.items() if value is not None
+    }
 
 
-def _check_where(name: str, value: object) -> None:
+def _checked_where(name: str, value: object) -> object:
     kinds = (str, AllOf, AnyOf, Not, OneOf, InRange, StartsWith, Exists)
-    checked_type(name, value, kinds, "send a filter, or its text")
+    return checked_type(name, value, kinds, "send a filter, or its text")
 
 
-def _check_tokens(name: str, value: Iterable[object]) -> None:
-    tokens = checked_elements(name, value, "send a list of consistency tokens")
+def _checked_tokens(name: str, value: Iterable[object]) -> tuple[object, ...]:
+    tokens = tuple(checked_elements(name, value, "send a list of consistency tokens"))
     for token in tokens:
         checked_type("a consistency token", token, str, "send the token of an earlier write")
+    return tokens
 
 
 _FLAGS = (
@@ -124,6 +128,6 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "fusion": partial(checked_member, kind=FusionMethod),
     "hybrid_fusion": partial(checked_member, kind=HybridFusion),
     "keywords": partial(checked_type, kinds=str, remedy="send a text"),
-    "where": _check_where,
-    "consistency_tokens": _check_tokens,
+    "where": _checked_where,
+    "consistency_tokens": _checked_tokens,
 }

@@ -64,3 +64,9 @@ def test_a_missing_score_is_none_and_zero_is_zero() -> None:
     assert isinstance(third.error, ItemNotFound)
     assert third.error.message == "there is no item b"
     assert (answer.model_fingerprint, answer.reranker) == ("f1", "r1")
+    # A logit of 0 is before any similarity, and an error is last.
+    assert [place for place, _ in answer.best()] == [0, 1, 2]
+    assert answer.best(1) == [(0, first)]
+    assert answer.best(0) == []
+    with pytest.raises(ValueError, match="-1 documents cannot be kept"):
+        answer.best(-1)

@@ -18,6 +18,7 @@ from tandem.client.query import (
 )
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -82,6 +83,28 @@ def test_every_option_is_sent() -> None:
     # The SDK parses a filter's text itself.
     assert fields - sent == {"filter", "filter_text", "query_parts", "cursor"}
     assert Search("a cup", index_id="scenes", **options).request == request
+
+
+def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
+    """As files of settings and of pipelines, and callers that send null for all else, have them."""
+    named = search_request(
+        "a cup",
+        index_id="scenes",
+        target_modality="image",
+        fusion="ADD",
+        hybrid_fusion="z_score",
+        truncation_policy="Truncate",
+        **dict.fromkeys(("rerank_k", "hybrid", "consistency_tokens", "where", "explained")),  # type: ignore[arg-type]
+    )
+
+    assert named == search_request(
+        "a cup",
+        index_id="scenes",
+        target_modality=Modality.IMAGE,
+        fusion=FusionMethod.ADD,
+        hybrid_fusion=HybridFusion.Z_SCORE,
+        truncation_policy=TruncationPolicy.TRUNCATE,
+    )
 
 
 def test_a_weight_alone_is_left_to_the_server_to_refuse() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.utils import Secret
 
-from tandem.client import DocumentScore
+from tandem.client import DocumentScore, ScoredDocuments
 from tandem_haystack.connection import Connection
 from tandem_haystack.documents import scorable
 
@@ -53,7 +53,7 @@ class TandemRanker:
             scored = client.score_documents(
                 query, [scorable(each) for each in documents], index_id=self.index_id
             )
-        return {"documents": self._ordered(documents, scored.scores, top_k)}
+        return {"documents": self._ordered(documents, scored, top_k)}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -66,7 +66,7 @@ class TandemRanker:
             scored = await client.score_documents(
                 query, [scorable(each) for each in documents], index_id=self.index_id
             )
-        return {"documents": self._ordered(documents, scored.scores, top_k)}
+        return {"documents": self._ordered(documents, scored, top_k)}
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the component for a pipeline's file, without the token itself."""
@@ -80,20 +80,10 @@ class TandemRanker:
         return default_from_dict(cls, data)
 
     def _ordered(
-        self, documents: Sequence[Document], scores: Sequence[DocumentScore], top_k: int | None
+        self, documents: Sequence[Document], scored: ScoredDocuments, top_k: int | None
     ) -> list[Document]:
-        pairs = sorted(
-            zip(documents, scores, strict=True), key=lambda pair: _key(pair[1]), reverse=True
-        )
-        count = self.top_k if top_k is None else top_k
-        return [replace(document, score=_score(score)) for document, score in pairs[:count]]
-
-
-def _key(score: DocumentScore) -> tuple[int, float]:
-    """Sorts probabilities before similarities, and both before errors."""
-    if score.match_logit is not None:
-        return (2, score.match_logit)
-    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
+        best = scored.best(self.top_k if top_k is None else top_k)
+        return [replace(documents[place], score=_score(score)) for place, score in best]
 
 
 def _score(score: DocumentScore) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
@@ -36,7 +37,8 @@ class TandemRetriever:
     ) -> None:
         """Takes "image" or "text" as `target_modality`; raises ValueError for another.
 
-        `search_options` has further options of `tandem.client.SearchOptions`.
+        `search_options` has further options of `tandem.client.SearchOptions`; an enum may be named,
+        as it is in a pipeline's file.
         """
         self._modality = Modality(target_modality)
         self.index_id = index_id
@@ -78,7 +80,7 @@ class TandemRetriever:
             top_k=self.top_k,
             where=self.where,
             target_modality=self._modality.value,
-            search_options=self.search_options,
+            search_options={name: _plain(each) for name, each in self.search_options.items()},
             **self.connection.to_dict(),
         )
 
@@ -96,3 +98,10 @@ class TandemRetriever:
             "where": self.where if where is None else where,
         }
         return options
+
+
+def _plain(value: object) -> object:
+    """Returns what a pipeline's file can have: an enum's name, and a list for a tuple."""
+    if isinstance(value, Enum):
+        return value.name
+    return list(value) if isinstance(value, tuple) else value

@@ -10,7 +10,7 @@ from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ByteStream
 from haystack.utils import Secret
 
-from tandem.client import Client, ImageContent, StoredItem
+from tandem.client import Client, FusionMethod, ImageContent, StoredItem
 from tandem.errors import DeadlineExceeded, FilterInvalid, TandemError, Unauthenticated
 from tandem_haystack import TandemRanker, TandemRetriever
 
@@ -158,3 +158,34 @@ def test_a_pipeline_is_written_and_read(
     assert answer["ranker"]["documents"] == expected["ranker"]["documents"]
     with pytest.raises(ValueError, match="serialize"):
         TandemRanker(**given).to_dict()
+
+
+@pytest.mark.parametrize("fusion", [FusionMethod.ADD, "ADD"])
+def test_a_pipelines_file_has_enums_by_their_names(
+    fusion: FusionMethod | str,
+    given: dict[str, Any],
+    system: dict[str, Any],
+    caption: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a file is written by hand, too."""
+    monkeypatch.setenv("SUITE_TOKEN", system["token"])
+    options = {"fusion": fusion, "cross_encoder_weight": 0.5, "consistency_tokens": ()}
+    pipeline = Pipeline()
+    named = given | {"token": Secret.from_env_var("SUITE_TOKEN"), "search_options": options}
+    pipeline.add_component("retriever", TandemRetriever(**named, top_k=2))
+
+    written = pipeline.dumps()
+    read = Pipeline.loads(written, allowed_modules=["tandem_haystack.retriever"])
+
+    assert "fusion: ADD" in written
+    asked = {"retriever": {"query": caption}}
+    assert read.run(asked) == pipeline.run(asked)
+
+
+def test_a_negative_count_is_refused(given: dict[str, Any], caption: str) -> None:
+    """It would leave out the last documents without a word."""
+    with pytest.raises(ValueError, match="-1 documents cannot be kept"):
+        TandemRanker(**given, top_k=-1).run(caption, [Document(content=each) for each in "ab"])
+    with pytest.raises(TandemError):
+        TandemRetriever(**given, top_k=-1).run(caption)

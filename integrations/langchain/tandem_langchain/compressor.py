@@ -26,7 +26,7 @@ class TandemReranker(BaseDocumentCompressor):
     """host:port of the orchestrator."""
     index_id: str
     """The index of the stored images among the documents."""
-    top_n: int | None = None
+    top_n: int | None = Field(default=None, ge=0)
     """The number of documents to keep; by default all."""
     timeout_seconds: float = 10.0
     access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
@@ -57,22 +57,12 @@ class TandemReranker(BaseDocumentCompressor):
         return self._ordered(documents, scored)
 
     def _ordered(self, documents: Sequence[Document], scored: ScoredDocuments) -> list[Document]:
-        pairs = sorted(
-            zip(documents, scored.scores, strict=True), key=lambda pair: _key(pair[1]), reverse=True
-        )
         return [
-            document.model_copy(
-                update={"metadata": {**document.metadata, **_metadata(score, scored)}}
+            documents[place].model_copy(
+                update={"metadata": {**documents[place].metadata, **_metadata(score, scored)}}
             )
-            for document, score in pairs[: self.top_n]
+            for place, score in scored.best(self.top_n)
         ]
-
-
-def _key(score: DocumentScore) -> tuple[int, float]:
-    """Sorts probabilities before similarities, and both before errors."""
-    if score.match_logit is not None:
-        return (2, score.match_logit)
-    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
 
 
 def _metadata(score: DocumentScore, scored: ScoredDocuments) -> dict[str, object]:

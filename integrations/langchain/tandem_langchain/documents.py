@@ -40,4 +40,5 @@ def _document(item: FoundItem, result: SearchResult, text_attribute: str) -> Doc
         metadata["image"] = base64.b64encode(item.content.image_bytes).decode()
     # An image has no text but what was stored with it.
     text = item.attributes.get(text_attribute, "") if text_attribute else ""
-    return Document(str(text), id=item.item_id, metadata=metadata)
+    lines = text if isinstance(text, tuple) else (str(text),)
+    return Document("\n".join(lines), id=item.item_id, metadata=metadata)

@@ -32,7 +32,7 @@ class TandemRetriever(BaseRetriever):
     target_modality: Modality | None = Modality.IMAGE
     """What to find."""
     text_attribute: str = ""
-    """The attribute that gives an image's document its text; without one it has none."""
+    """The attribute that gives an image's document its text, a list by lines; by default none."""
     search_options: dict[str, Any] = Field(default_factory=dict)
     """Further options of `tandem.client.SearchOptions`, for example min_probability."""
     timeout_seconds: float = 10.0
@@ -67,8 +67,8 @@ class TandemRetriever(BaseRetriever):
             "content_included": True,
             "target_modality": self.target_modality,
             **self.search_options,  # type: ignore[typeddict-item]
-            "return_n": given.get("k", self.k),
-            "where": given.get("where", self.where),
+            "return_n": self.k if given.get("k") is None else given["k"],
+            "where": self.where if given.get("where") is None else given["where"],
         }
         if unknown := sorted(set(given) - {"k", "where"}):
             raise TypeError(f"invoke takes k and where, not {', '.join(unknown)}")

@@ -64,6 +64,10 @@ def test_texts_rank_by_similarity_and_missing_items_last(
     top = reranker.model_copy(update={"top_n": 2}).compress_documents(given, caption)
     assert [each.metadata for each in top] == [each.metadata for each in ordered[:2]]
     assert reranker.compress_documents([], caption) == []
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        TandemReranker(index_id="scenes", top_n=-1)
+    with pytest.raises(ValueError, match="-1 documents cannot be kept"):
+        reranker.model_copy(update={"top_n": -1}).compress_documents(given, caption)
 
 
 async def test_refusals_keep_their_names(reranker: TandemReranker, access: Access) -> None:

@@ -43,6 +43,9 @@ def test_texts_are_the_content_of_documents(retriever: TandemRetriever, caption:
     assert texts.invoke(caption)[0].metadata["modality"] == "text"
     assert named.invoke(caption)[0].page_content in {"side_by_side", "stacked"}
     assert retriever.invoke(caption)[0].page_content == ""
+    [first, *_] = retriever.model_copy(update={"text_attribute": "style"}).invoke(caption)
+    assert isinstance(first.metadata["attributes"]["style"], tuple)
+    assert first.page_content.split("\n") == list(first.metadata["attributes"]["style"])
 
 
 def test_filters_and_options_are_passed_on(retriever: TandemRetriever, caption: str) -> None:
@@ -54,6 +57,8 @@ def test_filters_and_options_are_passed_on(retriever: TandemRetriever, caption: 
     assert len({document.metadata["attributes"]["layout"] for document in every}) > 1
     assert {document.metadata["attributes"]["layout"] for document in stacked} == {"stacked"}
     assert 0 < len(likely.invoke(caption, k=24)) < len(every)
+    own = retriever.model_copy(update={"where": "layout = stacked"})
+    assert own.invoke(caption, k=None, where=None) == own.invoke(caption)
     with pytest.raises(TypeError, match="not depth"):
         retriever.invoke(caption, depth=3)
 

@@ -8,7 +8,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from tandem.client import Access, AsyncClient, Client, DocumentScore
+from tandem.client import Access, AsyncClient, Client, DocumentScore, ScoredDocuments
 from tandem_llama_index.nodes import query_of, scorable
 
 
@@ -22,7 +22,7 @@ class TandemRerank(BaseNodePostprocessor):
 
     address: str = "127.0.0.1:7400"
     index_id: str = Field(description="The index of the stored images among the nodes.")
-    top_n: int | None = Field(default=None, description="The number of nodes to keep.")
+    top_n: int | None = Field(default=None, ge=0, description="The number of nodes to keep.")
     timeout_seconds: float = 10.0
     access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
 
@@ -41,7 +41,7 @@ class TandemRerank(BaseNodePostprocessor):
             scored = client.score_documents(
                 query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
             )
-        return self._ordered(nodes, scored.scores)
+        return self._ordered(nodes, scored)
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -53,28 +53,21 @@ class TandemRerank(BaseNodePostprocessor):
             scored = await client.score_documents(
                 query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
             )
-        return self._ordered(nodes, scored.scores)
+        return self._ordered(nodes, scored)
 
     def _ordered(
-        self, nodes: Sequence[NodeWithScore], scores: Sequence[DocumentScore]
+        self, nodes: Sequence[NodeWithScore], scored: ScoredDocuments
     ) -> list[NodeWithScore]:
-        pairs = sorted(
-            zip(nodes, scores, strict=True), key=lambda pair: _key(pair[1]), reverse=True
-        )
-        return [NodeWithScore(node=node.node, score=_score(s)) for node, s in pairs[: self.top_n]]
+        return [
+            NodeWithScore(node=nodes[place].node, score=_score(score))
+            for place, score in scored.best(self.top_n)
+        ]
 
 
 def _given(bundle: QueryBundle | None) -> QueryBundle:
     if bundle is None:
         raise ValueError("a rerank needs the query: pass query_bundle or query_str")
     return bundle
-
-
-def _key(score: DocumentScore) -> tuple[int, float]:
-    """Sorts probabilities before similarities, and both before errors."""
-    if score.match_logit is not None:
-        return (2, score.match_logit)
-    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
 
 
 def _score(score: DocumentScore) -> float | None:

@@ -63,6 +63,8 @@ def test_texts_rank_by_similarity_and_missing_items_last(
     assert ordered[3].score is None
     top = rerank.model_copy(update={"top_n": 2}).postprocess_nodes(given, query_str=caption)
     assert [each.node.node_id for each in top] == [first, caption]
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        TandemRerank(index_id="scenes", top_n=-1)
 
 
 async def test_refusals_keep_their_names(

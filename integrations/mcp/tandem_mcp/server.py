@@ -45,6 +45,8 @@ CHANCE = Field(
 )
 PICTURES = Field(description="whether to return the pictures too, not only their ids")
 
+# Many callers send null for every option that they do not set, so each option takes it.
+_COUNT = 5
 _EXAMPLE_COUNT = 5
 _ANY_QUERY = "a picture"
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -118,14 +120,14 @@ class _Tools:
     async def search_images(  # noqa: PLR0913 (each is an argument of the tool)
         self,
         context: _CallContext,
-        query: Annotated[str, QUERY] = "",
-        image: Annotated[str, IMAGE] = "",
-        like_item: Annotated[str, ITEM] = "",
-        index: Annotated[str, INDEX] = "",
-        count: Annotated[int, COUNT] = 5,
-        where: Annotated[str, WHERE] = "",
+        query: Annotated[str | None, QUERY] = None,
+        image: Annotated[str | None, IMAGE] = None,
+        like_item: Annotated[str | None, ITEM] = None,
+        index: Annotated[str | None, INDEX] = None,
+        count: Annotated[int | None, COUNT] = _COUNT,
+        where: Annotated[str | None, WHERE] = None,
         min_probability: Annotated[float | None, CHANCE] = None,
-        pictures: Annotated[bool, PICTURES] = True,
+        pictures: Annotated[bool | None, PICTURES] = True,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored images that match words, a picture, or a stored item, best first."""
         with _told_to_the_model():
@@ -136,23 +138,25 @@ class _Tools:
                     _query(query, image, like_item),
                     index_id=index_id,
                     target_modality=Modality.IMAGE,
-                    return_n=count,
+                    return_n=_COUNT if count is None else count,
                     where=where or None,
                     min_probability=min_probability,
                     content_included=pictures,
                     attributes_included=True,
                 )
-        return search_answer(index_id, result, self._served.longest_side if pictures else 0)
+        return search_answer(
+            index_id, result, 0 if pictures is False else self._served.longest_side
+        )
 
     async def search_texts(
         self,
         context: _CallContext,
-        query: Annotated[str, QUERY] = "",
-        image: Annotated[str, IMAGE] = "",
-        like_item: Annotated[str, ITEM] = "",
-        index: Annotated[str, INDEX] = "",
-        count: Annotated[int, COUNT] = 5,
-        where: Annotated[str, WHERE] = "",
+        query: Annotated[str | None, QUERY] = None,
+        image: Annotated[str | None, IMAGE] = None,
+        like_item: Annotated[str | None, ITEM] = None,
+        index: Annotated[str | None, INDEX] = None,
+        count: Annotated[int | None, COUNT] = _COUNT,
+        where: Annotated[str | None, WHERE] = None,
         min_probability: Annotated[float | None, CHANCE] = None,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored texts that match a picture, words, or a stored item, best first."""
@@ -164,7 +168,7 @@ class _Tools:
                     _query(query, image, like_item),
                     index_id=index_id,
                     target_modality=Modality.TEXT,
-                    return_n=count,
+                    return_n=_COUNT if count is None else count,
                     where=where or None,
                     min_probability=min_probability,
                     content_included=True,
@@ -172,7 +176,7 @@ class _Tools:
         return search_answer(index_id, result, longest_side=0)
 
     async def describe_index(
-        self, context: _CallContext, index: Annotated[str, INDEX] = ""
+        self, context: _CallContext, index: Annotated[str | None, INDEX] = None
     ) -> Annotated[CallToolResult, IndexAnswer]:
         """Say what an index has: images, texts, their attributes, its model, live recall."""
         with _told_to_the_model():
@@ -204,7 +208,7 @@ class _Tools:
             )
         )
 
-    def _index(self, named: str) -> str:
+    def _index(self, named: str | None) -> str:
         if not named:
             return self._served.index_ids[0]
         if named not in self._served.index_ids:
@@ -230,7 +234,7 @@ def _client(context: _CallContext) -> AbstractAsyncContextManager[AsyncClient]:
     return called.lifespan_context.of(called.request)
 
 
-def _query(words: str, image: str, item_id: str) -> Query:
+def _query(words: str | None, image: str | None, item_id: str | None) -> Query:
     given = [each for each in (words, image, item_id) if each]
     if len(given) != 1:
         raise ToolError("give exactly one of query, image and like_item")
@@ -240,15 +244,15 @@ def _query(words: str, image: str, item_id: str) -> Query:
     if item_id:
         return StoredItem(item_id)
     try:
-        return base64.b64decode(image, validate=True)
+        return base64.b64decode(image or "", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolError(f"the image is not base64: {error}") from error
 
 
-def _check_whole(**texts: str) -> None:
+def _check_whole(**texts: str | None) -> None:
     """Raises ToolError for a text of which a part did not arrive."""
     for name, text in texts.items():
-        if HALF_MARK in text:
+        if text and HALF_MARK in text:
             raise ToolError(
                 f"{name} has half of a character, or bytes that are not UTF-8; send whole Unicode"
             )

@@ -166,6 +166,25 @@ async def test_a_filter_and_a_probability_are_passed_on(
     assert len(ids(likely)) < len(ids(every))
 
 
+async def test_null_is_an_option_that_is_not_set(client: McpClient, caption: str) -> None:
+    """For every option of every tool, because many callers send all that the schema has."""
+    tools = (await client.list_tools()).tools
+    for tool in tools:
+        plain: dict[str, Any] = {} if tool.name == "describe_index" else {"query": caption}
+        nulls = dict.fromkeys(tool.input_schema["properties"])
+
+        result = await client.call_tool(tool.name, nulls | plain)
+        expected = await client.call_tool(tool.name, plain)
+
+        assert not result.is_error, result.content
+        if plain:
+            assert ids(result) == ids(expected)
+            assert [each.type for each in result.content] == [
+                each.type for each in expected.content
+            ]
+    assert len(tools) == 3
+
+
 async def test_an_index_is_described(client: McpClient) -> None:
     """By counts, attributes and model."""
     result = await client.call_tool("describe_index", {})
