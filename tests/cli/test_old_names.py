@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import tandem
 from tandem.cli.app import app
 from tandem.cli.old_names import OLD_NAMES, with_new_names
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
+
+_COMMAND = re.compile(r"(?:^|[^-\w/.])tandem ([a-z][a-z-]+)(?: ([a-z][a-z-]+))?")
 
 
 @pytest.mark.parametrize("command", OLD_NAMES)
@@ -23,6 +30,23 @@ def test_each_new_name_is_an_option_and_no_old_one_is(command: str) -> None:
 
     assert set(OLD_NAMES[command].values()) <= options
     assert not set(OLD_NAMES[command]) & options
+
+
+def test_messages_name_commands_that_exist() -> None:
+    """In strings of the product: what a user is advised to type."""
+    group = typer.main.get_command(app)
+    named: dict[tuple[str, str], Path] = {}
+    for path in Path(tandem.__path__[0]).rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "tandem " in text else ():
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named |= dict.fromkeys(_COMMAND.findall(node.value), path)
+    for (first, second), path in named.items():
+        command = group.commands.get(first)  # type: ignore[attr-defined]
+        assert command is not None, f"{path}: tandem {first}"
+        subcommands = getattr(command, "commands", {})
+        assert not second or not subcommands or second in subcommands, f"{path}: {first} {second}"
+    assert ("models", "add") in named
 
 
 def test_old_names_are_understood_with_a_warning() -> None:

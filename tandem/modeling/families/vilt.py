@@ -28,7 +28,7 @@ _KNOWN_CLASS: Final = "ViltForImageAndTextRetrieval"
 _NOTES: Final = (
     "Pictures are squashed to a square; its authors keep their shape, so scores of pictures that "
     "are not squares differ from theirs.",
-    "Its logits are made for ranking: run tandem calibrate before you use its probabilities.",
+    "Its logits are made for ranking, and are no probabilities.",
 )
 
 
