@@ -5,6 +5,8 @@ Only this module imports tantivy, and only a shard that searches by words import
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 
 import tantivy
@@ -14,6 +16,8 @@ from index_svc.keywords.keyword_hit import WordHit
 # Longer ones are not words: digests, base64.
 _MAX_WORD_BYTES = 64
 _WRITER_BYTES = 15_000_000
+# Not the marks that stand for letters: vowels of Thai, and Greek's iota subscript (0345).
+_ACCENTS = re.compile("[\u0300-\u0344\u0346-\u036f]+")
 
 
 class WordIndex:
@@ -34,7 +38,7 @@ class WordIndex:
     def put(self, item_id: str, text: str) -> None:
         """Adds an item or replaces its text, from the next commit() on."""
         self.delete(item_id)
-        self._writer.add_document(tantivy.Document(item_id=item_id, text=text))
+        self._writer.add_document(tantivy.Document(item_id=item_id, text=_folded(text)))
 
     def delete(self, item_id: str) -> None:
         """Removes an item, if it is there, from the next commit() on."""
@@ -51,7 +55,7 @@ class WordIndex:
 
     def words_of(self, text: str) -> list[str]:
         """Returns the different words of a text: letters and digits, lower case, no accents."""
-        return list(dict.fromkeys(self._analyzer.analyze(text)))
+        return list(dict.fromkeys(self._analyzer.analyze(_folded(text))))
 
     def search(
         self, words: Sequence[str], count: int, among: Sequence[str] | None = None
@@ -79,6 +83,18 @@ class WordIndex:
             WordHit(str(searcher.doc(address)["item_id"][0]), float(score))
             for score, address in searcher.search(query, count, count=False).hits
         ]
+
+
+def _folded(text: str) -> str:
+    """Returns a text without case and accents, as Unicode folds it.
+
+    tantivy's filters see one composed letter at a time: they would keep the dot of a lower-cased
+    İ, split a word at an accent of its own, and tell ς from σ.
+    """
+    if text.isascii():
+        return text
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", text)).casefold()
+    return unicodedata.normalize("NFC", bare)
 
 
 def _analyzer() -> tantivy.TextAnalyzer:

@@ -47,6 +47,7 @@ def test_every_option_is_sent() -> None:
         explained=True,
         truncation_policy=TruncationPolicy.BEST_WINDOW,
         content_included=True,
+        attributes_included=True,
         consistency_tokens=["token"],
         full_coverage_required=True,
         keywords="red cup",
@@ -73,6 +74,7 @@ def test_every_option_is_sent() -> None:
         explained=True,
         truncation_policy="TRUNCATION_POLICY_BEST_WINDOW",
         content_included=True,
+        attributes_included=True,
         consistency_tokens=["token"],
         full_coverage_required=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 
 import pytest
 
@@ -10,6 +11,7 @@ from index_svc.keywords import keyword_index
 from index_svc.keywords.item_text import ItemText, item_text
 from index_svc.keywords.keyword_hit import WordHit
 from index_svc.keywords.keyword_index import MAX_WORD_COUNT, KeywordIndex
+from index_svc.keywords.word_index import WordIndex
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Modality
 
@@ -168,6 +170,50 @@ def test_words_ignore_case_and_accents_in_several_languages() -> None:
     assert found(index, "CAFE") == ["a"]
     assert found(index, "strasse") == ["b"]
     assert found(index, "l'Été!") == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("İstanbul Boğazı", "istanbul"),
+        ("İstanbul Boğazı", "ISTANBUL BOGAZI"),
+        ("istanbul", "İSTANBUL"),
+        (unicodedata.normalize("NFD", "Amélie"), "amelie"),
+        ("amélie", unicodedata.normalize("NFD", "AMÉLIE")),
+        ("ΟΔΟΣ", "οδός"),
+        ("ёлка", "ЕЛКА"),
+        ("한국어", unicodedata.normalize("NFD", "한국어")),
+        ("ガラス", unicodedata.normalize("NFD", "ガラス")),
+        ("แมวสีขาว", "แมวสีขาว"),
+        ("ＡＢＣ ﬁn Łódź", "abc fin lodz"),
+    ],
+)
+def test_words_are_folded_as_unicode_folds_them(text: str, words: str) -> None:
+    """Each word of the query is one of the text's, whole, however it is written."""
+    index = WordIndex()
+
+    assert index.words_of(text)[: len(words.split())] == index.words_of(words)
+    assert len(index.words_of(words)) == len(words.split())
+
+
+def test_no_letter_of_any_script_differs_by_case_or_composition() -> None:
+    """But the marks of scripts that write vowels by them stay."""
+    index = WordIndex()
+    letters = [
+        each
+        for each in map(chr, range(0x80, 0x10000))
+        if each.isalpha() and each.lower() != each.upper()
+    ]
+    different = [
+        each
+        for each in letters
+        for other in (each.lower(), each.upper(), unicodedata.normalize("NFD", each))
+        if index.words_of(f"a{each}b") != index.words_of(f"a{other}b")
+    ]
+
+    assert len(letters) > 2_000
+    assert different == []
+    assert len(index.words_of("กา กี กี่")) == 3
 
 
 @pytest.mark.parametrize(
