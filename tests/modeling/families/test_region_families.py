@@ -483,7 +483,7 @@ def test_an_m3p_of_mmt_keeps_features_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "lengths", "tokens"),
     [(OSCAR, (510, 50), 80), (OSCAR, (60, 100), 62), (M3P, (510, 100), 414), (M3P, (510, 600), 0)],
-    ids=str,
+    ids=["oscar-510", "oscar-60", "m3p-510", "m3p-none"],
 )
 def test_a_limit_of_mmt_is_cut_to_the_texts_positions(
     tmp_path: Path, family: Family, lengths: tuple[int, int], tokens: int
