@@ -66,6 +66,10 @@ from tandem.v1 import (
 
 _Response = TypeVar("_Response")
 
+# Half of what a server takes on one connection: it counts calls until it has cleaned up after them,
+# and refuses more.
+_MAX_CALL_COUNT = 128
+
 
 class _Connection:
     """A channel and its stubs."""
@@ -75,6 +79,7 @@ class _Connection:
         self.search = search_service_pb2_grpc.SearchServiceStub(channel)
         self.content = content_service_pb2_grpc.ContentServiceStub(channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(channel)
+        self.places = asyncio.Semaphore(_MAX_CALL_COUNT)
 
 
 class AsyncClient:
@@ -538,8 +543,10 @@ class AsyncClient:
         metadata = self._metadata()
         while True:
             try:
-                timeout_seconds = attempts.timeout_seconds
-                answer = await method(request, timeout=timeout_seconds, metadata=metadata)
+                async with self._connection().places:
+                    # None is left if the call waited for a place until its deadline.
+                    timeout_seconds = attempts.timeout_seconds
+                    answer = await method(request, timeout=timeout_seconds, metadata=metadata)
                 break
             except grpc.aio.AioRpcError as error:
                 named = error_of(error, self._address, dict(metadata))

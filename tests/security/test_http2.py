@@ -10,6 +10,8 @@ import contextlib
 import random
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -30,13 +32,33 @@ from tests.support.chassis.raw_http2 import (
     opened,
 )
 from tests.support.fuzz.run_counts import fuzz_seed
+from tests.support.security.beside import beside
 from tests.support.security.http2_attacks import Attack
-from tests.support.security.run_counts import run_count
+from tests.support.security.http2_floods import FLOODS, flood
+from tests.support.security.run_counts import is_full, run_count
 
 FRAME_COUNT = run_count(400, 100_000)
 CONNECTION_FRAME_COUNT = 20
 # Of a process of about 60 MiB; what a leak of 1 kB a frame would amount to in full.
 GROWTH_BYTES = 100 * 2**20
+FLOOD_SECONDS = 15.0 if is_full() else 0.5
+
+
+@pytest.fixture
+async def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
+    """A service that serves callers with a token, and whose log is read."""
+    path = tmp_path / "tokens.toml"
+    path.write_text(
+        f'[tokens.someone]\nsha256 = "{sha256(b"token").hexdigest()}"\n'
+        'scopes = ["search"]\nindexes = ["*"]\n'
+    )
+    monkeypatch.setenv("ACCESS_TOKEN_FILE", str(path))
+    async with started(tmp_path) as service:
+        await service.event("serving")
+        reading = asyncio.create_task(service.end())
+        yield service
+        service.process.terminate()
+        assert await reading == 0
 
 
 def attacked(port: int, dice: random.Random) -> int:
@@ -78,9 +100,20 @@ async def searched(service: Service) -> pb.SearchItemsResponse:
     async with open_channel(f"127.0.0.1:{service.port}") as channel:
         stub = SearchServiceStub(channel)
         answer: pb.SearchItemsResponse = await stub.SearchItems(
-            pb.SearchItemsRequest(index_id="0"), timeout=60
+            pb.SearchItemsRequest(index_id="0"),
+            timeout=60,
+            metadata=(("authorization", "Bearer token"),),
         )
         return answer
+
+
+async def test_others_are_served_during_a_flood(lone: Service) -> None:
+    """New clients that watch health first, as ours do."""
+    await searched(lone)
+    for name in FLOODS:
+        async with beside(lambda: searched(lone)) as others:
+            count = await asyncio.to_thread(flood, lone.port, name, FLOOD_SECONDS)
+        others.check(f"{name}, {count:,} in {FLOOD_SECONDS} s")
 
 
 @pytest.mark.timeout(900)
@@ -93,12 +126,14 @@ async def test_no_frames_end_a_service_or_fill_it(tmp_path: Path) -> None:
         assert await asyncio.to_thread(called_by_hand, service.port)
         sizes: list[int] = []
         received_count = 0
-        for number in range(FRAME_COUNT // CONNECTION_FRAME_COUNT):
-            received_count += await asyncio.to_thread(attacked, service.port, dice)
-            if number % 10 == 9:
-                assert service.process.returncode is None, (number, service.events[-3:])
-                assert await searched(service) == pb.SearchItemsResponse()
-                sizes.append(resident_bytes(service.process.pid))
+        async with beside(lambda: searched(service)) as others:
+            for number in range(FRAME_COUNT // CONNECTION_FRAME_COUNT):
+                received_count += await asyncio.to_thread(attacked, service.port, dice)
+                if number % 10 == 9:
+                    assert service.process.returncode is None, (number, service.events[-3:])
+                    assert await searched(service) == pb.SearchItemsResponse()
+                    sizes.append(resident_bytes(service.process.pid))
+        others.check("frames of every kind")
         assert await searched(service) == pb.SearchItemsResponse()
         service.process.terminate()
         async with asyncio.timeout(60):
