@@ -71,7 +71,6 @@ def _parts(folder: Path) -> dict[str, Part]:
     return {f"{model.family} {name}": part for name, part in found.items()}
 
 
-EXPORTED = ("blip image", "blip pair", "vilt image")
 NAMES = (
     "blip text",
     "blip image",
@@ -92,12 +91,7 @@ def test_a_trace_equals_the_eager_part(parts: dict[str, Part], name: str) -> Non
     assert largest_difference(served, part.module, part.cases()) < 1e-6
 
 
-# BLIP's pair has each kind of layer that the texts and the other pairs have; its image has those of
-# BLIP-2's.
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in EXPORTED else pytest.mark.slow) for name in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_torch_export_equals_the_eager_part(parts: dict[str, Part], name: str) -> None:
     part = parts[name]
 

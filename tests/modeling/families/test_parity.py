@@ -113,18 +113,9 @@ def two(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(each.repeat(2, *(1 for _ in each.shape[1:])) for each in inputs)
 
 
-# An export takes most of a second, and the other names' networks are those of these two.
-OF_OWN_NETWORKS = ("clip", "siglip")
 FORMS = [
     *(pytest.param(name, (eager, traced), id=f"{name}, eager and traced") for name in NAMES),
-    *(
-        pytest.param(
-            *(name, (exported,)),
-            id=f"{name}, exported",
-            marks=() if name in OF_OWN_NETWORKS else pytest.mark.slow,
-        )
-        for name in NAMES
-    ),
+    *(pytest.param(name, (exported,), id=f"{name}, exported") for name in NAMES),
 ]
 
 

@@ -223,13 +223,9 @@ def test_the_front_door_finds_the_family(tmp_path: Path, family: Family) -> None
         (OSCAR, Precision.FP32, True),
         (UNITER, Precision.BF16, False),
         (M3P, Precision.BF16, False),
-        # An archive takes seconds. OSCAR's shows what the exporter does with one; what differs
-        # between the families is in the TorchScript of these two.
-        pytest.param(UNITER, Precision.FP32, True, marks=pytest.mark.slow),
-        pytest.param(M3P, Precision.FP32, True, marks=pytest.mark.slow),
-        pytest.param(OSCAR, Precision.BF16, True, marks=pytest.mark.slow),
-        pytest.param(UNITER, Precision.BF16, True, marks=pytest.mark.slow),
-        pytest.param(M3P, Precision.BF16, True, marks=pytest.mark.slow),
+        (UNITER, Precision.FP32, True),
+        (M3P, Precision.FP32, True),
+        (OSCAR, Precision.BF16, True),
     ],
     ids=lambda each: getattr(each, "name", each),
 )
