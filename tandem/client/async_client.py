@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import checked_timeout_seconds
@@ -47,13 +47,11 @@ from tandem.client.results import (
     streamed_result,
 )
 from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
+from tandem.client.search_options import SearchOptions, takes_options
 from tandem.client.server_status import ServerStatus
 from tandem.client.trace_headers import trace_headers
 from tandem.contract.address import Address
-from tandem.contract.content import Modality, TruncationPolicy
-from tandem.contract.filters import Filter
-from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion
+from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
 from tandem.v1 import (
@@ -112,117 +110,24 @@ class AsyncClient:
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._is_closed = False
 
+    @takes_options
     async def search(
         self,
         query: Query,
         *,
         index_id: str,
-        target_modality: Modality | str | None = None,
-        all_modalities_included: bool = False,
-        retrieve_k: int | None = None,
-        rerank_k: int | None = None,
-        return_n: int | None = None,
-        rerank_disabled: bool = False,
-        rerank_required: bool = False,
-        adaptive_depth: bool = False,
-        neighbours_enabled: bool = False,
-        neighbours_required: bool = False,
-        hybrid: bool = False,
-        keywords: str | None = None,
-        hybrid_fusion: HybridFusion | str | None = None,
-        keyword_weight: float | None = None,
-        fusion: FusionMethod | str | None = None,
-        cross_encoder_weight: float | None = None,
-        min_probability: float | None = None,
-        relevance_weight: float | None = None,
-        duplicate_similarity: float | None = None,
-        explained: bool = False,
-        truncation_policy: TruncationPolicy | str | None = None,
-        content_included: bool = False,
-        attributes_included: bool = False,
-        where: Filter | str | None = None,
-        consistency_tokens: Iterable[str] = (),
-        full_coverage_required: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> SearchResult:
         """Returns the items that match a query, best first.
 
         The query is a text, the bytes of an image, a StoredItem, a GivenEncoding, or a list of
         QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
         `rerank` how far. Raises a TandemError.
-
-        Keywords, for each of which the server has a default:
-
-        - `index_id`: The index to search.
-        - `target_modality`: The modality to find; by default images for a text and texts
-          for an image.
-        - `all_modalities_included`: Finds both modalities, and interleaves their rankings,
-          the target first.
-        - `retrieve_k`: The number of items that the bi-encoder retrieves.
-        - `rerank_k`: The number of those that the cross-encoder reranks.
-        - `return_n`: The number of items returned.
-        - `rerank_disabled`: Keeps bi-encoder order: no cross-encoder.
-        - `rerank_required`: Raises RerankUnavailable unless all rerank_k items were
-          reranked.
-        - `adaptive_depth`: Stops reranking, before rerank_k, once the first item is
-          unlikely to change.
-        - `neighbours_enabled`: Reorders the first items by their neighbours, if a
-          neighbour model (LeaPRR) is served.
-        - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the
-          items of all shards.
-        - `hybrid`: Finds items by words too, and fuses both lists; each of the next three
-          options sets it.
-        - `keywords`: The words of a hybrid search; by default the query's texts.
-        - `hybrid_fusion`: How to fuse both lists; by default RECIPROCAL_RANK.
-        - `keyword_weight`: The weight of the items that the words found, 0 to 1; by default
-          0.5.
-        - `fusion`: How to combine the scores; by default the cross-encoder's alone.
-        - `cross_encoder_weight`: The cross-encoder's weight for ADD, NORMALISED_ADD and
-          LOGIT_ADD, 0 to 1.
-        - `min_probability`: Leaves out items with a lower match probability, and unscored
-          ones.
-        - `relevance_weight`: Lambda of maximal marginal relevance: 1 is relevance only, 0
-          diversity only.
-        - `duplicate_similarity`: Keeps only the best of items that are at least this
-          similar.
-        - `explained`: Returns an explanation of each item's rank.
-        - `truncation_policy`: What to do with a text over the model's limit; by default it
-          is refused.
-        - `content_included`: Returns the items' contents and attributes.
-        - `attributes_included`: Returns the items' attributes, without their contents.
-        - `where`: Finds only items that match: a filter, or its text, such as "style =
-          noto".
-        - `consistency_tokens`: Tokens of earlier writes that the search must see.
-        - `full_coverage_required`: Raises ShardsMissing if a shard does not answer.
         """
         request = search_request(
             query,
             index_id=index_id,
-            target_modality=target_modality,
-            all_modalities_included=all_modalities_included,
-            retrieve_k=retrieve_k,
-            rerank_k=rerank_k,
-            return_n=return_n,
-            rerank_disabled=rerank_disabled,
-            rerank_required=rerank_required,
-            adaptive_depth=adaptive_depth,
-            neighbours_enabled=neighbours_enabled,
-            neighbours_required=neighbours_required,
-            hybrid=hybrid,
-            keywords=keywords,
-            hybrid_fusion=hybrid_fusion,
-            keyword_weight=keyword_weight,
-            fusion=fusion,
-            cross_encoder_weight=cross_encoder_weight,
-            min_probability=min_probability,
-            relevance_weight=relevance_weight,
-            duplicate_similarity=duplicate_similarity,
-            explained=explained,
-            truncation_policy=truncation_policy,
-            content_included=content_included,
-            attributes_included=attributes_included,
-            where=where,
-            consistency_tokens=consistency_tokens,
-            full_coverage_required=full_coverage_required,
+            **options,
         )
         return search_result(await self._call(self._connection().search.SearchItems, request))
 
@@ -249,37 +154,13 @@ class AsyncClient:
         )
         return search_result(await self._call(self._connection().search.SearchItems, request))
 
+    @takes_options
     async def search_stream(
         self,
         query: Query,
         *,
         index_id: str,
-        target_modality: Modality | str | None = None,
-        all_modalities_included: bool = False,
-        retrieve_k: int | None = None,
-        rerank_k: int | None = None,
-        return_n: int | None = None,
-        rerank_disabled: bool = False,
-        rerank_required: bool = False,
-        adaptive_depth: bool = False,
-        neighbours_enabled: bool = False,
-        neighbours_required: bool = False,
-        hybrid: bool = False,
-        keywords: str | None = None,
-        hybrid_fusion: HybridFusion | str | None = None,
-        keyword_weight: float | None = None,
-        fusion: FusionMethod | str | None = None,
-        cross_encoder_weight: float | None = None,
-        min_probability: float | None = None,
-        relevance_weight: float | None = None,
-        duplicate_similarity: float | None = None,
-        explained: bool = False,
-        truncation_policy: TruncationPolicy | str | None = None,
-        content_included: bool = False,
-        attributes_included: bool = False,
-        where: Filter | str | None = None,
-        consistency_tokens: Iterable[str] = (),
-        full_coverage_required: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> AsyncIterator[SearchResult]:
         """Yields the answer in bi-encoder order, then the final one; takes what `search` takes.
 
@@ -288,32 +169,7 @@ class AsyncClient:
         search = search_request(
             query,
             index_id=index_id,
-            target_modality=target_modality,
-            all_modalities_included=all_modalities_included,
-            retrieve_k=retrieve_k,
-            rerank_k=rerank_k,
-            return_n=return_n,
-            rerank_disabled=rerank_disabled,
-            rerank_required=rerank_required,
-            adaptive_depth=adaptive_depth,
-            neighbours_enabled=neighbours_enabled,
-            neighbours_required=neighbours_required,
-            hybrid=hybrid,
-            keywords=keywords,
-            hybrid_fusion=hybrid_fusion,
-            keyword_weight=keyword_weight,
-            fusion=fusion,
-            cross_encoder_weight=cross_encoder_weight,
-            min_probability=min_probability,
-            relevance_weight=relevance_weight,
-            duplicate_similarity=duplicate_similarity,
-            explained=explained,
-            truncation_policy=truncation_policy,
-            content_included=content_included,
-            attributes_included=attributes_included,
-            where=where,
-            consistency_tokens=consistency_tokens,
-            full_coverage_required=full_coverage_required,
+            **options,
         )
         request = search_service_pb2.StreamSearchItemsRequest(search=search)
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)

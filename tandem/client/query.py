@@ -19,14 +19,12 @@ from tandem.client.arguments import (
     mistyped,
 )
 from tandem.client.search_options import SearchOptions as SearchOptions
-from tandem.client.search_options import checked_options
+from tandem.client.search_options import checked_options, takes_options
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.contract.attribute_wire import filter_to_proto
-from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.content import Modality
 from tandem.contract.filter_expression import parse_filter
-from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
 from tandem.errors import (
@@ -88,37 +86,13 @@ Query = QuerySource | Sequence[QueryPart]
 class Search:
     """One search of a batch: a query with its options."""
 
+    @takes_options
     def __init__(
         self,
         query: Query,
         *,
         index_id: str,
-        target_modality: Modality | str | None = None,
-        all_modalities_included: bool = False,
-        retrieve_k: int | None = None,
-        rerank_k: int | None = None,
-        return_n: int | None = None,
-        rerank_disabled: bool = False,
-        rerank_required: bool = False,
-        adaptive_depth: bool = False,
-        neighbours_enabled: bool = False,
-        neighbours_required: bool = False,
-        hybrid: bool = False,
-        keywords: str | None = None,
-        hybrid_fusion: HybridFusion | str | None = None,
-        keyword_weight: float | None = None,
-        fusion: FusionMethod | str | None = None,
-        cross_encoder_weight: float | None = None,
-        min_probability: float | None = None,
-        relevance_weight: float | None = None,
-        duplicate_similarity: float | None = None,
-        explained: bool = False,
-        truncation_policy: TruncationPolicy | str | None = None,
-        content_included: bool = False,
-        attributes_included: bool = False,
-        where: Filter | str | None = None,
-        consistency_tokens: Iterable[str] = (),
-        full_coverage_required: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> None:
         """Takes the keywords of `Client.search`; a bad content fails only this search."""
         self.error: TandemError | None = None
@@ -126,32 +100,7 @@ class Search:
             self.request = search_request(
                 query,
                 index_id=index_id,
-                target_modality=target_modality,
-                all_modalities_included=all_modalities_included,
-                retrieve_k=retrieve_k,
-                rerank_k=rerank_k,
-                return_n=return_n,
-                rerank_disabled=rerank_disabled,
-                rerank_required=rerank_required,
-                adaptive_depth=adaptive_depth,
-                neighbours_enabled=neighbours_enabled,
-                neighbours_required=neighbours_required,
-                hybrid=hybrid,
-                keywords=keywords,
-                hybrid_fusion=hybrid_fusion,
-                keyword_weight=keyword_weight,
-                fusion=fusion,
-                cross_encoder_weight=cross_encoder_weight,
-                min_probability=min_probability,
-                relevance_weight=relevance_weight,
-                duplicate_similarity=duplicate_similarity,
-                explained=explained,
-                truncation_policy=truncation_policy,
-                content_included=content_included,
-                attributes_included=attributes_included,
-                where=where,
-                consistency_tokens=consistency_tokens,
-                full_coverage_required=full_coverage_required,
+                **options,
             )
         except (
             RequestMalformed,

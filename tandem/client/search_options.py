@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from tandem.client.arguments import (
     checked_elements,
@@ -21,67 +22,106 @@ from tandem.contract.hybrid import HybridFusion
 
 
 class SearchOptions(TypedDict, total=False):
-    """Options of a search; the server has a default for each."""
+    """Options of a search; the server has a default for each.
+
+    - `target_modality`: The modality to find; by default images for a text and texts for an
+      image.
+    - `all_modalities_included`: Finds both modalities, and interleaves their rankings, the
+      target first.
+    - `retrieve_k`: The number of items that the bi-encoder retrieves.
+    - `rerank_k`: The number of those that the cross-encoder reranks.
+    - `return_n`: The number of items returned.
+    - `rerank_disabled`: Keeps bi-encoder order: no cross-encoder.
+    - `rerank_required`: Raises RerankUnavailable unless all rerank_k items were reranked.
+    - `adaptive_depth`: Stops reranking, before rerank_k, once the first item is unlikely to
+      change.
+    - `neighbours_enabled`: Reorders the first items by their neighbours, if a neighbour model
+      (LeaPRR) is served.
+    - `neighbours_required`: Raises NeighboursUnavailable unless that was done with the items of
+      all shards.
+    - `hybrid`: Finds items by words too, and fuses both lists; each of the next three options
+      sets it.
+    - `keywords`: The words of a hybrid search; by default the query's texts.
+    - `hybrid_fusion`: How to fuse both lists; by default RECIPROCAL_RANK.
+    - `keyword_weight`: The weight of the items that the words found, 0 to 1; by default 0.5.
+    - `fusion`: How to combine the scores; by default the cross-encoder's alone.
+    - `cross_encoder_weight`: The cross-encoder's weight for ADD, NORMALISED_ADD and LOGIT_ADD,
+      0 to 1.
+    - `min_probability`: Leaves out items with a lower match probability, and unscored ones.
+    - `relevance_weight`: Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity
+      only.
+    - `duplicate_similarity`: Keeps only the best of items that are at least this similar.
+    - `explained`: Returns an explanation of each item's rank.
+    - `truncation_policy`: What to do with a text over the model's limit; by default it is
+      refused.
+    - `content_included`: Returns the items' contents and attributes.
+    - `attributes_included`: Returns the items' attributes, without their contents.
+    - `where`: Finds only items that match: a filter, or its text, such as "style = noto".
+    - `consistency_tokens`: Tokens of earlier writes that the search must see.
+    - `full_coverage_required`: Raises ShardsMissing if a shard does not answer.
+    """
 
     target_modality: Modality | str | None
-    """The modality to find; by default images for a text and texts for an image."""
     all_modalities_included: bool
-    """Finds both modalities, and interleaves their rankings, the target first."""
     retrieve_k: int | None
-    """The number of items that the bi-encoder retrieves."""
     rerank_k: int | None
-    """The number of those that the cross-encoder reranks."""
     return_n: int | None
-    """The number of items returned."""
     rerank_disabled: bool
-    """Keeps bi-encoder order: no cross-encoder."""
     rerank_required: bool
-    """Raises RerankUnavailable unless all rerank_k items were reranked."""
     adaptive_depth: bool
-    """Stops reranking, before rerank_k, once the first item is unlikely to change."""
     neighbours_enabled: bool
-    """Reorders the first items by their neighbours, if a neighbour model (LeaPRR) is served."""
     neighbours_required: bool
-    """Raises NeighboursUnavailable unless that was done with the items of all shards."""
     hybrid: bool
-    """Finds items by words too, and fuses both lists; each of the next three options sets it."""
     keywords: str | None
-    """The words of a hybrid search; by default the query's texts."""
     hybrid_fusion: HybridFusion | str | None
-    """How to fuse both lists; by default RECIPROCAL_RANK."""
     keyword_weight: float | None
-    """The weight of the items that the words found, 0 to 1; by default 0.5."""
     fusion: FusionMethod | str | None
-    """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
-    """The cross-encoder's weight for ADD, NORMALISED_ADD and LOGIT_ADD, 0 to 1."""
     min_probability: float | None
-    """Leaves out items with a lower match probability, and unscored ones."""
     relevance_weight: float | None
-    """Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only."""
     duplicate_similarity: float | None
-    """Keeps only the best of items that are at least this similar."""
     explained: bool
-    """Returns an explanation of each item's rank."""
     truncation_policy: TruncationPolicy | str | None
-    """What to do with a text over the model's limit; by default it is refused."""
     content_included: bool
-    """Returns the items' contents and attributes."""
     attributes_included: bool
-    """Returns the items' attributes, without their contents."""
     where: Filter | str | None
-    """Finds only items that match: a filter, or its text, such as "style = noto"."""
     consistency_tokens: Iterable[str]
-    """Tokens of earlier writes that the search must see."""
     full_coverage_required: bool
-    """Raises ShardsMissing if a shard does not answer."""
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def takes_options(call: _Call) -> _Call:
+    """Spells SearchOptions out in a call's signature and docstring, for help() and notebooks."""
+    signature, hints = inspect.signature(call), get_type_hints(SearchOptions)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    keywords = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=_default(name)
+        )
+        for name, hint in hints.items()
+    ]
+    shown: Any = call
+    shown.__signature__ = signature.replace(parameters=[*own, *keywords])
+    shown.__annotations__ = call.__annotations__ | hints
+    options = inspect.getdoc(SearchOptions) or ""
+    shown.__doc__ = f"{inspect.getdoc(call)}\n\n{options}"
+    return call
+
+
+def _default(name: str) -> object:
+    return False if name in _FLAGS else () if name == "consistency_tokens" else None
 
 
 def checked_options(options: SearchOptions) -> dict[str, Any]:
     """Returns the options that are set, with enums for their names.
 
-    Raises RequestMalformed for the first of a wrong type, with what to send.
+    Raises RequestMalformed for the first of a wrong type, with what to send, and TypeError for a
+    name that SearchOptions does not have.
     """
+    if unknown := [name for name in options if name not in _CHECKS]:
+        raise TypeError(f"a search has no option {unknown[0]!r}; SearchOptions lists those it has")
     return {
         name: _CHECKS[name](name, value) for name, value in options.items() if value is not None
     }
