@@ -198,7 +198,7 @@ class DirectRerankClient(RerankClient):
         assert not isinstance(scores, TandemError)
         for score in scores:
             if score is not None and not (
-                math.isfinite(score.logit) and 0.0 <= score.probability <= 1.0
+                math.isfinite(score.logit) and 0.0 <= (score.probability or 0.0) <= 1.0
             ):
                 raise ModelOutputInvalid(model=self._name, why="a score is not a number")
 
@@ -274,9 +274,11 @@ def _matches(candidates: Candidates, scores: Sequence[MatchScore | None]) -> dic
         if score is not None
     }
     logits = _as_sent([score.logit for score in found.values()])
-    probabilities = _as_sent([score.probability for score in found.values()])
+    probabilities = _as_sent(
+        [math.nan if each.probability is None else each.probability for each in found.values()]
+    )
     return {
-        item_id: Match(logit, probability)
+        item_id: Match(logit, None if math.isnan(probability) else probability)
         for item_id, logit, probability in zip(found, logits, probabilities, strict=True)
     }
 

@@ -123,6 +123,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             model_fingerprint=scored.fingerprint,
             reranker=scored.reranker,
             cost=cost_to_proto(scored.cost),
+            probability_withheld="ERROR_REASON_UNCALIBRATED" if scored.is_uncalibrated else None,
         )
 
     def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.contract.hybrid import HybridRank
+from tandem.contract.model_description import relevance
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,13 @@ class Match:
     """Holds the cross-encoder's score of one candidate."""
 
     logit: float
-    probability: float
+    probability: float | None
+    """None if the cross-encoder was not calibrated."""
+
+    @property
+    def relevance(self) -> float:
+        """The match on a scale of 0 to 1; a probability only if that is known."""
+        return relevance(self.logit, self.probability)
 
 
 def merge_hits(shards: Iterable[Sequence[Hit]], count: int) -> list[Hit]:

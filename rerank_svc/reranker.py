@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Self
 
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
@@ -47,7 +48,13 @@ class MatchScore:
     """The cross-encoder's logit, and its calibrated probability."""
 
     logit: float
-    probability: float
+    probability: float | None
+    """None if the model was not calibrated."""
+
+    @classmethod
+    def of(cls, logit: float, calibration: ProbabilityCalibration | None) -> Self:
+        """Returns the score of a logit."""
+        return cls(logit, None if calibration is None else calibration.probability(logit))
 
 
 Scores = Sequence[MatchScore | None]
@@ -108,7 +115,7 @@ class Reranker:
 
         Caches up to `cache_bytes` of match logits, and up to `token_cache_bytes` of image tokens of
         a model that recomputes them. `calibration_of` returns the calibration of a
-        model version; without one a probability is the sigmoid of its logit. Rerankers of one
+        model version; without one a score has no probability. Rerankers of one
         `model` score a query's pairs together.
         """
         self._model = model
@@ -152,7 +159,7 @@ class Reranker:
         if not self._model.manifest.has_pairs:
             raise CrossEncoderMissing(what="a rerank")
         model = self._model.at(model_version or self._serving_version())
-        calibration = self._calibration_of(model.version) or ProbabilityCalibration()
+        calibration = self._calibration_of(model.version)
         hashed = {
             number: _HashedQuery(
                 query_digest(each.query, fingerprint, model.version), each.query, each.item_ids
@@ -208,7 +215,7 @@ class Reranker:
         if fingerprint != manifest.fingerprint:
             raise ModelMismatch(request=fingerprint, index=manifest.fingerprint)
         model = self._model.at(model_version or self._serving_version())
-        calibration = self._calibration_of(model.version) or ProbabilityCalibration()
+        calibration = self._calibration_of(model.version)
         own_pairs = QueryPairs(query, manifest)
         pairs = [own_pairs.pair(each) for each in candidates]
         inferred = await model.match_logits(
@@ -219,7 +226,7 @@ class Reranker:
         count_cost(inferred.cost)
         logits = [float(logit) for logit in inferred.values]
         return ScoredBatch(
-            [[MatchScore(logit, calibration.probability(logit)) for logit in logits]],
+            [[MatchScore.of(logit, calibration) for logit in logits]],
             0.0,
             time.monotonic() - start_time,
             inferred.cost,
@@ -337,13 +344,12 @@ def _lacking(
 
 
 def _scores(
-    query: _HashedQuery, logits: Mapping[_PairName, float], calibration: ProbabilityCalibration
+    query: _HashedQuery,
+    logits: Mapping[_PairName, float],
+    calibration: ProbabilityCalibration | None,
 ) -> Scores:
     found = (logits.get((query.digest, item_id)) for item_id in query.item_ids)
-    return [
-        None if logit is None else MatchScore(logit, calibration.probability(logit))
-        for logit in found
-    ]
+    return [None if logit is None else MatchScore.of(logit, calibration) for logit in found]
 
 
 def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:

@@ -7,7 +7,6 @@ from tandem.chassis.settings import (
     ANY_NUMBER,
     AT_LEAST_0,
     AT_LEAST_1,
-    OVER_0,
     SettingsError,
     setting,
 )
@@ -93,20 +92,29 @@ class RerankSettings(ServiceSettings):
         "by how much a pair's probability may differ between two batches", default=0.05
     )
     remote_probability_scale: float = setting(
-        "match probability is sigmoid(scale * logit + bias)", default=1.0, within=OVER_0
+        "match probability is sigmoid(scale * logit + bias), as you measured it; at 0 scores are "
+        "not calibrated, and probabilities are withheld",
+        default=0.0,
+        within=AT_LEAST_0,
     )
     remote_probability_bias: float = setting(
-        "match probability is sigmoid(scale * logit + bias)", default=0.0, within=ANY_NUMBER
+        "the bias, which needs a scale", default=0.0, within=ANY_NUMBER
     )
 
     def __post_init__(self) -> None:
         """Raises SettingsError unless a cross-encoder is named."""
         if not (self.remote_url or self.triton_address):
             raise SettingsError("RERANK_TRITON_ADDRESS is not set: host:port of Triton's endpoint")
+        if self.remote_probability_bias and not self.remote_probability_scale:
+            raise SettingsError(
+                "RERANK_REMOTE_PROBABILITY_BIAS needs RERANK_REMOTE_PROBABILITY_SCALE"
+            )
 
     @property
-    def remote_calibration(self) -> ProbabilityCalibration:
-        """Returns how a remote model's logits become probabilities."""
+    def remote_calibration(self) -> ProbabilityCalibration | None:
+        """Returns how a remote model's logits become probabilities; None if they do not."""
+        if not self.remote_probability_scale:
+            return None
         return ProbabilityCalibration(
             scale=self.remote_probability_scale, bias=self.remote_probability_bias
         )

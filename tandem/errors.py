@@ -661,6 +661,20 @@ class CrossEncoderMissing(TandemError):
         )
 
 
+class Uncalibrated(TandemError):
+    """The call needs match probabilities, and the cross-encoder was not calibrated."""
+
+    reason = "UNCALIBRATED"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(
+            f"{what} needs match probabilities, and the cross-encoder was not calibrated; drop "
+            "it, or calibrate (tandem models calibrate; RERANK_REMOTE_PROBABILITY_SCALE of a "
+            "remote one)"
+        )
+
+
 class InternalFault(TandemError):
     """Tandem has a bug, or a state it did not expect."""
 

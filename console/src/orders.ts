@@ -135,14 +135,12 @@ function finalFigures(item: RankedItem): HTMLElement[] {
           element("span", { class: "unseen" }, ` ${gained > 0 ? "up" : "down"}, from ${ordinal(item.retrieveRank)}`),
         );
   const id = element("span", { class: "id" }, item.itemId);
-  if (item.matchLogit === undefined || item.matchProbability === undefined) {
+  if (item.matchLogit === undefined) {
     return [id, figure("similarity", item.similarity.toFixed(3)), element("span", { class: "faint" }, "not reranked"), moved];
   }
-  const bar = element("span", { class: "probability-bar" }, element("span", {}));
-  (bar.firstElementChild as HTMLElement).style.width = `${item.matchProbability * 100}%`;
   return [
     id,
-    element("span", { class: "probability" }, element("b", {}, percent(item.matchProbability)), bar),
+    probability(item.matchProbability),
     figure("logit", item.matchLogit.toFixed(2)),
     figure("similarity", item.similarity.toFixed(3)),
     ...wordFigures(item),
@@ -152,4 +150,11 @@ function finalFigures(item: RankedItem): HTMLElement[] {
 
 function figure(name: string, value: string): HTMLElement {
   return element("span", { class: `figure ${name}` }, element("span", { class: "name" }, `${name} `), value);
+}
+
+function probability(share: number | undefined): HTMLElement {
+  if (share === undefined) return element("span", { class: "faint", title: "the model was not calibrated" }, "uncalibrated");
+  const bar = element("span", { class: "probability-bar" }, element("span", {}));
+  (bar.firstElementChild as HTMLElement).style.width = `${share * 100}%`;
+  return element("span", { class: "probability" }, element("b", {}, percent(share)), bar);
 }

@@ -24,14 +24,18 @@ function foundWords({ similarity, hybrid }: RankedItem): string {
 }
 
 function rerankedWords(item: RankedItem, answer: SearchItemsResponse): string {
-  if (item.matchLogit === undefined || item.matchProbability === undefined) {
+  if (item.matchLogit === undefined) {
     return (answer.rerank?.rerankedDepth ?? 0) === 0
       ? "The cross-encoder did not score it."
       : `The cross-encoder did not score it: it read the first ${answer.rerank?.rerankedDepth} candidates, and the others follow by similarity.`;
   }
   const better = answer.items.filter((other) => (other.matchLogit ?? -Infinity) > (item.matchLogit ?? 0));
   const place = better.length === 0 ? "the highest" : `the ${ordinal(better.length + 1)} highest`;
-  return `The cross-encoder read both together and gave ${item.matchLogit.toFixed(2)}, ${place} logit here: it matches with a probability of ${percent(item.matchProbability)}.`;
+  const chance =
+    item.matchProbability === undefined
+      ? "it was not calibrated, so that gives no probability"
+      : `it matches with a probability of ${percent(item.matchProbability)}`;
+  return `The cross-encoder read both together and gave ${item.matchLogit.toFixed(2)}, ${place} logit here: ${chance}.`;
 }
 
 function movedWords(item: RankedItem, answer: SearchItemsResponse): string {

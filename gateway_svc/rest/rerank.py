@@ -22,6 +22,7 @@ from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, flag
 from gateway_svc.upstream import Upstream
 from tandem.chassis.request_id import current_request_id
+from tandem.contract.model_description import relevance
 from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb
 
@@ -145,7 +146,12 @@ def _result(number: int, score: pb.DocumentScore) -> dict[str, Any]:
     has_match = score.HasField("match_logit")
     return {
         "index": number,
-        "relevance_score": score.match_probability if has_match else score.similarity,
+        "relevance_score": relevance(
+            score.match_logit,
+            score.match_probability if score.HasField("match_probability") else None,
+        )
+        if has_match
+        else score.similarity,
         "scored_by": _CROSS if has_match else _BI,
         "match_logit": score.match_logit if has_match else None,
         "similarity": score.similarity if score.HasField("similarity") else None,

@@ -73,6 +73,11 @@ class DocumentScores:
     reranker: str = ""
     cost: InferenceCost = field(default_factory=InferenceCost)
 
+    @property
+    def is_uncalibrated(self) -> bool:
+        """Whether scores are no probabilities."""
+        return any(each.match and each.match.probability is None for each in self.documents)
+
 
 class DocumentScorer:
     """Scores documents with the services that searches use."""

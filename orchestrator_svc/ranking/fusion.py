@@ -42,11 +42,11 @@ class Fusion:
         self._method = rule.fusion or FusionMethod.CROSS_ENCODER
         self._weight = rule.cross_encoder_weight
         self._matches = matches
-        self._similarity_spread = self._probability_spread = _Spread(0.0, 1.0)
+        self._similarity_spread = self._relevance_spread = _Spread(0.0, 1.0)
         if self._method is FusionMethod.NORMALISED_ADD:
             pool = [(hit, matches[hit.item_id]) for hit in hits if hit.item_id in matches]
             self._similarity_spread = _Spread.over(hit.similarity for hit, _ in pool)
-            self._probability_spread = _Spread.over(match.probability for _, match in pool)
+            self._relevance_spread = _Spread.over(match.relevance for _, match in pool)
 
     def score(self, hit: Hit) -> float:
         """Returns the score that orders the hit among those with a match, or without one."""
@@ -65,7 +65,7 @@ class Fusion:
         if match is None:
             return hit.similarity
         if self._method is FusionMethod.CROSS_ENCODER:
-            return match.probability
+            return match.relevance
         return self._sum(hit, match)
 
     def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
@@ -88,22 +88,26 @@ class Fusion:
         if match is None:
             return [RankTerm("similarity", hit.similarity, 1.0)]
         if self._method is FusionMethod.CROSS_ENCODER:
-            return [RankTerm("match_probability", match.probability, 1.0)]
+            return [RankTerm(_term_name(match), match.relevance, 1.0)]
         start = "normalised_" if self._method is FusionMethod.NORMALISED_ADD else ""
         return [
             RankTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
-            RankTerm(f"{start}match_probability", self._probability(match), self._weight),
+            RankTerm(f"{start}{_term_name(match)}", self._relevance(match), self._weight),
         ]
 
     def _sum(self, hit: Hit, match: Match) -> float:
-        return (1 - self._weight) * self._similarity(hit) + self._weight * self._probability(match)
+        return (1 - self._weight) * self._similarity(hit) + self._weight * self._relevance(match)
 
     def _similarity(self, hit: Hit) -> float:
         if self._method is FusionMethod.NORMALISED_ADD:
             return self._similarity_spread(hit.similarity)
         return hit.similarity
 
-    def _probability(self, match: Match) -> float:
+    def _relevance(self, match: Match) -> float:
         if self._method is FusionMethod.NORMALISED_ADD:
-            return self._probability_spread(match.probability)
-        return match.probability
+            return self._relevance_spread(match.relevance)
+        return match.relevance
+
+
+def _term_name(match: Match) -> str:
+    return "match_logit_sigmoid" if match.probability is None else "match_probability"

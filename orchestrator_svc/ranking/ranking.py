@@ -174,7 +174,9 @@ def _reranked(
         entries = [
             entry
             for entry in entries
-            if entry.match is not None and entry.match.probability >= rule.min_probability
+            if entry.match is not None
+            and entry.match.probability is not None
+            and entry.match.probability >= rule.min_probability
         ]
     _note(entries, "rerank")
     return entries, fusion

@@ -102,6 +102,11 @@ class RerankOutcome:
     default_fusion: FusionMethod | None = None
     """How its authors combine both scores; None if none was scored."""
 
+    @property
+    def is_uncalibrated(self) -> bool:
+        """Whether scores are no probabilities."""
+        return any(match.probability is None for match in self.matches.values())
+
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
 

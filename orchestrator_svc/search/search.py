@@ -48,7 +48,7 @@ from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.tracing import annotate
 from tandem.contract.identifiers import check_index_id
-from tandem.errors import CrossEncoderMissing, RankingInvalid
+from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +282,8 @@ class Searcher:
                 raise CrossEncoderMissing(what="rerank_required")
             if query.ranking.min_probability is not None:
                 raise CrossEncoderMissing(what="min_probability")
+        if query.ranking.min_probability is not None and outcome.is_uncalibrated:
+            raise Uncalibrated(what="min_probability")
         if query.rerank_required:
             outcome.check_complete(query.depth.rerank_k)
         return outcome

@@ -210,7 +210,7 @@ class RerankClient:
             deadline,
             check,
         )
-        matches = [Match(each.match_logit, each.match_probability) for each in response.scores]
+        matches = [_match(each) for each in response.scores]
         cost = cost_from_proto(response.cost)
         return matches, ShardScores({}, cost, response.model_version, response.reranker)
 
@@ -287,7 +287,12 @@ def _matches(
     candidates: Candidates, scores: Iterable[rerank_service_pb2.CandidateScore]
 ) -> Mapping[str, Match]:
     return {
-        item_id: Match(score.match_logit, score.match_probability)
+        item_id: _match(score)
         for item_id, score in zip(candidates.item_ids, scores, strict=True)
         if score.HasField("match_logit")
     }
+
+
+def _match(score: rerank_service_pb2.CandidateScore) -> Match:
+    has_probability = score.HasField("match_probability")
+    return Match(score.match_logit, score.match_probability if has_probability else None)

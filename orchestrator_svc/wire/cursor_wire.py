@@ -66,7 +66,10 @@ def make_cursor(
         similarities=[entry.hit.similarity for entry in remaining],
         match_logits=[entry.match.logit if entry.match else math.nan for entry in remaining],
         match_probabilities=[
-            entry.match.probability if entry.match else 0.0 for entry in remaining
+            (math.nan if entry.match.probability is None else entry.match.probability)
+            if entry.match
+            else 0.0
+            for entry in remaining
         ],
         retrieve_ranks=[entry.retrieve_rank for entry in remaining],
         modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in remaining],
@@ -189,7 +192,8 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     logit = held.match_logits[place]
     match = None
     if not math.isnan(logit):
-        match = Match(_finite(logit), _finite(held.match_probabilities[place]))
+        probability = held.match_probabilities[place]
+        match = Match(_finite(logit), None if math.isnan(probability) else _finite(probability))
     neighbour_score = None
     if held.neighbour_scores and not math.isnan(held.neighbour_scores[place]):
         neighbour_score = _finite(held.neighbour_scores[place])

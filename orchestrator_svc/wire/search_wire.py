@@ -161,6 +161,9 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
             stop=f"RERANK_STOP_{answer.rerank.stop.name}",
             missing_count=answer.rerank.missing_count,
             reranker=answer.rerank.reranker,
+            probability_withheld="ERROR_REASON_UNCALIBRATED"
+            if answer.rerank.is_uncalibrated
+            else None,
         ),
         degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],

@@ -79,14 +79,14 @@ class RemoteReranker:
         cache_bytes: int = 0,
         calibration: ProbabilityCalibration | None = None,
     ) -> None:
-        """Caches up to `cache_bytes` of logits; by default probabilities are the API's."""
+        """Caches up to `cache_bytes` of logits; without `calibration` it gives no probabilities."""
         self._scorer = scorer
         self._endpoint = endpoint
         self._reader = reader
         self._documents = documents
         self._canary = canary
         self._cache = make_cache(cache_bytes, is_kept=math.isfinite)
-        self._calibration = calibration or ProbabilityCalibration()
+        self._calibration = calibration
         # No more batches are read than are sent.
         self._batches = asyncio.Semaphore(endpoint.max_request_count)
 
@@ -263,9 +263,7 @@ class RemoteReranker:
     def _scores(self, query: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
         found = (logits.get((query.digest, item_id), _NO_LOGIT) for item_id in query.item_ids)
         return [
-            MatchScore(logit, self._calibration.probability(logit))
-            if math.isfinite(logit)
-            else None
+            MatchScore.of(logit, self._calibration) if math.isfinite(logit) else None
             for logit in found
         ]
 

@@ -84,7 +84,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
         "image": f"{model.max_region_count} regions of {model.region_feature_width:,} features"
         if model.region_feature_width
         else f"{model.max_image_bytes:,} bytes, {model.max_image_pixel_count:,} pixels",
-        "match probability": "sigmoid(match logit)"
+        "match probability": "withheld (UNCALIBRATED): calibrate the model"
         if calibration is None
         else f"sigmoid({calibration.scale:g} x match logit {calibration.bias:+g})",
         "adaptive depth": "no rule"

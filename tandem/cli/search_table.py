@@ -40,9 +40,10 @@ def print_result(
     }
     times = ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in stages.items())
     out.print(f"{times}; model {result.model_fingerprint}")
+    withheld = result.rerank.probability_withheld
     out.print(
-        f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}); "
-        f"{_spent(result.cost)}",
+        f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}"
+        f"{f', no probabilities: {withheld}' if withheld else ''}); {_spent(result.cost)}",
         highlight=False,
     )
     if (neighbours := result.neighbours) is not None:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tandem.client.answer_names import ErrorReason
 from tandem.client.arguments import checked_elements, checked_member
 from tandem.client.item import NewContent
 from tandem.client.query import StoredItem
-from tandem.client.results import item_error
+from tandem.client.results import item_error, withheld
 from tandem.client.sendable import content_to_proto
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.model_description import relevance
 from tandem.errors import TandemError
 from tandem.v1 import content_service_pb2
 
@@ -30,9 +32,20 @@ class DocumentScore:
     match_logit: float | None
     """The cross-encoder's logit; None if it did not score the document."""
     match_probability: float | None
+    """0 to 1; None if it did not score the document, or was not calibrated."""
     similarity: float | None
     """The bi-encoder's cosine similarity, -1 to 1; None for a stored item."""
     error: TandemError | None = None
+
+    @property
+    def relevance(self) -> float | None:
+        """The match on a scale of 0 to 1, or the similarity where the cross-encoder gave none.
+
+        It is a probability only where `match_probability` is set.
+        """
+        if self.match_logit is None:
+            return self.similarity
+        return relevance(self.match_logit, self.match_probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,8 @@ class ScoredDocuments:
     reranker: str
     """The cross-encoder that scored them; empty if none did."""
     cost: InferenceCost
+    probability_withheld: ErrorReason | None = None
+    """Why scored documents have no `match_probability`: UNCALIBRATED; None if none is withheld."""
 
     def best(self, count: int | None = None) -> list[tuple[int, DocumentScore]]:
         """Returns the places and scores of at most `count` documents, best first.
@@ -80,6 +95,7 @@ def scored_documents(response: content_service_pb2.ScoreDocumentsResponse) -> Sc
         response.model_fingerprint,
         response.reranker,
         cost_from_proto(response.cost),
+        withheld(response.probability_withheld),
     )
 
 

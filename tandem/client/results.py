@@ -17,6 +17,7 @@ from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.duration_wire import duration_from_proto
 from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.model_description import relevance
 from tandem.contract.region_wire import regions_from_proto
 from tandem.contract.search_path import (
     ShardRetrieval,
@@ -70,6 +71,7 @@ class FoundItem:
     match_logit: float | None
     """The cross-encoder's logit; None if it did not score the item."""
     match_probability: float | None
+    """0 to 1; None if it did not score the item, or was not calibrated."""
     retrieve_rank: int
     """The rank in bi-encoder order, from 1."""
     final_rank: int
@@ -90,6 +92,16 @@ class FoundItem:
     """The item's places in the two lists of a hybrid search; None in any other."""
     ordered_by: OrderedBy = OrderedBy.UNSPECIFIED
     """The stage that gave the score; UNSPECIFIED, which is "", from a server that does not say."""
+
+    @property
+    def relevance(self) -> float:
+        """The match on a scale of 0 to 1, or the similarity of an item that was not reranked.
+
+        It is a probability only where `match_probability` is set.
+        """
+        if self.match_logit is None:
+            return self.similarity
+        return relevance(self.match_logit, self.match_probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,8 @@ class RerankSummary:
     """Of these, items that were no longer there, or had nothing it could read."""
     reranker: str = ""
     """The cross-encoder: a fingerprint, or a remote one's name with a digest of its settings."""
+    probability_withheld: ErrorReason | None = None
+    """Why scored items have no `match_probability`: UNCALIBRATED; None if nothing is withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +248,7 @@ def search_result(
             ),
             response.rerank.missing_count,
             response.rerank.reranker,
+            withheld(response.rerank.probability_withheld),
         ),
         degradations_from_proto(response.degradations),
         tuple(TextUse(use.token_count, use.used_token_count) for use in response.text_uses),
@@ -347,6 +362,11 @@ def missing_from_proto(
 def item_error(error: error_reason_pb2.ItemError) -> TandemError:
     """Returns the named error of one element of a batch."""
     return error_from_reason(_reason(error.reason), error.message, {})
+
+
+def withheld(value: int) -> ErrorReason | None:
+    """Returns why probabilities are withheld; None for 0."""
+    return ErrorReason(_reason(value)) if value else None
 
 
 def _reason(value: int) -> str:

@@ -21,6 +21,14 @@ class ProbabilityCalibration:
         return sigmoid(self.scale * match_logit + self.bias)
 
 
+def relevance(match_logit: float, match_probability: float | None) -> float:
+    """Returns the match on a scale of 0 to 1, in the order of the logits.
+
+    It is the probability, or the sigmoid of an uncalibrated model's logit, which is none.
+    """
+    return sigmoid(match_logit) if match_probability is None else match_probability
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveDepthRule:
     """Decides when to stop reranking: when an unread candidate is unlikely to rank first.

@@ -93,16 +93,18 @@ class Document(_message.Message):
     def __init__(self, content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., item_id: _Optional[str] = ...) -> None: ...
 
 class ScoreDocumentsResponse(_message.Message):
-    __slots__ = ("scores", "model_fingerprint", "reranker", "cost")
+    __slots__ = ("scores", "model_fingerprint", "reranker", "cost", "probability_withheld")
     SCORES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     RERANKER_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITY_WITHHELD_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[DocumentScore]
     model_fingerprint: str
     reranker: str
     cost: _cost_pb2.InferenceCost
-    def __init__(self, scores: _Optional[_Iterable[_Union[DocumentScore, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., reranker: _Optional[str] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ...) -> None: ...
+    probability_withheld: _error_reason_pb2.ErrorReason
+    def __init__(self, scores: _Optional[_Iterable[_Union[DocumentScore, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., reranker: _Optional[str] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., probability_withheld: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class DocumentScore(_message.Message):
     __slots__ = ("match_logit", "match_probability", "similarity", "error")

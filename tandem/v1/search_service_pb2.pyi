@@ -291,16 +291,18 @@ class StreamSearchItemsResponse(_message.Message):
     def __init__(self, phase: _Optional[_Union[SearchPhase, str]] = ..., answer: _Optional[_Union[SearchItemsResponse, _Mapping]] = ...) -> None: ...
 
 class RerankSummary(_message.Message):
-    __slots__ = ("reranked_depth", "stop", "missing_count", "reranker")
+    __slots__ = ("reranked_depth", "stop", "missing_count", "reranker", "probability_withheld")
     RERANKED_DEPTH_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
     RERANKER_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITY_WITHHELD_FIELD_NUMBER: _ClassVar[int]
     reranked_depth: int
     stop: RerankStop
     missing_count: int
     reranker: str
-    def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ..., reranker: _Optional[str] = ...) -> None: ...
+    probability_withheld: _error_reason_pb2.ErrorReason
+    def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ..., reranker: _Optional[str] = ..., probability_withheld: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class NeighbourSummary(_message.Message):
     __slots__ = ("scored_count", "stop", "neighbour_model", "missing_shards")

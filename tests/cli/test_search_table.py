@@ -102,6 +102,17 @@ def test_a_whole_answer_has_no_warning() -> None:
     assert warnings(answer) == []
 
 
+def test_withheld_probabilities_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the summary, whose cells are empty."""
+    withheld = RerankSummary(
+        2, RerankStopReason.COMPLETE, probability_withheld=ErrorReason.UNCALIBRATED
+    )
+
+    print_result(result((), withheld))
+
+    assert "reranked 2 (complete, no probabilities: UNCALIBRATED)" in capsys.readouterr().out
+
+
 def test_missing_shards_are_printed_once() -> None:
     """By the coverage, which says more than the flag, and also where there is no flag."""
     partial = Coverage(1, 2, 30, 60, {1: ErrorReason.DEADLINE_EXCEEDED})

@@ -221,6 +221,25 @@ def test_further_fields_of_an_answer_match_a_worked_example() -> None:
     assert not search_result(pb.SearchItemsResponse()).is_degraded
 
 
+def test_what_is_withheld_is_named_and_the_relevance_is_no_probability() -> None:
+    """The relevance orders as the logits do, whether or not a model was calibrated."""
+    response = pb.SearchItemsResponse(
+        items=[
+            pb.RankedItem(item_id="a", match_logit=0.0),
+            pb.RankedItem(item_id="b", match_logit=9.0, match_probability=0.25),
+            pb.RankedItem(item_id="c", similarity=-0.5),
+        ],
+        rerank=pb.RerankSummary(probability_withheld="ERROR_REASON_UNCALIBRATED"),
+    )
+
+    result = search_result(response)
+
+    assert result.rerank.probability_withheld == "UNCALIBRATED"
+    assert [item.match_probability for item in result.items] == [None, 0.25, None]
+    assert [item.relevance for item in result.items] == [0.5, 0.25, -0.5]
+    assert search_result(pb.SearchItemsResponse()).rerank.probability_withheld is None
+
+
 def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
     """Of what was not a text, or not encoded, nothing."""
     response = pb.IngestItemsResponse()

@@ -85,6 +85,24 @@ async def test_each_item_has_its_figures_and_reasons(open_page: OpenPage) -> Non
     )
 
 
+async def test_an_uncalibrated_model_shows_logits_and_no_percentage(open_page: OpenPage) -> None:
+    """On its card, and in words where it is opened."""
+    items = [found(place, place + 1, 2.0 - place) for place in range(8)]
+    for item in items:
+        item.ClearField("match_probability")
+    async with gateway(ToldAnswers(items=items).search) as served:
+        page = await open_page(served.port)
+        await search_to_the_end(page)
+        card = await page.inner_text("#reranked li:first-child")
+        await page.click("#reranked li:first-child button")
+        opened = await page.inner_text("#details")
+
+    assert "uncalibrated" in card
+    assert "2.00" in card
+    assert "%" not in card + opened
+    assert "the highest logit here: it was not calibrated" in opened
+
+
 async def test_the_console_works_by_keyboard_alone(open_page: OpenPage) -> None:
     """Types, reaches an item, opens it, closes it, and is back where it was."""
     async with gateway(ToldAnswers().search) as served:

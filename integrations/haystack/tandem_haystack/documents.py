@@ -11,7 +11,8 @@ from tandem.client import FoundItem, ImageContent, SearchResult, StoredItem, Tex
 def found_documents(result: SearchResult) -> list[Document]:
     """Returns a document for each found item, best first.
 
-    Scores are probabilities; similarities where the cross-encoder scored nothing.
+    Scores are `FoundItem.relevance`: probabilities of a calibrated cross-encoder, similarities
+    where it scored nothing.
     """
     return [_document(item, result) for item in result.items]
 
@@ -34,7 +35,7 @@ def _document(item: FoundItem, result: SearchResult) -> Document:
         blob=ByteStream(content.image_bytes, mime_type=_media_type(content.image_bytes))
         if isinstance(content, ImageContent)
         else None,
-        score=item.similarity if item.match_probability is None else item.match_probability,
+        score=item.relevance,
         meta={
             "item_id": item.item_id,
             "modality": item.modality.value if item.modality else None,

@@ -9,7 +9,7 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.utils import Secret
 
-from tandem.client import DocumentScore, ScoredDocuments
+from tandem.client import ScoredDocuments
 from tandem_haystack.connection import Connection
 from tandem_haystack.documents import scorable
 
@@ -83,8 +83,4 @@ class TandemRanker:
         self, documents: Sequence[Document], scored: ScoredDocuments, top_k: int | None
     ) -> list[Document]:
         best = scored.best(self.top_k if top_k is None else top_k)
-        return [replace(documents[place], score=_score(score)) for place, score in best]
-
-
-def _score(score: DocumentScore) -> float | None:
-    return score.similarity if score.match_probability is None else score.match_probability
+        return [replace(documents[place], score=score.relevance) for place, score in best]

@@ -67,9 +67,7 @@ class TandemReranker(BaseDocumentCompressor):
 
 def _metadata(score: DocumentScore, scored: ScoredDocuments) -> dict[str, object]:
     return {
-        "relevance_score": score.match_probability
-        if score.match_probability is not None
-        else score.similarity,
+        "relevance_score": score.relevance,
         "match_probability": score.match_probability,
         "similarity": score.similarity,
         "error": str(score.error.reason) if score.error else None,

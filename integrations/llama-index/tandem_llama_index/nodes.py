@@ -20,12 +20,13 @@ def query_of(bundle: QueryBundle) -> str | bytes:
 def found_nodes(result: SearchResult) -> list[NodeWithScore]:
     """Returns a node for each found item, best first.
 
-    Scores are probabilities; similarities where the cross-encoder scored nothing.
+    Scores are `FoundItem.relevance`: probabilities of a calibrated cross-encoder, similarities
+    where it scored nothing.
     """
     return [
         NodeWithScore(
             node=_node(item, result),
-            score=item.similarity if item.match_probability is None else item.match_probability,
+            score=item.relevance,
         )
         for item in result.items
     ]

@@ -8,7 +8,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from tandem.client import Access, AsyncClient, Client, DocumentScore, ScoredDocuments
+from tandem.client import Access, AsyncClient, Client, ScoredDocuments
 from tandem_llama_index.nodes import query_of, scorable
 
 
@@ -59,7 +59,7 @@ class TandemRerank(BaseNodePostprocessor):
         self, nodes: Sequence[NodeWithScore], scored: ScoredDocuments
     ) -> list[NodeWithScore]:
         return [
-            NodeWithScore(node=nodes[place].node, score=_score(score))
+            NodeWithScore(node=nodes[place].node, score=score.relevance)
             for place, score in scored.best(self.top_n)
         ]
 
@@ -68,7 +68,3 @@ def _given(bundle: QueryBundle | None) -> QueryBundle:
     if bundle is None:
         raise ValueError("a rerank needs the query: pass query_bundle or query_str")
     return bundle
-
-
-def _score(score: DocumentScore) -> float | None:
-    return score.similarity if score.match_probability is None else score.match_probability

@@ -55,6 +55,18 @@ async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
     assert served.service.requests[0].query.image == PICTURE
 
 
+async def test_an_uncalibrated_cross_encoder_still_orders() -> None:
+    """By the sigmoid of its logit."""
+    async with gateway() as served:
+        response = await served.client.post(
+            "/v1/rerank",
+            json={"query": "a", "documents": [{"item_id": "uncalibrated"}], "index_id": "scenes"},
+        )
+
+    [result] = response.json()["results"]
+    assert (result["relevance_score"], result["scored_by"]) == (0.5, "cross_encoder")
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [

@@ -139,6 +139,24 @@ async def test_documents_are_scored_given_or_stored() -> None:
     assert missing.error.reason == error_reason_pb2.ERROR_REASON_ITEM_NOT_FOUND
     assert empty.error.reason == error_reason_pb2.ERROR_REASON_CONTENT_MISSING
     assert response.reranker == "cross-a"
+    assert not response.probability_withheld
+
+
+async def test_an_uncalibrated_cross_encoder_scores_documents_without_probabilities() -> None:
+    """Its logits order them; the answer names why that is all."""
+    async with stack() as behind, content_door(behind) as stub:
+        for shard in behind.shards:
+            shard.is_calibrated = False
+        response = await stub.ScoreDocuments(
+            pb.ScoreDocumentsRequest(
+                query=text("0"), documents=[pb.Document(content=picture("60"))]
+            )
+        )
+
+    [score] = response.scores
+    assert score.match_logit == 1
+    assert not score.HasField("match_probability")
+    assert response.probability_withheld == error_reason_pb2.ERROR_REASON_UNCALIBRATED
 
 
 async def test_many_documents_are_scored_in_parts() -> None:

@@ -18,6 +18,7 @@ from rerank_svc.remote.pictures import data_uri
 from rerank_svc.servicer import RerankServicer
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_cursor_pb2 import SearchCursor
 from tandem.v1.search_service_pb2 import RERANK_STOP_COMPLETE, RerankSummary
@@ -88,7 +89,11 @@ def test_a_cursor_carries_the_longest_name() -> None:
     """Pages after the first name the cross-encoder too."""
     endpoint = RemoteEndpoint(url="https://a/b", model="m" * 256)
     summary = RerankSummary(
-        reranked_depth=200, stop=RERANK_STOP_COMPLETE, missing_count=200, reranker=endpoint.identity
+        reranked_depth=200,
+        stop=RERANK_STOP_COMPLETE,
+        missing_count=200,
+        reranker=endpoint.identity,
+        probability_withheld=ERROR_REASON_UNCALIBRATED,
     )
 
     check_cursor_shape(SearchCursor(index_id=INDEX_ID, rerank=summary).SerializeToString())

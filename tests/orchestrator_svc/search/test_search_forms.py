@@ -14,7 +14,7 @@ from orchestrator_svc.wire.search_wire import query_from_proto
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import TextUse
-from tandem.v1 import content_pb2
+from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
@@ -267,6 +267,57 @@ async def test_explanations_add_up_on_the_wire(stub: SearchServiceStub) -> None:
         ]
         assert item.explanation.ranks[-1].rank == item.final_rank
     assert not (await answered(stub)).items[0].HasField("explanation")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"fusion": {"method": "FUSION_METHOD_ADD", "cross_encoder_weight": 0.3}},
+        {"fusion": {"method": "FUSION_METHOD_NORMALISED_ADD", "cross_encoder_weight": 0.3}},
+        {"diversity": {"relevance_weight": 0.5}},
+    ],
+)
+async def test_an_uncalibrated_cross_encoder_gives_an_order_and_no_probabilities(
+    behind: Stack, stub: SearchServiceStub, fields: dict[str, object]
+) -> None:
+    """Scores are those of the sigmoid, which no part of the answer calls a probability."""
+    fields |= {"retrieve_k": 20, "rerank_k": 10, "return_n": 5, "explained": True}
+    calibrated = await answered(stub, **fields)
+    assert all(item.HasField("match_probability") for item in calibrated.items)
+    assert not calibrated.rerank.probability_withheld
+    for shard in behind.shards:
+        shard.is_calibrated = False
+
+    answer = await answered(stub, **fields)
+    page = await stub.SearchItems(
+        pb.SearchItemsRequest(index_id="scenes", cursor=answer.next_cursor, return_n=5),
+        timeout=TIMEOUT_SECONDS,
+    )
+
+    assert ids(answer) == ids(calibrated)
+    for item, same in zip(answer.items, calibrated.items, strict=True):
+        assert item.score == pytest.approx(same.score, abs=1e-6)
+        assert item.match_logit == same.match_logit
+    for each in (answer, page):
+        assert each.rerank.probability_withheld == error_reason_pb2.ERROR_REASON_UNCALIBRATED
+        assert all(item.HasField("match_logit") for item in each.items)
+        assert not any(item.HasField("match_probability") for item in each.items)
+        names = {term.name for item in each.items for term in item.explanation.terms}
+        assert not any("probability" in name for name in names)
+
+
+async def test_a_cut_by_probability_of_an_uncalibrated_cross_encoder_is_refused(
+    behind: Stack, stub: SearchServiceStub
+) -> None:
+    """By name: an empty answer would look as if nothing matched."""
+    for shard in behind.shards:
+        shard.is_calibrated = False
+
+    error = await refused(stub, asked(min_probability=0.5))
+
+    assert type(error) is errors.Uncalibrated
+    assert "min_probability" in error.message
 
 
 async def test_pages_of_one_search_neither_overlap_nor_leave_gaps(

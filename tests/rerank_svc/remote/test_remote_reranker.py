@@ -15,7 +15,7 @@ from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.remote_reranker import RemoteReranker
 from rerank_svc.reranker import QueryCandidates, ScoredBatch
 from tandem.contract.content import Content, ImageContent, TextContent
-from tandem.contract.model_description import ProbabilityCalibration
+from tandem.contract.model_description import ProbabilityCalibration, relevance
 from tandem.errors import (
     DeadlineExceeded,
     ImageUnreadable,
@@ -56,10 +56,10 @@ async def score(
     return await reranker.score(INDEX_ID, FINGERPRINT, queries, seconds)
 
 
-def probabilities(scored: ScoredBatch, number: int = 0) -> list[float | None]:
+def relevances(scored: ScoredBatch, number: int = 0) -> list[float | None]:
     outcome = scored.outcomes[number]
     assert not isinstance(outcome, TandemError), outcome
-    return [None if each is None else each.probability for each in outcome]
+    return [None if each is None else relevance(each.logit, each.probability) for each in outcome]
 
 
 def expected(query: str, *item_ids: str) -> list[float]:
@@ -72,7 +72,9 @@ def expected(query: str, *item_ids: str) -> list[float]:
 async def test_a_text_scores_pictures_and_a_picture_scores_texts(
     shard: RemoteShard, shape: RemoteShape
 ) -> None:
-    """From the store, in the order asked for, with the API's probabilities and its identity."""
+    """From the store, in the order asked for, with the API's scores and its identity; nobody
+    calibrated them, so they are no probabilities.
+    """
     picture = PICTURES["i-5"]
     with remote_api(shape=shape.value) as api:
         async with reranker_of(api, shard) as reranker:
@@ -82,10 +84,9 @@ async def test_a_text_scores_pictures_and_a_picture_scores_texts(
                 asked(ImageContent(picture), "t-2", "t-0"),
             )
 
-    assert probabilities(scored) == pytest.approx(expected("two dogs", "i-3", "i-0", "i-4"))
-    assert probabilities(scored, 1) == pytest.approx(
-        expected(data_uri(picture, 1024), "t-2", "t-0")
-    )
+    assert relevances(scored) == pytest.approx(expected("two dogs", "i-3", "i-0", "i-4"))
+    assert relevances(scored, 1) == pytest.approx(expected(data_uri(picture, 1024), "t-2", "t-0"))
+    assert all("probability=None" in str(outcome) for outcome in scored.outcomes)
     assert scored.reranker.startswith("m@")
     assert scored.cost.pair_count == 5
 
@@ -98,7 +99,7 @@ async def test_items_that_cannot_be_scored_have_no_score(shard: RemoteShard) -> 
             scored = await score(reranker, asked(WORDS, "i-1", "i-0", "broken", "t-0", "never"))
 
     [only] = expected("two dogs", "i-0")
-    assert probabilities(scored) == [None, pytest.approx(only), None, None, None]
+    assert relevances(scored) == [None, pytest.approx(only), None, None, None]
     assert api.document_counts == [1]
 
 
@@ -109,7 +110,7 @@ async def test_candidates_travel_in_batches(shard: RemoteShard) -> None:
             scored = await score(reranker, asked(WORDS, *list(PICTURES)[:5]))
 
     assert sorted(api.document_counts) == [1, 2, 2]
-    assert probabilities(scored) == pytest.approx(expected("two dogs", *list(PICTURES)[:5]))
+    assert relevances(scored) == pytest.approx(expected("two dogs", *list(PICTURES)[:5]))
 
 
 async def test_a_pair_is_requested_once(shard: RemoteShard) -> None:
@@ -128,7 +129,7 @@ async def test_a_pair_is_requested_once(shard: RemoteShard) -> None:
             fresh = await score(reranker, asked(WORDS, "i-1"))
 
     assert api.document_counts == [2, 1, 1, 1]
-    assert probabilities(fresh) == pytest.approx(expected("two dogs", "i-5"))
+    assert relevances(fresh) == pytest.approx(expected("two dogs", "i-5"))
 
 
 async def test_a_document_is_made_once(shard: RemoteShard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +153,7 @@ async def test_a_document_is_made_once(shard: RemoteShard, monkeypatch: pytest.M
 
     assert made[2:].count(b"no picture") == 2
     assert made[2:].count(PICTURES["i-5"]) == 1
-    assert probabilities(fresh)[:1] == pytest.approx(expected("two dogs", "i-5"))
+    assert relevances(fresh)[:1] == pytest.approx(expected("two dogs", "i-5"))
 
 
 async def test_only_a_query_that_the_model_cannot_read_fails(shard: RemoteShard) -> None:
@@ -167,7 +168,7 @@ async def test_only_a_query_that_the_model_cannot_read_fails(shard: RemoteShard)
             )
 
     assert [type(each) for each in scored.outcomes[:2]] == [QueryContentMissing] * 2
-    assert probabilities(scored, 2) == pytest.approx(expected("two dogs", "i-0"))
+    assert relevances(scored, 2) == pytest.approx(expected("two dogs", "i-0"))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ async def test_a_failing_api_fails_the_call_by_name(
             api.sabotage = Sabotage.SORTED
             scored = await score(reranker, asked(WORDS, *PICTURES))
 
-    assert probabilities(scored) == pytest.approx(expected("two dogs", *PICTURES))
+    assert relevances(scored) == pytest.approx(expected("two dogs", *PICTURES))
 
 
 async def test_probabilities_are_calibrated_apart_from_logits(shard: RemoteShard) -> None:
@@ -202,7 +203,7 @@ async def test_probabilities_are_calibrated_apart_from_logits(shard: RemoteShard
 
     [raw] = expected("two dogs", "i-0")
     logit = np.log(raw / (1 - raw))
-    assert probabilities(scored) == [pytest.approx(1 / (1 + np.exp(1 - 2 * logit)))]
+    assert relevances(scored) == [pytest.approx(1 / (1 + np.exp(1 - 2 * logit)))]
 
 
 async def test_another_models_index_is_refused(shard: RemoteShard) -> None:

@@ -151,7 +151,11 @@ def test_a_wrong_setting_ends_the_start_by_name(tiny_repository: Path, tmp_path:
         ({"REMOTE_SHAPE": "cohere"}, "'cohere' is not a valid RemoteShape"),
         ({"REMOTE_KEY_FILE": "/nowhere/key"}, "RERANK_REMOTE_KEY_FILE cannot be read"),
         ({"REMOTE_AUTHORITY_FILE": "/nowhere/ca"}, "RERANK_REMOTE_AUTHORITY_FILE cannot be read"),
-        ({"REMOTE_PROBABILITY_SCALE": "0"}, "RERANK_REMOTE_PROBABILITY_SCALE must be over 0"),
+        ({"REMOTE_PROBABILITY_SCALE": "-1"}, "RERANK_REMOTE_PROBABILITY_SCALE must be at least 0"),
+        (
+            {"REMOTE_PROBABILITY_SCALE": "0", "REMOTE_PROBABILITY_BIAS": "1"},
+            "RERANK_REMOTE_PROBABILITY_BIAS needs RERANK_REMOTE_PROBABILITY_SCALE",
+        ),
     ]
     with remote_api() as api:
         starts = [environment(api, tiny_repository, tmp_path, **changes) for changes, _ in wrong]

@@ -295,6 +295,8 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
                 scores.append(content_pb.DocumentScore(similarity=0.9))
             else:
                 score = content_pb.DocumentScore(match_logit=place, match_probability=place / 100)
+                if each.item_id == "uncalibrated":
+                    score.ClearField("match_probability")
                 scores.append(score)
         return content_pb.ScoreDocumentsResponse(
             scores=scores, model_fingerprint=MODEL.fingerprint, reranker="cross-a"

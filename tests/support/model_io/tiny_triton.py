@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.local.free_ports import free_ports
+from tandem.model_io.calibration import Calibration, calibration_file, write_calibrations
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT
 from tandem.model_io.manifest import IMAGE_BACKBONE, Manifest, read_manifest
 from tandem.model_io.precision import Precision
@@ -88,7 +90,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """The small model, exported. Not to be changed: copy it."""
+    """The small model, exported, with a calibration. Not to be changed: copy it."""
     import torch
 
     from tandem.modeling.export.export import export_model
@@ -97,6 +99,10 @@ def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: P
     torch.set_num_threads(1)
     repository = tmp_path_factory.mktemp("tiny") / "model_repository"
     export_model(tiny_checkpoint, repository, Precision.FP32)
+    measured = Calibration(
+        read_manifest(repository).fingerprint, ProbabilityCalibration(scale=0.5), None
+    )
+    write_calibrations(calibration_file(repository), [measured])
     return repository
 
 

@@ -73,6 +73,8 @@ class FakeReranker(Describing, RerankServiceServicer):
         self.pair_seconds = 0.0
         self.default_fusion = "FUSION_METHOD_UNSPECIFIED"
         """Of the model's authors."""
+        self.is_calibrated = True
+        """Whether scores have probabilities."""
         self.query_errors: dict[int, ItemError] = {}
         """Of ScoreBatch, by the query's place."""
         self.answer_scores: ScoreAnswer | None = None
@@ -124,7 +126,9 @@ class FakeReranker(Describing, RerankServiceServicer):
         await self.asked("ScoreTokens", request)
         count = len(request.candidates)
         scores = [
-            rerank_pb.CandidateScore(match_logit=place, match_probability=place / 100)
+            rerank_pb.CandidateScore(
+                match_logit=place, match_probability=place / 100 if self.is_calibrated else None
+            )
             for place in range(1, count + 1)
         ]
         response = rerank_pb.ScoreTokensResponse(scores=scores, reranker="cross-a")
@@ -150,7 +154,9 @@ class FakeReranker(Describing, RerankServiceServicer):
         return [
             rerank_pb.CandidateScore(
                 match_logit=self.logits[item_id],
-                match_probability=1 / (1 + math.exp(-self.logits[item_id])),
+                match_probability=1 / (1 + math.exp(-self.logits[item_id]))
+                if self.is_calibrated
+                else None,
             )
             if item_id in self.logits
             else rerank_pb.CandidateScore()

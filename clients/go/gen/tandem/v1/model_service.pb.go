@@ -132,8 +132,8 @@ type ModelDescription struct {
 	// The most pixels of an image that is decoded in full. A JPEG may have 210
 	// million, because it is reduced while it is decoded.
 	MaxImagePixelCount int32 `protobuf:"varint,8,opt,name=max_image_pixel_count,json=maxImagePixelCount,proto3" json:"max_image_pixel_count,omitempty"`
-	// The calibration from match_logit to match_probability; unset for the plain
-	// sigmoid.
+	// The calibration from match_logit to match_probability; unset if the model
+	// was not calibrated, so that probabilities are withheld.
 	ProbabilityCalibration *ProbabilityCalibration `protobuf:"bytes,9,opt,name=probability_calibration,json=probabilityCalibration,proto3" json:"probability_calibration,omitempty"`
 	// When a rerank may stop early; unset if it was not fitted.
 	AdaptiveDepthRule *AdaptiveDepthRule `protobuf:"bytes,10,opt,name=adaptive_depth_rule,json=adaptiveDepthRule,proto3" json:"adaptive_depth_rule,omitempty"`

@@ -111,29 +111,31 @@ public final class ContentServiceProto {
       "2\033.tandem.v1.TruncationPolicyR\020truncatio" +
       "nPolicy\"_\n\010Document\022.\n\007content\030\001 \001(\0132\022.t" +
       "andem.v1.ContentH\000R\007content\022\031\n\007item_id\030\002" +
-      " \001(\tH\000R\006itemIdB\010\n\006source\"\301\001\n\026ScoreDocume" +
+      " \001(\tH\000R\006itemIdB\010\n\006source\"\214\002\n\026ScoreDocume" +
       "ntsResponse\0220\n\006scores\030\001 \003(\0132\030.tandem.v1." +
       "DocumentScoreR\006scores\022+\n\021model_fingerpri" +
       "nt\030\002 \001(\tR\020modelFingerprint\022\032\n\010reranker\030\003" +
       " \001(\tR\010reranker\022,\n\004cost\030\004 \001(\0132\030.tandem.v1" +
-      ".InferenceCostR\004cost\"\355\001\n\rDocumentScore\022$" +
-      "\n\013match_logit\030\001 \001(\002H\000R\nmatchLogit\210\001\001\0220\n\021" +
-      "match_probability\030\002 \001(\002H\001R\020matchProbabil" +
-      "ity\210\001\001\022#\n\nsimilarity\030\003 \001(\002H\002R\nsimilarity" +
-      "\210\001\001\022*\n\005error\030\004 \001(\0132\024.tandem.v1.ItemError" +
-      "R\005errorB\016\n\014_match_logitB\024\n\022_match_probab" +
-      "ilityB\r\n\013_similarity2\316\002\n\016ContentService\022" +
-      "I\n\nFetchItems\022\034.tandem.v1.FetchItemsRequ" +
-      "est\032\035.tandem.v1.FetchItemsResponse\022F\n\tLi" +
-      "stItems\022\033.tandem.v1.ListItemsRequest\032\034.t" +
-      "andem.v1.ListItemsResponse\022R\n\rEmbedConte" +
-      "nts\022\037.tandem.v1.EmbedContentsRequest\032 .t" +
-      "andem.v1.EmbedContentsResponse\022U\n\016ScoreD" +
-      "ocuments\022 .tandem.v1.ScoreDocumentsReque" +
-      "st\032!.tandem.v1.ScoreDocumentsResponseBZB" +
-      "\023ContentServiceProtoP\001\242\002\003TXX\252\002\tTandem.V1" +
-      "\312\002\tTandem\\V1\342\002\025Tandem\\V1\\GPBMetadata\352\002\nT" +
-      "andem::V1b\006proto3"
+      ".InferenceCostR\004cost\022I\n\024probability_with" +
+      "held\030\005 \001(\0162\026.tandem.v1.ErrorReasonR\023prob" +
+      "abilityWithheld\"\355\001\n\rDocumentScore\022$\n\013mat" +
+      "ch_logit\030\001 \001(\002H\000R\nmatchLogit\210\001\001\0220\n\021match" +
+      "_probability\030\002 \001(\002H\001R\020matchProbability\210\001" +
+      "\001\022#\n\nsimilarity\030\003 \001(\002H\002R\nsimilarity\210\001\001\022*" +
+      "\n\005error\030\004 \001(\0132\024.tandem.v1.ItemErrorR\005err" +
+      "orB\016\n\014_match_logitB\024\n\022_match_probability" +
+      "B\r\n\013_similarity2\316\002\n\016ContentService\022I\n\nFe" +
+      "tchItems\022\034.tandem.v1.FetchItemsRequest\032\035" +
+      ".tandem.v1.FetchItemsResponse\022F\n\tListIte" +
+      "ms\022\033.tandem.v1.ListItemsRequest\032\034.tandem" +
+      ".v1.ListItemsResponse\022R\n\rEmbedContents\022\037" +
+      ".tandem.v1.EmbedContentsRequest\032 .tandem" +
+      ".v1.EmbedContentsResponse\022U\n\016ScoreDocume" +
+      "nts\022 .tandem.v1.ScoreDocumentsRequest\032!." +
+      "tandem.v1.ScoreDocumentsResponseBZB\023Cont" +
+      "entServiceProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002\tTa" +
+      "ndem\\V1\342\002\025Tandem\\V1\\GPBMetadata\352\002\nTandem" +
+      "::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -202,7 +204,7 @@ public final class ContentServiceProto {
     internal_static_tandem_v1_ScoreDocumentsResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
         internal_static_tandem_v1_ScoreDocumentsResponse_descriptor,
-        new java.lang.String[] { "Scores", "ModelFingerprint", "Reranker", "Cost", });
+        new java.lang.String[] { "Scores", "ModelFingerprint", "Reranker", "Cost", "ProbabilityWithheld", });
     internal_static_tandem_v1_DocumentScore_descriptor =
       getDescriptor().getMessageTypes().get(10);
     internal_static_tandem_v1_DocumentScore_fieldAccessorTable = new

@@ -79,7 +79,8 @@ private static final long serialVersionUID = 0L;
   private float matchProbability_ = 0F;
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -91,7 +92,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -661,7 +663,8 @@ private static final long serialVersionUID = 0L;
     private float matchProbability_ ;
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -673,7 +676,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -685,7 +689,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -701,7 +706,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>

@@ -28,7 +28,8 @@ public interface DocumentScoreOrBuilder extends
 
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>
@@ -37,7 +38,8 @@ public interface DocumentScoreOrBuilder extends
   boolean hasMatchProbability();
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 2 [json_name = "matchProbability"];</code>

@@ -455,6 +455,16 @@ public enum ErrorReason
    * <code>ERROR_REASON_NEIGHBOUR_MODEL_MISSING = 50;</code>
    */
   ERROR_REASON_NEIGHBOUR_MODEL_MISSING(50),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION: min_probability is set, and the cross-encoder was not
+   * calibrated, so that its scores are no probabilities. Calibrate it, or drop
+   * min_probability. Also why an answer has none (probability_withheld).
+   * </pre>
+   *
+   * <code>ERROR_REASON_UNCALIBRATED = 51;</code>
+   */
+  ERROR_REASON_UNCALIBRATED(51),
   UNRECOGNIZED(-1),
   ;
 
@@ -898,6 +908,16 @@ public enum ErrorReason
    * <code>ERROR_REASON_NEIGHBOUR_MODEL_MISSING = 50;</code>
    */
   public static final int ERROR_REASON_NEIGHBOUR_MODEL_MISSING_VALUE = 50;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION: min_probability is set, and the cross-encoder was not
+   * calibrated, so that its scores are no probabilities. Calibrate it, or drop
+   * min_probability. Also why an answer has none (probability_withheld).
+   * </pre>
+   *
+   * <code>ERROR_REASON_UNCALIBRATED = 51;</code>
+   */
+  public static final int ERROR_REASON_UNCALIBRATED_VALUE = 51;
 
 
   public final int getNumber() {
@@ -975,6 +995,7 @@ public enum ErrorReason
       case 48: return ERROR_REASON_QUERY_CONTENT_MISSING;
       case 49: return ERROR_REASON_NEIGHBOURS_UNAVAILABLE;
       case 50: return ERROR_REASON_NEIGHBOUR_MODEL_MISSING;
+      case 51: return ERROR_REASON_UNCALIBRATED;
       default: return null;
     }
   }

@@ -31,7 +31,7 @@ public final class ErrorReasonProto {
       "\n\034tandem/v1/error_reason.proto\022\ttandem.v" +
       "1\"U\n\tItemError\022.\n\006reason\030\001 \001(\0162\026.tandem." +
       "v1.ErrorReasonR\006reason\022\030\n\007message\030\002 \001(\tR" +
-      "\007message*\227\016\n\013ErrorReason\022\034\n\030ERROR_REASON" +
+      "\007message*\266\016\n\013ErrorReason\022\034\n\030ERROR_REASON" +
       "_UNSPECIFIED\020\000\022\"\n\036ERROR_REASON_REQUEST_M" +
       "ALFORMED\020\001\022 \n\034ERROR_REASON_CONTENT_MISSI" +
       "NG\020\002\022\033\n\027ERROR_REASON_TEXT_EMPTY\020\003\022\036\n\032ERR" +
@@ -76,10 +76,10 @@ public final class ErrorReasonProto {
       "AGE_INPUT_UNSUPPORTED\020/\022&\n\"ERROR_REASON_" +
       "QUERY_CONTENT_MISSING\0200\022\'\n#ERROR_REASON_" +
       "NEIGHBOURS_UNAVAILABLE\0201\022(\n$ERROR_REASON" +
-      "_NEIGHBOUR_MODEL_MISSING\0202BWB\020ErrorReaso" +
-      "nProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002\tTandem\\V1\342\002" +
-      "\025Tandem\\V1\\GPBMetadata\352\002\nTandem::V1b\006pro" +
-      "to3"
+      "_NEIGHBOUR_MODEL_MISSING\0202\022\035\n\031ERROR_REAS" +
+      "ON_UNCALIBRATED\0203BWB\020ErrorReasonProtoP\001\242" +
+      "\002\003TXX\252\002\tTandem.V1\312\002\tTandem\\V1\342\002\025Tandem\\V" +
+      "1\\GPBMetadata\352\002\nTandem::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

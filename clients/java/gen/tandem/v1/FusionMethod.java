@@ -31,7 +31,8 @@ public enum FusionMethod
   FUSION_METHOD_CROSS_ENCODER(1),
   /**
    * <pre>
-   * Rank by the weighted sum of match probability and similarity.
+   * Rank by the weighted sum of match probability and similarity; of a
+   * cross-encoder that was not calibrated, by the sigmoid of match_logit.
    * </pre>
    *
    * <code>FUSION_METHOD_ADD = 2;</code>
@@ -76,7 +77,8 @@ public enum FusionMethod
   public static final int FUSION_METHOD_CROSS_ENCODER_VALUE = 1;
   /**
    * <pre>
-   * Rank by the weighted sum of match probability and similarity.
+   * Rank by the weighted sum of match probability and similarity; of a
+   * cross-encoder that was not calibrated, by the sigmoid of match_logit.
    * </pre>
    *
    * <code>FUSION_METHOD_ADD = 2;</code>

@@ -273,8 +273,8 @@ private static final long serialVersionUID = 0L;
   private tandem.v1.ProbabilityCalibration probabilityCalibration_;
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -286,8 +286,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -299,8 +299,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1609,8 +1609,8 @@ private static final long serialVersionUID = 0L;
         tandem.v1.ProbabilityCalibration, tandem.v1.ProbabilityCalibration.Builder, tandem.v1.ProbabilityCalibrationOrBuilder> probabilityCalibrationBuilder_;
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1621,8 +1621,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1637,8 +1637,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1658,8 +1658,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1677,8 +1677,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1701,8 +1701,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1719,8 +1719,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1732,8 +1732,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -1748,8 +1748,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The calibration from match_logit to match_probability; unset for the plain
-     * sigmoid.
+     * The calibration from match_logit to match_probability; unset if the model
+     * was not calibrated, so that probabilities are withheld.
      * </pre>
      *
      * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>

@@ -122,8 +122,8 @@ public interface ModelDescriptionOrBuilder extends
 
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -132,8 +132,8 @@ public interface ModelDescriptionOrBuilder extends
   boolean hasProbabilityCalibration();
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>
@@ -142,8 +142,8 @@ public interface ModelDescriptionOrBuilder extends
   tandem.v1.ProbabilityCalibration getProbabilityCalibration();
   /**
    * <pre>
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    * </pre>
    *
    * <code>.tandem.v1.ProbabilityCalibration probability_calibration = 9 [json_name = "probabilityCalibration"];</code>

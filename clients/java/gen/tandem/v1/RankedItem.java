@@ -156,7 +156,8 @@ private static final long serialVersionUID = 0L;
   private float matchProbability_ = 0F;
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -168,7 +169,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -1442,7 +1444,8 @@ tandem.v1.AttributeValue defaultValue) {
     private float matchProbability_ ;
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -1454,7 +1457,8 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -1466,7 +1470,8 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -1482,7 +1487,8 @@ tandem.v1.AttributeValue defaultValue) {
     }
     /**
      * <pre>
-     * The calibrated probability of match_logit, 0 to 1.
+     * The calibrated probability of match_logit, 0 to 1; unset if the
+     * cross-encoder was not calibrated.
      * </pre>
      *
      * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>

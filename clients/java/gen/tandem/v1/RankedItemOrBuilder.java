@@ -58,7 +58,8 @@ public interface RankedItemOrBuilder extends
 
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>
@@ -67,7 +68,8 @@ public interface RankedItemOrBuilder extends
   boolean hasMatchProbability();
   /**
    * <pre>
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    * </pre>
    *
    * <code>optional float match_probability = 4 [json_name = "matchProbability"];</code>

@@ -22,6 +22,7 @@ private static final long serialVersionUID = 0L;
   private RerankSummary() {
     stop_ = 0;
     reranker_ = "";
+    probabilityWithheld_ = 0;
   }
 
   @java.lang.Override
@@ -154,6 +155,34 @@ private static final long serialVersionUID = 0L;
     }
   }
 
+  public static final int PROBABILITY_WITHHELD_FIELD_NUMBER = 5;
+  private int probabilityWithheld_ = 0;
+  /**
+   * <pre>
+   * Why items have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The enum numeric value on the wire for probabilityWithheld.
+   */
+  @java.lang.Override public int getProbabilityWithheldValue() {
+    return probabilityWithheld_;
+  }
+  /**
+   * <pre>
+   * Why items have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The probabilityWithheld.
+   */
+  @java.lang.Override public tandem.v1.ErrorReason getProbabilityWithheld() {
+    tandem.v1.ErrorReason result = tandem.v1.ErrorReason.forNumber(probabilityWithheld_);
+    return result == null ? tandem.v1.ErrorReason.UNRECOGNIZED : result;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -180,6 +209,9 @@ private static final long serialVersionUID = 0L;
     if (!com.google.protobuf.GeneratedMessageV3.isStringEmpty(reranker_)) {
       com.google.protobuf.GeneratedMessageV3.writeString(output, 4, reranker_);
     }
+    if (probabilityWithheld_ != tandem.v1.ErrorReason.ERROR_REASON_UNSPECIFIED.getNumber()) {
+      output.writeEnum(5, probabilityWithheld_);
+    }
     getUnknownFields().writeTo(output);
   }
 
@@ -204,6 +236,10 @@ private static final long serialVersionUID = 0L;
     if (!com.google.protobuf.GeneratedMessageV3.isStringEmpty(reranker_)) {
       size += com.google.protobuf.GeneratedMessageV3.computeStringSize(4, reranker_);
     }
+    if (probabilityWithheld_ != tandem.v1.ErrorReason.ERROR_REASON_UNSPECIFIED.getNumber()) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeEnumSize(5, probabilityWithheld_);
+    }
     size += getUnknownFields().getSerializedSize();
     memoizedSize = size;
     return size;
@@ -226,6 +262,7 @@ private static final long serialVersionUID = 0L;
         != other.getMissingCount()) return false;
     if (!getReranker()
         .equals(other.getReranker())) return false;
+    if (probabilityWithheld_ != other.probabilityWithheld_) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -245,6 +282,8 @@ private static final long serialVersionUID = 0L;
     hash = (53 * hash) + getMissingCount();
     hash = (37 * hash) + RERANKER_FIELD_NUMBER;
     hash = (53 * hash) + getReranker().hashCode();
+    hash = (37 * hash) + PROBABILITY_WITHHELD_FIELD_NUMBER;
+    hash = (53 * hash) + probabilityWithheld_;
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -382,6 +421,7 @@ private static final long serialVersionUID = 0L;
       stop_ = 0;
       missingCount_ = 0;
       reranker_ = "";
+      probabilityWithheld_ = 0;
       return this;
     }
 
@@ -426,6 +466,9 @@ private static final long serialVersionUID = 0L;
       }
       if (((from_bitField0_ & 0x00000008) != 0)) {
         result.reranker_ = reranker_;
+      }
+      if (((from_bitField0_ & 0x00000010) != 0)) {
+        result.probabilityWithheld_ = probabilityWithheld_;
       }
     }
 
@@ -487,6 +530,9 @@ private static final long serialVersionUID = 0L;
         bitField0_ |= 0x00000008;
         onChanged();
       }
+      if (other.probabilityWithheld_ != 0) {
+        setProbabilityWithheldValue(other.getProbabilityWithheldValue());
+      }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
       return this;
@@ -533,6 +579,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000008;
               break;
             } // case 34
+            case 40: {
+              probabilityWithheld_ = input.readEnum();
+              bitField0_ |= 0x00000010;
+              break;
+            } // case 40
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -804,6 +855,84 @@ private static final long serialVersionUID = 0L;
       checkByteStringIsUtf8(value);
       reranker_ = value;
       bitField0_ |= 0x00000008;
+      onChanged();
+      return this;
+    }
+
+    private int probabilityWithheld_ = 0;
+    /**
+     * <pre>
+     * Why items have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return The enum numeric value on the wire for probabilityWithheld.
+     */
+    @java.lang.Override public int getProbabilityWithheldValue() {
+      return probabilityWithheld_;
+    }
+    /**
+     * <pre>
+     * Why items have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @param value The enum numeric value on the wire for probabilityWithheld to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProbabilityWithheldValue(int value) {
+      probabilityWithheld_ = value;
+      bitField0_ |= 0x00000010;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why items have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return The probabilityWithheld.
+     */
+    @java.lang.Override
+    public tandem.v1.ErrorReason getProbabilityWithheld() {
+      tandem.v1.ErrorReason result = tandem.v1.ErrorReason.forNumber(probabilityWithheld_);
+      return result == null ? tandem.v1.ErrorReason.UNRECOGNIZED : result;
+    }
+    /**
+     * <pre>
+     * Why items have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @param value The probabilityWithheld to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProbabilityWithheld(tandem.v1.ErrorReason value) {
+      if (value == null) {
+        throw new NullPointerException();
+      }
+      bitField0_ |= 0x00000010;
+      probabilityWithheld_ = value.getNumber();
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why items have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearProbabilityWithheld() {
+      bitField0_ = (bitField0_ & ~0x00000010);
+      probabilityWithheld_ = 0;
       onChanged();
       return this;
     }

@@ -67,4 +67,25 @@ public interface RerankSummaryOrBuilder extends
    */
   com.google.protobuf.ByteString
       getRerankerBytes();
+
+  /**
+   * <pre>
+   * Why items have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The enum numeric value on the wire for probabilityWithheld.
+   */
+  int getProbabilityWithheldValue();
+  /**
+   * <pre>
+   * Why items have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The probabilityWithheld.
+   */
+  tandem.v1.ErrorReason getProbabilityWithheld();
 }

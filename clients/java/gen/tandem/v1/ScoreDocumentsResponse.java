@@ -23,6 +23,7 @@ private static final long serialVersionUID = 0L;
     scores_ = java.util.Collections.emptyList();
     modelFingerprint_ = "";
     reranker_ = "";
+    probabilityWithheld_ = 0;
   }
 
   @java.lang.Override
@@ -243,6 +244,34 @@ private static final long serialVersionUID = 0L;
     return cost_ == null ? tandem.v1.InferenceCost.getDefaultInstance() : cost_;
   }
 
+  public static final int PROBABILITY_WITHHELD_FIELD_NUMBER = 5;
+  private int probabilityWithheld_ = 0;
+  /**
+   * <pre>
+   * Why documents have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The enum numeric value on the wire for probabilityWithheld.
+   */
+  @java.lang.Override public int getProbabilityWithheldValue() {
+    return probabilityWithheld_;
+  }
+  /**
+   * <pre>
+   * Why documents have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The probabilityWithheld.
+   */
+  @java.lang.Override public tandem.v1.ErrorReason getProbabilityWithheld() {
+    tandem.v1.ErrorReason result = tandem.v1.ErrorReason.forNumber(probabilityWithheld_);
+    return result == null ? tandem.v1.ErrorReason.UNRECOGNIZED : result;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -269,6 +298,9 @@ private static final long serialVersionUID = 0L;
     if (cost_ != null) {
       output.writeMessage(4, getCost());
     }
+    if (probabilityWithheld_ != tandem.v1.ErrorReason.ERROR_REASON_UNSPECIFIED.getNumber()) {
+      output.writeEnum(5, probabilityWithheld_);
+    }
     getUnknownFields().writeTo(output);
   }
 
@@ -291,6 +323,10 @@ private static final long serialVersionUID = 0L;
     if (cost_ != null) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(4, getCost());
+    }
+    if (probabilityWithheld_ != tandem.v1.ErrorReason.ERROR_REASON_UNSPECIFIED.getNumber()) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeEnumSize(5, probabilityWithheld_);
     }
     size += getUnknownFields().getSerializedSize();
     memoizedSize = size;
@@ -318,6 +354,7 @@ private static final long serialVersionUID = 0L;
       if (!getCost()
           .equals(other.getCost())) return false;
     }
+    if (probabilityWithheld_ != other.probabilityWithheld_) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -341,6 +378,8 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + COST_FIELD_NUMBER;
       hash = (53 * hash) + getCost().hashCode();
     }
+    hash = (37 * hash) + PROBABILITY_WITHHELD_FIELD_NUMBER;
+    hash = (53 * hash) + probabilityWithheld_;
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -488,6 +527,7 @@ private static final long serialVersionUID = 0L;
         costBuilder_.dispose();
         costBuilder_ = null;
       }
+      probabilityWithheld_ = 0;
       return this;
     }
 
@@ -544,6 +584,9 @@ private static final long serialVersionUID = 0L;
         result.cost_ = costBuilder_ == null
             ? cost_
             : costBuilder_.build();
+      }
+      if (((from_bitField0_ & 0x00000010) != 0)) {
+        result.probabilityWithheld_ = probabilityWithheld_;
       }
     }
 
@@ -630,6 +673,9 @@ private static final long serialVersionUID = 0L;
       if (other.hasCost()) {
         mergeCost(other.getCost());
       }
+      if (other.probabilityWithheld_ != 0) {
+        setProbabilityWithheldValue(other.getProbabilityWithheldValue());
+      }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
       return this;
@@ -686,6 +732,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000008;
               break;
             } // case 34
+            case 40: {
+              probabilityWithheld_ = input.readEnum();
+              bitField0_ |= 0x00000010;
+              break;
+            } // case 40
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1352,6 +1403,84 @@ private static final long serialVersionUID = 0L;
         cost_ = null;
       }
       return costBuilder_;
+    }
+
+    private int probabilityWithheld_ = 0;
+    /**
+     * <pre>
+     * Why documents have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return The enum numeric value on the wire for probabilityWithheld.
+     */
+    @java.lang.Override public int getProbabilityWithheldValue() {
+      return probabilityWithheld_;
+    }
+    /**
+     * <pre>
+     * Why documents have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @param value The enum numeric value on the wire for probabilityWithheld to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProbabilityWithheldValue(int value) {
+      probabilityWithheld_ = value;
+      bitField0_ |= 0x00000010;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why documents have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return The probabilityWithheld.
+     */
+    @java.lang.Override
+    public tandem.v1.ErrorReason getProbabilityWithheld() {
+      tandem.v1.ErrorReason result = tandem.v1.ErrorReason.forNumber(probabilityWithheld_);
+      return result == null ? tandem.v1.ErrorReason.UNRECOGNIZED : result;
+    }
+    /**
+     * <pre>
+     * Why documents have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @param value The probabilityWithheld to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProbabilityWithheld(tandem.v1.ErrorReason value) {
+      if (value == null) {
+        throw new NullPointerException();
+      }
+      bitField0_ |= 0x00000010;
+      probabilityWithheld_ = value.getNumber();
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why documents have a match_logit and no match_probability:
+     * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+     * </pre>
+     *
+     * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearProbabilityWithheld() {
+      bitField0_ = (bitField0_ & ~0x00000010);
+      probabilityWithheld_ = 0;
+      onChanged();
+      return this;
     }
     @java.lang.Override
     public final Builder setUnknownFields(

@@ -117,4 +117,25 @@ public interface ScoreDocumentsResponseOrBuilder extends
    * <code>.tandem.v1.InferenceCost cost = 4 [json_name = "cost"];</code>
    */
   tandem.v1.InferenceCostOrBuilder getCostOrBuilder();
+
+  /**
+   * <pre>
+   * Why documents have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The enum numeric value on the wire for probabilityWithheld.
+   */
+  int getProbabilityWithheldValue();
+  /**
+   * <pre>
+   * Why documents have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   * </pre>
+   *
+   * <code>.tandem.v1.ErrorReason probability_withheld = 5 [json_name = "probabilityWithheld"];</code>
+   * @return The probabilityWithheld.
+   */
+  tandem.v1.ErrorReason getProbabilityWithheld();
 }

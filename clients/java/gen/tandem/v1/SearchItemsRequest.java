@@ -540,7 +540,8 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * Leaves out items with a lower match probability, 0 to 1, and items that the
-   * cross-encoder did not score.
+   * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+   * not calibrated.
    * </pre>
    *
    * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -553,7 +554,8 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * Leaves out items with a lower match probability, 0 to 1, and items that the
-   * cross-encoder did not score.
+   * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+   * not calibrated.
    * </pre>
    *
    * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -3443,7 +3445,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Leaves out items with a lower match probability, 0 to 1, and items that the
-     * cross-encoder did not score.
+     * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+     * not calibrated.
      * </pre>
      *
      * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -3456,7 +3459,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Leaves out items with a lower match probability, 0 to 1, and items that the
-     * cross-encoder did not score.
+     * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+     * not calibrated.
      * </pre>
      *
      * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -3469,7 +3473,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Leaves out items with a lower match probability, 0 to 1, and items that the
-     * cross-encoder did not score.
+     * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+     * not calibrated.
      * </pre>
      *
      * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -3486,7 +3491,8 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * Leaves out items with a lower match probability, 0 to 1, and items that the
-     * cross-encoder did not score.
+     * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+     * not calibrated.
      * </pre>
      *
      * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>

@@ -351,7 +351,8 @@ public interface SearchItemsRequestOrBuilder extends
   /**
    * <pre>
    * Leaves out items with a lower match probability, 0 to 1, and items that the
-   * cross-encoder did not score.
+   * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+   * not calibrated.
    * </pre>
    *
    * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>
@@ -361,7 +362,8 @@ public interface SearchItemsRequestOrBuilder extends
   /**
    * <pre>
    * Leaves out items with a lower match probability, 0 to 1, and items that the
-   * cross-encoder did not score.
+   * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+   * not calibrated.
    * </pre>
    *
    * <code>optional float min_probability = 15 [json_name = "minProbability"];</code>

@@ -287,179 +287,181 @@ public final class SearchServiceProto {
       "\006search\"\201\001\n\031StreamSearchItemsResponse\022,\n" +
       "\005phase\030\001 \001(\0162\026.tandem.v1.SearchPhaseR\005ph" +
       "ase\0226\n\006answer\030\002 \001(\0132\036.tandem.v1.SearchIt" +
-      "emsResponseR\006answer\"\242\001\n\rRerankSummary\022%\n" +
+      "emsResponseR\006answer\"\355\001\n\rRerankSummary\022%\n" +
       "\016reranked_depth\030\001 \001(\005R\rrerankedDepth\022)\n\004" +
       "stop\030\002 \001(\0162\025.tandem.v1.RerankStopR\004stop\022" +
       "#\n\rmissing_count\030\003 \001(\005R\014missingCount\022\032\n\010" +
-      "reranker\030\004 \001(\tR\010reranker\"\314\001\n\020NeighbourSu" +
-      "mmary\022!\n\014scored_count\030\001 \001(\005R\013scoredCount" +
-      "\022,\n\004stop\030\002 \001(\0162\030.tandem.v1.NeighbourStop" +
-      "R\004stop\022\'\n\017neighbour_model\030\003 \001(\tR\016neighbo" +
-      "urModel\022>\n\016missing_shards\030\004 \003(\0132\027.tandem" +
-      ".v1.MissingShardR\rmissingShards\"\376\001\n\010Cove" +
-      "rage\0220\n\024answered_shard_count\030\001 \001(\005R\022answ" +
-      "eredShardCount\022\037\n\013shard_count\030\002 \001(\005R\nsha" +
-      "rdCount\022,\n\022covered_item_count\030\003 \001(\003R\020cov" +
-      "eredItemCount\022\"\n\nitem_count\030\004 \001(\003H\000R\tite" +
-      "mCount\210\001\001\022>\n\016missing_shards\030\005 \003(\0132\027.tand" +
-      "em.v1.MissingShardR\rmissingShardsB\r\n\013_it" +
-      "em_count\"a\n\014MissingShard\022!\n\014shard_number" +
-      "\030\001 \001(\005R\013shardNumber\022.\n\006reason\030\002 \001(\0162\026.ta" +
-      "ndem.v1.ErrorReasonR\006reason\"\201\006\n\nRankedIt" +
-      "em\022\027\n\007item_id\030\001 \001(\tR\006itemId\022\036\n\nsimilarit" +
-      "y\030\002 \001(\002R\nsimilarity\022$\n\013match_logit\030\003 \001(\002" +
-      "H\000R\nmatchLogit\210\001\001\0220\n\021match_probability\030\004" +
-      " \001(\002H\001R\020matchProbability\210\001\001\022#\n\rretrieve_" +
-      "rank\030\005 \001(\005R\014retrieveRank\022\035\n\nfinal_rank\030\006" +
-      " \001(\005R\tfinalRank\022,\n\007content\030\007 \001(\0132\022.tande" +
-      "m.v1.ContentR\007content\022E\n\nattributes\030\010 \003(" +
-      "\0132%.tandem.v1.RankedItem.AttributesEntry" +
-      "R\nattributes\022/\n\010modality\030\t \001(\0162\023.tandem." +
-      "v1.ModalityR\010modality\022\024\n\005score\030\n \001(\002R\005sc" +
-      "ore\0228\n\013explanation\030\013 \001(\0132\026.tandem.v1.Exp" +
-      "lanationR\013explanation\022,\n\017neighbour_score" +
-      "\030\014 \001(\002H\002R\016neighbourScore\210\001\001\0227\n\nordered_b" +
-      "y\030\r \001(\0162\030.tandem.v1.OrderingStageR\torder" +
-      "edBy\022-\n\006hybrid\030\016 \001(\0132\025.tandem.v1.HybridR" +
-      "ankR\006hybrid\032X\n\017AttributesEntry\022\020\n\003key\030\001 " +
-      "\001(\tR\003key\022/\n\005value\030\002 \001(\0132\031.tandem.v1.Attr" +
-      "ibuteValueR\005value:\0028\001B\016\n\014_match_logitB\024\n" +
-      "\022_match_probabilityB\022\n\020_neighbour_score\"" +
-      "\344\001\n\nHybridRank\022,\n\017similarity_rank\030\001 \001(\005H" +
-      "\000R\016similarityRank\210\001\001\022&\n\014keyword_rank\030\002 \001" +
-      "(\005H\001R\013keywordRank\210\001\001\022(\n\rkeyword_score\030\003 " +
-      "\001(\002H\002R\014keywordScore\210\001\001\022\037\n\013fused_score\030\004 " +
-      "\001(\001R\nfusedScoreB\022\n\020_similarity_rankB\017\n\r_" +
-      "keyword_rankB\020\n\016_keyword_score\"e\n\013Explan" +
-      "ation\022*\n\005terms\030\001 \003(\0132\024.tandem.v1.ScoreTe" +
-      "rmR\005terms\022*\n\005ranks\030\002 \003(\0132\024.tandem.v1.Sta" +
-      "geRankR\005ranks\"M\n\tScoreTerm\022\022\n\004name\030\001 \001(\t" +
-      "R\004name\022\024\n\005value\030\002 \001(\001R\005value\022\026\n\006weight\030\003" +
-      " \001(\001R\006weight\"5\n\tStageRank\022\024\n\005stage\030\001 \001(\t" +
-      "R\005stage\022\022\n\004rank\030\002 \001(\005R\004rank\"T\n\027BatchSear" +
-      "chItemsRequest\0229\n\010searches\030\001 \003(\0132\035.tande" +
-      "m.v1.SearchItemsRequestR\010searches\"R\n\030Bat" +
-      "chSearchItemsResponse\0226\n\007results\030\001 \003(\0132\034" +
-      ".tandem.v1.BatchSearchResultR\007results\"\212\001" +
-      "\n\021BatchSearchResult\022<\n\010response\030\001 \001(\0132\036." +
-      "tandem.v1.SearchItemsResponseH\000R\010respons" +
-      "e\022,\n\005error\030\002 \001(\0132\024.tandem.v1.ItemErrorH\000" +
-      "R\005errorB\t\n\007outcome\"\360\003\n\016StageDurations\022B\n" +
-      "\017encode_duration\030\001 \001(\0132\031.google.protobuf" +
-      ".DurationR\016encodeDuration\022F\n\021retrieve_du" +
-      "ration\030\002 \001(\0132\031.google.protobuf.DurationR" +
-      "\020retrieveDuration\022B\n\017rerank_duration\030\003 \001" +
-      "(\0132\031.google.protobuf.DurationR\016rerankDur" +
-      "ation\022@\n\016fetch_duration\030\004 \001(\0132\031.google.p" +
-      "rotobuf.DurationR\rfetchDuration\022@\n\016total" +
-      "_duration\030\005 \001(\0132\031.google.protobuf.Durati" +
-      "onR\rtotalDuration\022>\n\rrank_duration\030\006 \001(\013" +
-      "2\031.google.protobuf.DurationR\014rankDuratio" +
-      "n\022J\n\023neighbours_duration\030\007 \001(\0132\031.google." +
-      "protobuf.DurationR\022neighboursDuration\"\277\001" +
-      "\n\022IngestItemsRequest\022\031\n\010index_id\030\001 \001(\tR\007" +
-      "indexId\022%\n\005items\030\002 \003(\0132\017.tandem.v1.ItemR" +
-      "\005items\022\035\n\nrequest_id\030\003 \001(\tR\trequestId\022H\n" +
-      "\021truncation_policy\030\004 \001(\0162\033.tandem.v1.Tru" +
-      "ncationPolicyR\020truncationPolicy\"u\n\023Inges" +
-      "tItemsResponse\0221\n\007results\030\001 \003(\0132\027.tandem" +
-      ".v1.IngestResultR\007results\022+\n\021consistency" +
-      "_token\030\002 \001(\tR\020consistencyToken\"\202\001\n\014Inges" +
-      "tResult\022\027\n\007item_id\030\001 \001(\tR\006itemId\022*\n\005erro" +
-      "r\030\002 \001(\0132\024.tandem.v1.ItemErrorR\005error\022-\n\010" +
-      "text_use\030\003 \001(\0132\022.tandem.v1.TextUseR\007text" +
-      "Use\"i\n\022RemoveItemsRequest\022\031\n\010index_id\030\001 " +
-      "\001(\tR\007indexId\022\031\n\010item_ids\030\002 \003(\tR\007itemIds\022" +
-      "\035\n\nrequest_id\030\003 \001(\tR\trequestId\"g\n\023Remove" +
-      "ItemsResponse\022#\n\rremoved_count\030\001 \001(\005R\014re" +
-      "movedCount\022+\n\021consistency_token\030\002 \001(\tR\020c" +
-      "onsistencyToken\"/\n\022RemoveIndexRequest\022\031\n" +
-      "\010index_id\030\001 \001(\tR\007indexId\"\210\001\n\023RemoveIndex" +
-      "Response\022#\n\rremoved_count\030\001 \001(\003R\014removed" +
+      "reranker\030\004 \001(\tR\010reranker\022I\n\024probability_" +
+      "withheld\030\005 \001(\0162\026.tandem.v1.ErrorReasonR\023" +
+      "probabilityWithheld\"\314\001\n\020NeighbourSummary" +
+      "\022!\n\014scored_count\030\001 \001(\005R\013scoredCount\022,\n\004s" +
+      "top\030\002 \001(\0162\030.tandem.v1.NeighbourStopR\004sto" +
+      "p\022\'\n\017neighbour_model\030\003 \001(\tR\016neighbourMod" +
+      "el\022>\n\016missing_shards\030\004 \003(\0132\027.tandem.v1.M" +
+      "issingShardR\rmissingShards\"\376\001\n\010Coverage\022" +
+      "0\n\024answered_shard_count\030\001 \001(\005R\022answeredS" +
+      "hardCount\022\037\n\013shard_count\030\002 \001(\005R\nshardCou" +
+      "nt\022,\n\022covered_item_count\030\003 \001(\003R\020coveredI" +
+      "temCount\022\"\n\nitem_count\030\004 \001(\003H\000R\titemCoun" +
+      "t\210\001\001\022>\n\016missing_shards\030\005 \003(\0132\027.tandem.v1" +
+      ".MissingShardR\rmissingShardsB\r\n\013_item_co" +
+      "unt\"a\n\014MissingShard\022!\n\014shard_number\030\001 \001(" +
+      "\005R\013shardNumber\022.\n\006reason\030\002 \001(\0162\026.tandem." +
+      "v1.ErrorReasonR\006reason\"\201\006\n\nRankedItem\022\027\n" +
+      "\007item_id\030\001 \001(\tR\006itemId\022\036\n\nsimilarity\030\002 \001" +
+      "(\002R\nsimilarity\022$\n\013match_logit\030\003 \001(\002H\000R\nm" +
+      "atchLogit\210\001\001\0220\n\021match_probability\030\004 \001(\002H" +
+      "\001R\020matchProbability\210\001\001\022#\n\rretrieve_rank\030" +
+      "\005 \001(\005R\014retrieveRank\022\035\n\nfinal_rank\030\006 \001(\005R" +
+      "\tfinalRank\022,\n\007content\030\007 \001(\0132\022.tandem.v1." +
+      "ContentR\007content\022E\n\nattributes\030\010 \003(\0132%.t" +
+      "andem.v1.RankedItem.AttributesEntryR\natt" +
+      "ributes\022/\n\010modality\030\t \001(\0162\023.tandem.v1.Mo" +
+      "dalityR\010modality\022\024\n\005score\030\n \001(\002R\005score\0228" +
+      "\n\013explanation\030\013 \001(\0132\026.tandem.v1.Explanat" +
+      "ionR\013explanation\022,\n\017neighbour_score\030\014 \001(" +
+      "\002H\002R\016neighbourScore\210\001\001\0227\n\nordered_by\030\r \001" +
+      "(\0162\030.tandem.v1.OrderingStageR\torderedBy\022" +
+      "-\n\006hybrid\030\016 \001(\0132\025.tandem.v1.HybridRankR\006" +
+      "hybrid\032X\n\017AttributesEntry\022\020\n\003key\030\001 \001(\tR\003" +
+      "key\022/\n\005value\030\002 \001(\0132\031.tandem.v1.Attribute" +
+      "ValueR\005value:\0028\001B\016\n\014_match_logitB\024\n\022_mat" +
+      "ch_probabilityB\022\n\020_neighbour_score\"\344\001\n\nH" +
+      "ybridRank\022,\n\017similarity_rank\030\001 \001(\005H\000R\016si" +
+      "milarityRank\210\001\001\022&\n\014keyword_rank\030\002 \001(\005H\001R" +
+      "\013keywordRank\210\001\001\022(\n\rkeyword_score\030\003 \001(\002H\002" +
+      "R\014keywordScore\210\001\001\022\037\n\013fused_score\030\004 \001(\001R\n" +
+      "fusedScoreB\022\n\020_similarity_rankB\017\n\r_keywo" +
+      "rd_rankB\020\n\016_keyword_score\"e\n\013Explanation" +
+      "\022*\n\005terms\030\001 \003(\0132\024.tandem.v1.ScoreTermR\005t" +
+      "erms\022*\n\005ranks\030\002 \003(\0132\024.tandem.v1.StageRan" +
+      "kR\005ranks\"M\n\tScoreTerm\022\022\n\004name\030\001 \001(\tR\004nam" +
+      "e\022\024\n\005value\030\002 \001(\001R\005value\022\026\n\006weight\030\003 \001(\001R" +
+      "\006weight\"5\n\tStageRank\022\024\n\005stage\030\001 \001(\tR\005sta" +
+      "ge\022\022\n\004rank\030\002 \001(\005R\004rank\"T\n\027BatchSearchIte" +
+      "msRequest\0229\n\010searches\030\001 \003(\0132\035.tandem.v1." +
+      "SearchItemsRequestR\010searches\"R\n\030BatchSea" +
+      "rchItemsResponse\0226\n\007results\030\001 \003(\0132\034.tand" +
+      "em.v1.BatchSearchResultR\007results\"\212\001\n\021Bat" +
+      "chSearchResult\022<\n\010response\030\001 \001(\0132\036.tande" +
+      "m.v1.SearchItemsResponseH\000R\010response\022,\n\005" +
+      "error\030\002 \001(\0132\024.tandem.v1.ItemErrorH\000R\005err" +
+      "orB\t\n\007outcome\"\360\003\n\016StageDurations\022B\n\017enco" +
+      "de_duration\030\001 \001(\0132\031.google.protobuf.Dura" +
+      "tionR\016encodeDuration\022F\n\021retrieve_duratio" +
+      "n\030\002 \001(\0132\031.google.protobuf.DurationR\020retr" +
+      "ieveDuration\022B\n\017rerank_duration\030\003 \001(\0132\031." +
+      "google.protobuf.DurationR\016rerankDuration" +
+      "\022@\n\016fetch_duration\030\004 \001(\0132\031.google.protob" +
+      "uf.DurationR\rfetchDuration\022@\n\016total_dura" +
+      "tion\030\005 \001(\0132\031.google.protobuf.DurationR\rt" +
+      "otalDuration\022>\n\rrank_duration\030\006 \001(\0132\031.go" +
+      "ogle.protobuf.DurationR\014rankDuration\022J\n\023" +
+      "neighbours_duration\030\007 \001(\0132\031.google.proto" +
+      "buf.DurationR\022neighboursDuration\"\277\001\n\022Ing" +
+      "estItemsRequest\022\031\n\010index_id\030\001 \001(\tR\007index" +
+      "Id\022%\n\005items\030\002 \003(\0132\017.tandem.v1.ItemR\005item" +
+      "s\022\035\n\nrequest_id\030\003 \001(\tR\trequestId\022H\n\021trun" +
+      "cation_policy\030\004 \001(\0162\033.tandem.v1.Truncati" +
+      "onPolicyR\020truncationPolicy\"u\n\023IngestItem" +
+      "sResponse\0221\n\007results\030\001 \003(\0132\027.tandem.v1.I" +
+      "ngestResultR\007results\022+\n\021consistency_toke" +
+      "n\030\002 \001(\tR\020consistencyToken\"\202\001\n\014IngestResu" +
+      "lt\022\027\n\007item_id\030\001 \001(\tR\006itemId\022*\n\005error\030\002 \001" +
+      "(\0132\024.tandem.v1.ItemErrorR\005error\022-\n\010text_" +
+      "use\030\003 \001(\0132\022.tandem.v1.TextUseR\007textUse\"i" +
+      "\n\022RemoveItemsRequest\022\031\n\010index_id\030\001 \001(\tR\007" +
+      "indexId\022\031\n\010item_ids\030\002 \003(\tR\007itemIds\022\035\n\nre" +
+      "quest_id\030\003 \001(\tR\trequestId\"g\n\023RemoveItems" +
+      "Response\022#\n\rremoved_count\030\001 \001(\005R\014removed" +
       "Count\022+\n\021consistency_token\030\002 \001(\tR\020consis" +
-      "tencyToken\022\037\n\013is_complete\030\003 \001(\010R\nisCompl" +
-      "ete\"g\n\024DescribeIndexRequest\022\031\n\010index_id\030" +
-      "\001 \001(\tR\007indexId\0224\n\026full_coverage_required" +
-      "\030\002 \001(\010R\024fullCoverageRequired\"\320\002\n\025Describ" +
-      "eIndexResponse\022+\n\021model_fingerprint\030\001 \001(" +
-      "\tR\020modelFingerprint\022/\n\023embedding_dimensi" +
-      "on\030\002 \001(\005R\022embeddingDimension\022-\n\006shards\030\003" +
-      " \003(\0132\025.tandem.v1.ShardIndexR\006shards\022=\n\014l" +
-      "ive_recalls\030\004 \003(\0132\032.tandem.v1.DirectionR" +
-      "ecallR\013liveRecalls\022/\n\010coverage\030\005 \001(\0132\023.t" +
-      "andem.v1.CoverageR\010coverage\022:\n\014degradati" +
-      "ons\030\006 \003(\0162\026.tandem.v1.DegradationR\014degra" +
-      "dations\"\231\001\n\nShardIndex\022!\n\014shard_number\030\001" +
-      " \001(\005R\013shardNumber\022*\n\005parts\030\002 \003(\0132\024.tande" +
-      "m.v1.IndexPartR\005parts\022<\n\rkeyword_state\030\003" +
-      " \001(\0162\027.tandem.v1.KeywordStateR\014keywordSt" +
-      "ate\"\231\001\n\022ListIndexesRequest\022 \n\tpage_size\030" +
-      "\001 \001(\005H\000R\010pageSize\210\001\001\022\035\n\npage_token\030\002 \001(\t" +
-      "R\tpageToken\0224\n\026full_coverage_required\030\003 " +
-      "\001(\010R\024fullCoverageRequiredB\014\n\n_page_size\"" +
-      "\260\001\n\023ListIndexesResponse\0221\n\007indexes\030\001 \003(\013" +
-      "2\027.tandem.v1.IndexSummaryR\007indexes\022&\n\017ne" +
-      "xt_page_token\030\002 \001(\tR\rnextPageToken\022>\n\016mi" +
-      "ssing_shards\030\003 \003(\0132\027.tandem.v1.MissingSh" +
-      "ardR\rmissingShards*\213\001\n\014HybridFusion\022\035\n\031H" +
-      "YBRID_FUSION_UNSPECIFIED\020\000\022!\n\035HYBRID_FUS" +
-      "ION_RECIPROCAL_RANK\020\001\022\031\n\025HYBRID_FUSION_Z" +
-      "_SCORE\020\002\022\036\n\032HYBRID_FUSION_DISTRIBUTION\020\003" +
-      "*\244\001\n\014FusionMethod\022\035\n\031FUSION_METHOD_UNSPE" +
-      "CIFIED\020\000\022\037\n\033FUSION_METHOD_CROSS_ENCODER\020" +
-      "\001\022\025\n\021FUSION_METHOD_ADD\020\002\022 \n\034FUSION_METHO" +
-      "D_NORMALISED_ADD\020\003\022\033\n\027FUSION_METHOD_LOGI" +
-      "T_ADD\020\004*_\n\013SearchPhase\022\034\n\030SEARCH_PHASE_U" +
-      "NSPECIFIED\020\000\022\032\n\026SEARCH_PHASE_RETRIEVED\020\001" +
-      "\022\026\n\022SEARCH_PHASE_FINAL\020\002*\206\002\n\nRerankStop\022" +
-      "\033\n\027RERANK_STOP_UNSPECIFIED\020\000\022\030\n\024RERANK_S" +
-      "TOP_COMPLETE\020\001\022\030\n\024RERANK_STOP_DISABLED\020\002" +
-      "\022\036\n\032RERANK_STOP_NOT_APPLICABLE\020\003\022\024\n\020RERA" +
-      "NK_STOP_TIME\020\004\022\030\n\024RERANK_STOP_ADAPTIVE\020\005" +
-      "\022\033\n\027RERANK_STOP_UNAVAILABLE\020\006\022\036\n\032RERANK_" +
-      "STOP_OUTPUT_INVALID\020\007\022\032\n\026RERANK_STOP_OVE" +
-      "RLOADED\020\010*\316\002\n\rNeighbourStop\022\036\n\032NEIGHBOUR" +
-      "_STOP_UNSPECIFIED\020\000\022\033\n\027NEIGHBOUR_STOP_CO" +
-      "MPLETE\020\001\022\035\n\031NEIGHBOUR_STOP_NOT_SERVED\020\002\022" +
-      "!\n\035NEIGHBOUR_STOP_NOT_APPLICABLE\020\003\022!\n\035NE" +
-      "IGHBOUR_STOP_MODEL_MISMATCH\020\004\022 \n\034NEIGHBO" +
-      "UR_STOP_TOO_FEW_ITEMS\020\005\022\027\n\023NEIGHBOUR_STO" +
-      "P_TIME\020\006\022\036\n\032NEIGHBOUR_STOP_UNAVAILABLE\020\007" +
-      "\022!\n\035NEIGHBOUR_STOP_OUTPUT_INVALID\020\010\022\035\n\031N" +
-      "EIGHBOUR_STOP_OVERLOADED\020\t*\206\001\n\rOrderingS" +
-      "tage\022\036\n\032ORDERING_STAGE_UNSPECIFIED\020\000\022\033\n\027" +
-      "ORDERING_STAGE_RETRIEVE\020\001\022\031\n\025ORDERING_ST" +
-      "AGE_RERANK\020\002\022\035\n\031ORDERING_STAGE_NEIGHBOUR" +
-      "S\020\003*\372\002\n\013Degradation\022\033\n\027DEGRADATION_UNSPE" +
-      "CIFIED\020\000\022\036\n\032DEGRADATION_RERANK_SKIPPED\020\001" +
-      "\022\036\n\032DEGRADATION_RERANK_PARTIAL\020\002\022\036\n\032DEGR" +
-      "ADATION_SHARDS_MISSING\020\003\022\036\n\032DEGRADATION_" +
-      "TOKENS_MISSING\020\004\022 \n\034DEGRADATION_EMBEDDIN" +
-      "G_CACHED\020\005\022 \n\034DEGRADATION_SHARD_REBUILDI" +
-      "NG\020\006\022\"\n\036DEGRADATION_NEIGHBOURS_SKIPPED\020\007" +
-      "\022\"\n\036DEGRADATION_NEIGHBOURS_PARTIAL\020\010\022 \n\034" +
-      "DEGRADATION_KEYWORDS_SKIPPED\020\t\022 \n\034DEGRAD" +
-      "ATION_KEYWORDS_PARTIAL\020\n2\254\005\n\rSearchServi" +
-      "ce\022L\n\013SearchItems\022\035.tandem.v1.SearchItem" +
-      "sRequest\032\036.tandem.v1.SearchItemsResponse" +
-      "\022`\n\021StreamSearchItems\022#.tandem.v1.Stream" +
-      "SearchItemsRequest\032$.tandem.v1.StreamSea" +
-      "rchItemsResponse0\001\022[\n\020BatchSearchItems\022\"" +
-      ".tandem.v1.BatchSearchItemsRequest\032#.tan" +
-      "dem.v1.BatchSearchItemsResponse\022P\n\013Inges" +
-      "tItems\022\035.tandem.v1.IngestItemsRequest\032\036." +
-      "tandem.v1.IngestItemsResponse(\0010\001\022L\n\013Rem" +
-      "oveItems\022\035.tandem.v1.RemoveItemsRequest\032" +
-      "\036.tandem.v1.RemoveItemsResponse\022L\n\013Remov" +
-      "eIndex\022\035.tandem.v1.RemoveIndexRequest\032\036." +
-      "tandem.v1.RemoveIndexResponse\022R\n\rDescrib" +
-      "eIndex\022\037.tandem.v1.DescribeIndexRequest\032" +
-      " .tandem.v1.DescribeIndexResponse\022L\n\013Lis" +
-      "tIndexes\022\035.tandem.v1.ListIndexesRequest\032" +
-      "\036.tandem.v1.ListIndexesResponseBYB\022Searc" +
-      "hServiceProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002\tTand" +
-      "em\\V1\342\002\025Tandem\\V1\\GPBMetadata\352\002\nTandem::" +
-      "V1b\006proto3"
+      "tencyToken\"/\n\022RemoveIndexRequest\022\031\n\010inde" +
+      "x_id\030\001 \001(\tR\007indexId\"\210\001\n\023RemoveIndexRespo" +
+      "nse\022#\n\rremoved_count\030\001 \001(\003R\014removedCount" +
+      "\022+\n\021consistency_token\030\002 \001(\tR\020consistency" +
+      "Token\022\037\n\013is_complete\030\003 \001(\010R\nisComplete\"g" +
+      "\n\024DescribeIndexRequest\022\031\n\010index_id\030\001 \001(\t" +
+      "R\007indexId\0224\n\026full_coverage_required\030\002 \001(" +
+      "\010R\024fullCoverageRequired\"\320\002\n\025DescribeInde" +
+      "xResponse\022+\n\021model_fingerprint\030\001 \001(\tR\020mo" +
+      "delFingerprint\022/\n\023embedding_dimension\030\002 " +
+      "\001(\005R\022embeddingDimension\022-\n\006shards\030\003 \003(\0132" +
+      "\025.tandem.v1.ShardIndexR\006shards\022=\n\014live_r" +
+      "ecalls\030\004 \003(\0132\032.tandem.v1.DirectionRecall" +
+      "R\013liveRecalls\022/\n\010coverage\030\005 \001(\0132\023.tandem" +
+      ".v1.CoverageR\010coverage\022:\n\014degradations\030\006" +
+      " \003(\0162\026.tandem.v1.DegradationR\014degradatio" +
+      "ns\"\231\001\n\nShardIndex\022!\n\014shard_number\030\001 \001(\005R" +
+      "\013shardNumber\022*\n\005parts\030\002 \003(\0132\024.tandem.v1." +
+      "IndexPartR\005parts\022<\n\rkeyword_state\030\003 \001(\0162" +
+      "\027.tandem.v1.KeywordStateR\014keywordState\"\231" +
+      "\001\n\022ListIndexesRequest\022 \n\tpage_size\030\001 \001(\005" +
+      "H\000R\010pageSize\210\001\001\022\035\n\npage_token\030\002 \001(\tR\tpag" +
+      "eToken\0224\n\026full_coverage_required\030\003 \001(\010R\024" +
+      "fullCoverageRequiredB\014\n\n_page_size\"\260\001\n\023L" +
+      "istIndexesResponse\0221\n\007indexes\030\001 \003(\0132\027.ta" +
+      "ndem.v1.IndexSummaryR\007indexes\022&\n\017next_pa" +
+      "ge_token\030\002 \001(\tR\rnextPageToken\022>\n\016missing" +
+      "_shards\030\003 \003(\0132\027.tandem.v1.MissingShardR\r" +
+      "missingShards*\213\001\n\014HybridFusion\022\035\n\031HYBRID" +
+      "_FUSION_UNSPECIFIED\020\000\022!\n\035HYBRID_FUSION_R" +
+      "ECIPROCAL_RANK\020\001\022\031\n\025HYBRID_FUSION_Z_SCOR" +
+      "E\020\002\022\036\n\032HYBRID_FUSION_DISTRIBUTION\020\003*\244\001\n\014" +
+      "FusionMethod\022\035\n\031FUSION_METHOD_UNSPECIFIE" +
+      "D\020\000\022\037\n\033FUSION_METHOD_CROSS_ENCODER\020\001\022\025\n\021" +
+      "FUSION_METHOD_ADD\020\002\022 \n\034FUSION_METHOD_NOR" +
+      "MALISED_ADD\020\003\022\033\n\027FUSION_METHOD_LOGIT_ADD" +
+      "\020\004*_\n\013SearchPhase\022\034\n\030SEARCH_PHASE_UNSPEC" +
+      "IFIED\020\000\022\032\n\026SEARCH_PHASE_RETRIEVED\020\001\022\026\n\022S" +
+      "EARCH_PHASE_FINAL\020\002*\206\002\n\nRerankStop\022\033\n\027RE" +
+      "RANK_STOP_UNSPECIFIED\020\000\022\030\n\024RERANK_STOP_C" +
+      "OMPLETE\020\001\022\030\n\024RERANK_STOP_DISABLED\020\002\022\036\n\032R" +
+      "ERANK_STOP_NOT_APPLICABLE\020\003\022\024\n\020RERANK_ST" +
+      "OP_TIME\020\004\022\030\n\024RERANK_STOP_ADAPTIVE\020\005\022\033\n\027R" +
+      "ERANK_STOP_UNAVAILABLE\020\006\022\036\n\032RERANK_STOP_" +
+      "OUTPUT_INVALID\020\007\022\032\n\026RERANK_STOP_OVERLOAD" +
+      "ED\020\010*\316\002\n\rNeighbourStop\022\036\n\032NEIGHBOUR_STOP" +
+      "_UNSPECIFIED\020\000\022\033\n\027NEIGHBOUR_STOP_COMPLET" +
+      "E\020\001\022\035\n\031NEIGHBOUR_STOP_NOT_SERVED\020\002\022!\n\035NE" +
+      "IGHBOUR_STOP_NOT_APPLICABLE\020\003\022!\n\035NEIGHBO" +
+      "UR_STOP_MODEL_MISMATCH\020\004\022 \n\034NEIGHBOUR_ST" +
+      "OP_TOO_FEW_ITEMS\020\005\022\027\n\023NEIGHBOUR_STOP_TIM" +
+      "E\020\006\022\036\n\032NEIGHBOUR_STOP_UNAVAILABLE\020\007\022!\n\035N" +
+      "EIGHBOUR_STOP_OUTPUT_INVALID\020\010\022\035\n\031NEIGHB" +
+      "OUR_STOP_OVERLOADED\020\t*\206\001\n\rOrderingStage\022" +
+      "\036\n\032ORDERING_STAGE_UNSPECIFIED\020\000\022\033\n\027ORDER" +
+      "ING_STAGE_RETRIEVE\020\001\022\031\n\025ORDERING_STAGE_R" +
+      "ERANK\020\002\022\035\n\031ORDERING_STAGE_NEIGHBOURS\020\003*\372" +
+      "\002\n\013Degradation\022\033\n\027DEGRADATION_UNSPECIFIE" +
+      "D\020\000\022\036\n\032DEGRADATION_RERANK_SKIPPED\020\001\022\036\n\032D" +
+      "EGRADATION_RERANK_PARTIAL\020\002\022\036\n\032DEGRADATI" +
+      "ON_SHARDS_MISSING\020\003\022\036\n\032DEGRADATION_TOKEN" +
+      "S_MISSING\020\004\022 \n\034DEGRADATION_EMBEDDING_CAC" +
+      "HED\020\005\022 \n\034DEGRADATION_SHARD_REBUILDING\020\006\022" +
+      "\"\n\036DEGRADATION_NEIGHBOURS_SKIPPED\020\007\022\"\n\036D" +
+      "EGRADATION_NEIGHBOURS_PARTIAL\020\010\022 \n\034DEGRA" +
+      "DATION_KEYWORDS_SKIPPED\020\t\022 \n\034DEGRADATION" +
+      "_KEYWORDS_PARTIAL\020\n2\254\005\n\rSearchService\022L\n" +
+      "\013SearchItems\022\035.tandem.v1.SearchItemsRequ" +
+      "est\032\036.tandem.v1.SearchItemsResponse\022`\n\021S" +
+      "treamSearchItems\022#.tandem.v1.StreamSearc" +
+      "hItemsRequest\032$.tandem.v1.StreamSearchIt" +
+      "emsResponse0\001\022[\n\020BatchSearchItems\022\".tand" +
+      "em.v1.BatchSearchItemsRequest\032#.tandem.v" +
+      "1.BatchSearchItemsResponse\022P\n\013IngestItem" +
+      "s\022\035.tandem.v1.IngestItemsRequest\032\036.tande" +
+      "m.v1.IngestItemsResponse(\0010\001\022L\n\013RemoveIt" +
+      "ems\022\035.tandem.v1.RemoveItemsRequest\032\036.tan" +
+      "dem.v1.RemoveItemsResponse\022L\n\013RemoveInde" +
+      "x\022\035.tandem.v1.RemoveIndexRequest\032\036.tande" +
+      "m.v1.RemoveIndexResponse\022R\n\rDescribeInde" +
+      "x\022\037.tandem.v1.DescribeIndexRequest\032 .tan" +
+      "dem.v1.DescribeIndexResponse\022L\n\013ListInde" +
+      "xes\022\035.tandem.v1.ListIndexesRequest\032\036.tan" +
+      "dem.v1.ListIndexesResponseBYB\022SearchServ" +
+      "iceProtoP\001\242\002\003TXX\252\002\tTandem.V1\312\002\tTandem\\V1" +
+      "\342\002\025Tandem\\V1\\GPBMetadata\352\002\nTandem::V1b\006p" +
+      "roto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -536,7 +538,7 @@ public final class SearchServiceProto {
     internal_static_tandem_v1_RerankSummary_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessageV3.FieldAccessorTable(
         internal_static_tandem_v1_RerankSummary_descriptor,
-        new java.lang.String[] { "RerankedDepth", "Stop", "MissingCount", "Reranker", });
+        new java.lang.String[] { "RerankedDepth", "Stop", "MissingCount", "Reranker", "ProbabilityWithheld", });
     internal_static_tandem_v1_NeighbourSummary_descriptor =
       getDescriptor().getMessageTypes().get(11);
     internal_static_tandem_v1_NeighbourSummary_fieldAccessorTable = new

@@ -7,7 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Item } from "./index_service_pb.js";
 import type { Content, Embedding, TextUse, TruncationPolicy } from "./content_pb.js";
 import type { InferenceCost } from "./cost_pb.js";
-import type { ItemError } from "./error_reason_pb.js";
+import type { ErrorReason, ItemError } from "./error_reason_pb.js";
 
 /**
  * Describes the file tandem/v1/content_service.proto.
@@ -347,6 +347,14 @@ export declare type ScoreDocumentsResponse = Message<"tandem.v1.ScoreDocumentsRe
    * @generated from field: tandem.v1.InferenceCost cost = 4;
    */
   cost?: InferenceCost | undefined;
+
+  /**
+   * Why documents have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   *
+   * @generated from field: tandem.v1.ErrorReason probability_withheld = 5;
+   */
+  probabilityWithheld: ErrorReason;
 };
 
 /**
@@ -369,7 +377,8 @@ export declare type DocumentScore = Message<"tandem.v1.DocumentScore"> & {
   matchLogit?: number | undefined;
 
   /**
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    *
    * @generated from field: optional float match_probability = 2;
    */

@@ -435,6 +435,15 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_NEIGHBOUR_MODEL_MISSING = 50;
    */
   NEIGHBOUR_MODEL_MISSING = 50,
+
+  /**
+   * FAILED_PRECONDITION: min_probability is set, and the cross-encoder was not
+   * calibrated, so that its scores are no probabilities. Calibrate it, or drop
+   * min_probability. Also why an answer has none (probability_withheld).
+   *
+   * @generated from enum value: ERROR_REASON_UNCALIBRATED = 51;
+   */
+  UNCALIBRATED = 51,
 }
 
 /**

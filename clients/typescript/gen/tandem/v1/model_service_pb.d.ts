@@ -109,8 +109,8 @@ export declare type ModelDescription = Message<"tandem.v1.ModelDescription"> & {
   maxImagePixelCount: number;
 
   /**
-   * The calibration from match_logit to match_probability; unset for the plain
-   * sigmoid.
+   * The calibration from match_logit to match_probability; unset if the model
+   * was not calibrated, so that probabilities are withheld.
    *
    * @generated from field: tandem.v1.ProbabilityCalibration probability_calibration = 9;
    */

@@ -138,7 +138,8 @@ export declare type SearchItemsRequest = Message<"tandem.v1.SearchItemsRequest">
 
   /**
    * Leaves out items with a lower match probability, 0 to 1, and items that the
-   * cross-encoder did not score.
+   * cross-encoder did not score. Fails with ERROR_REASON_UNCALIBRATED if it was
+   * not calibrated.
    *
    * @generated from field: optional float min_probability = 15;
    */
@@ -656,6 +657,14 @@ export declare type RerankSummary = Message<"tandem.v1.RerankSummary"> & {
    * @generated from field: string reranker = 4;
    */
   reranker: string;
+
+  /**
+   * Why items have a match_logit and no match_probability:
+   * ERROR_REASON_UNCALIBRATED. Unset if nothing is withheld.
+   *
+   * @generated from field: tandem.v1.ErrorReason probability_withheld = 5;
+   */
+  probabilityWithheld: ErrorReason;
 };
 
 /**
@@ -809,7 +818,8 @@ export declare type RankedItem = Message<"tandem.v1.RankedItem"> & {
   matchLogit?: number | undefined;
 
   /**
-   * The calibrated probability of match_logit, 0 to 1.
+   * The calibrated probability of match_logit, 0 to 1; unset if the
+   * cross-encoder was not calibrated.
    *
    * @generated from field: optional float match_probability = 4;
    */
@@ -1638,7 +1648,8 @@ export enum FusionMethod {
   CROSS_ENCODER = 1,
 
   /**
-   * Rank by the weighted sum of match probability and similarity.
+   * Rank by the weighted sum of match probability and similarity; of a
+   * cross-encoder that was not calibrated, by the sigmoid of match_logit.
    *
    * @generated from enum value: FUSION_METHOD_ADD = 2;
    */
