@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import cast
@@ -21,38 +20,28 @@ from uvicorn.server import ServerState
 
 from gateway_svc.faults import HttpRefusal, head_too_large
 from gateway_svc.problem import problem
+from tandem.chassis.crowd import Crowd
 from tandem.chassis.request_id import bind_request_id
 from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS
 
 _CN = "commonName"
+_IDLE, _ANSWERED = range(2)
 
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """Limits on connections, and who has how many. For one server."""
+    """Limits on connections, and those that are open. For one server."""
 
     max_count: int
     max_count_by_host: int
     head_seconds: float
     idle_seconds: float
-    count: int = 0
-    counts_by_host: Counter[str] = field(default_factory=Counter)
+    open: Crowd[LimitedConnection] = field(init=False)
+    """Those that wait for a request go first, the one that has waited longest."""
 
-    def has_room(self, host: str) -> bool:
-        """Returns whether `host` may open one more."""
-        return self.count < self.max_count and self.counts_by_host[host] < self.max_count_by_host
-
-    def take(self, host: str) -> None:
-        """Counts a connection."""
-        self.count += 1
-        self.counts_by_host[host] += 1
-
-    def give_back(self, host: str) -> None:
-        """Counts a connection's end."""
-        self.count -= 1
-        self.counts_by_host[host] -= 1
-        if not self.counts_by_host[host]:
-            del self.counts_by_host[host]
+    def __post_init__(self) -> None:
+        """Starts without a connection."""
+        self.open = Crowd(self.max_count, self.max_count_by_host)
 
 
 class LimitedConnection(H11Protocol):
@@ -67,31 +56,34 @@ class LimitedConnection(H11Protocol):
         # Requests find their connection in their state.
         super().__init__(config, server_state, {"connection": self}, asyncio.get_running_loop())
         self._limits = limits
-        self._host: str | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._made_time = time.monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Starts the clock of the first request; closes a connection over the limits."""
+        """Starts the clock of the first request.
+
+        At the limits it closes the connection that has been idle for longest, or this one if all
+        are being answered.
+        """
         super().connection_made(cast(asyncio.Transport, transport))
         # asyncio sets it only for sockets that name their protocol, and one of a server's does not.
         # Without it an answer's body waits 40 ms for the acknowledgement of its head.
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host = self.client[0] if self.client else ""
-        if not self._limits.has_room(host):
-            self.abort()
-            return
-        self._host = host
-        self._limits.take(host)
+        if (idle := self._limits.open.least_needed(host)) is not None:
+            if self._limits.open.rank(idle) == _ANSWERED:
+                self.abort()
+                return
+            self._limits.open.remove(idle)
+            idle.abort()
+        self._limits.open.add(self, host, _IDLE)
         self._await_head(self._limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the clock."""
         self._stop_clock()
-        if self._host is not None:
-            self._limits.give_back(self._host)
-            self._host = None
+        self._limits.open.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -99,6 +91,7 @@ class LimitedConnection(H11Protocol):
         is_first_of_head = self._is_between_requests() and self._head_timer is None
         super().data_received(data)
         if not self._is_between_requests():
+            self._limits.open.set_rank(self, _ANSWERED)
             self._stop_clock()
         elif is_first_of_head:
             self._await_head(self._limits.head_seconds)
@@ -109,8 +102,10 @@ class LimitedConnection(H11Protocol):
         Closing at once would discard the answer of a client that is still sending.
         """
         super().on_response_complete()
-        if self._is_between_requests() and self.conn.their_state is h11.SEND_BODY:
-            self._await_head(self._limits.head_seconds)
+        if self._is_between_requests():
+            self._limits.open.set_rank(self, _IDLE)
+            if self.conn.their_state is h11.SEND_BODY:
+                self._await_head(self._limits.head_seconds)
 
     def send_400_response(self, msg: str) -> None:
         """Answers bytes that are not a request, with a problem like any other."""

@@ -45,9 +45,11 @@ class GatewaySettings(ServiceSettings):
         "bytes of answers that callers have not read yet; more are refused",
         default=256 * 1024 * 1024,
     )
-    max_connection_count: int = setting("open connections; more are closed", default=1024)
+    max_connection_count: int = setting(
+        "open connections; for a new one the longest idle is closed", default=1024
+    )
     max_connection_count_by_host: int = setting(
-        "open connections of one host; more are closed", default=256
+        "open connections of one host; for a new one the longest idle is closed", default=256
     )
     max_head_bytes: int = setting(
         "bytes of a request's first line and headers", default=16 * 1024, within=AT_LEAST_1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 Member = TypeVar("Member", bound=Hashable)
@@ -24,6 +24,9 @@ class Crowd(Generic[Member]):
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._keys)
 
     def least_needed(self, host: str) -> Member | None:
         """Returns the member whose place a newcomer of `host` needs; None if there is room."""

@@ -7,8 +7,8 @@
 Kubernetes' gRPC probes cannot present a certificate, so with TLS these are the probes to use.
 
 It has an event loop and threads of its own, so that it can report a service whose loop is stuck. A
-visit has a few seconds, and with too many visits the oldest ends: half a request, or a client that
-never reads, delays no probe.
+visit has a few seconds, and with too many visits the oldest of the host that has most ends: half a
+request, or a client that never reads, delays no probe.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from tandem.chassis.crowd import Crowd
 from tandem.chassis.file_limit import brief_when_scarce
 from tandem.chassis.log import get_logger
 
@@ -37,6 +38,8 @@ _REQUEST_BYTES = 16 * 1024
 _CONNECTION_COUNT = 64
 _BACKLOG = 128
 _VISIT_SECONDS = 10.0
+# Ranks of visits.
+_IDLE, _ANSWERED = range(2)
 
 Probe = Callable[[], bool]
 _Answer = tuple[str, list[tuple[str, str]], bytes]
@@ -86,8 +89,7 @@ class HttpDoor:
         # One thread each, so that neither waits for the other.
         self._probing = ThreadPoolExecutor(1, "http-door-probe")
         self._scraping = ThreadPoolExecutor(1, "http-door-metrics")
-        # Open visits, oldest first, and whether their request is being answered.
-        self._visits: dict[asyncio.Task[None], bool] = {}
+        self._visits = Crowd[asyncio.Task[None]](_CONNECTION_COUNT)
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._thread = Thread(target=self._run, name="http-door", daemon=True)
@@ -119,9 +121,11 @@ class HttpDoor:
     async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         visit = asyncio.current_task()
         assert visit is not None
-        if len(self._visits) >= _CONNECTION_COUNT:
-            self._send_away_one()
-        self._visits[visit] = False
+        host = str((writer.get_extra_info("peername") or ("",))[0])
+        if (displaced := self._visits.least_needed(host)) is not None:
+            self._visits.remove(displaced)
+            displaced.cancel()
+        self._visits.add(visit, host, _IDLE)
         try:
             async with asyncio.timeout(self._visit_seconds):
                 writer.write(_page(await self._answer(reader, visit)))
@@ -134,15 +138,8 @@ class HttpDoor:
         except (TimeoutError, asyncio.CancelledError, OSError):
             pass  # The client is slow, evicted or gone; none of that is our fault.
         finally:
-            self._visits.pop(visit, None)
+            self._visits.remove(visit)
             writer.transport.abort()
-
-    def _send_away_one(self) -> None:
-        """Ends the oldest visit, preferring one whose request has not arrived."""
-        dawdling = (visit for visit, is_under_way in self._visits.items() if not is_under_way)
-        oldest = next(dawdling, next(iter(self._visits)))
-        oldest.cancel()
-        self._visits.pop(oldest)
 
     async def _answer(self, reader: asyncio.StreamReader, visit: asyncio.Task[None]) -> _Answer:
         try:
@@ -158,9 +155,9 @@ class HttpDoor:
         method, (path, _, query) = parts[0], parts[1].partition("?")
         if method != "GET":
             return _plain("405 Method Not Allowed")
-        self._visits[visit] = True
+        self._visits.set_rank(visit, _ANSWERED)
         answer = await self._routed(path, query, rest.decode("latin-1"))
-        self._visits[visit] = False
+        self._visits.set_rank(visit, _IDLE)
         return answer
 
     async def _routed(self, path: str, query: str, headers: str) -> _Answer:

@@ -297,19 +297,64 @@ async def test_pages_load_nothing_from_elsewhere() -> None:
     assert page.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_more_connections_than_a_host_may_have_are_closed() -> None:
-    """The others stay."""
+async def test_the_longest_idle_connection_gives_way_to_a_new_one() -> None:
+    """At the limit of a host; a connection that had a request is not the longest idle."""
+    body = POST.encode() + b"Content-Length: 2\r\n\r\n{}"
     async with gateway(max_connection_count_by_host=3) as served:
         held = [await served.send(b"") for _ in range(3)]
-        refused = await served.exchange(POST.encode() + b"Content-Length: 2\r\n\r\n{}")
         reader, writer = held[0]
-        writer.write(POST.encode() + b"Content-Length: 2\r\n\r\n{}")
-        answer = await reader.readuntil(b"\r\n")
+        writer.write(body)
+        await reader.readuntil(b"{}")
+        answers = [await served.answer_to(body)]
+        closed = await held[1][0].read()
+        for reader, writer in (held[0], held[2]):
+            writer.write(body)
+            answers.append(await reader.readuntil(b"\r\n"))
+        for _, writer in held:
+            writer.close()
+
+    assert [status(each) for each in answers] == [200] * 3
+    assert closed == b""
+
+
+async def test_connections_of_one_host_exclude_no_other() -> None:
+    """At the limit in all, the host that has most loses one."""
+    body = POST.encode() + b"Content-Length: 2\r\n\r\n{}"
+    async with gateway(max_connection_count=3) as served:
+        other = await asyncio.open_connection("127.0.0.1", served.port, local_addr=("127.0.0.2", 0))
+        held = [await served.send(b"") for _ in range(6)]
+        other[1].write(body)
+        answer = await other[0].readuntil(b"\r\n")
+        closed = [await reader.read() for reader, _ in held[:4]]
+        for _, writer in (other, *held):
+            writer.close()
+
+    assert status(answer) == 200
+    assert closed == [b""] * 4
+
+
+async def test_a_connection_that_is_being_answered_is_not_closed() -> None:
+    """Where all are, it is the new one that is."""
+    may_end, began = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        began.release()
+        await may_end.wait()
+        return pb.SearchItemsResponse()
+
+    body = POST.encode() + b"Content-Length: 2\r\n\r\n{}"
+    async with gateway(slow, max_connection_count_by_host=2) as served:
+        held = [await served.send(body) for _ in range(2)]
+        for _ in held:
+            await began.acquire()
+        refused = await served.exchange(body)
+        may_end.set()
+        answers = [await reader.readuntil(b"\r\n") for reader, _ in held]
         for _, writer in held:
             writer.close()
 
     assert refused == b""
-    assert status(answer) == 200
+    assert [status(each) for each in answers] == [200, 200]
 
 
 @pytest.mark.parametrize(
