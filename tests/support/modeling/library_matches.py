@@ -41,11 +41,30 @@ def blip_similarities(
     return np.asarray(told.itm_score.T)
 
 
-def _model_and_rows(folder: Path, texts: Sequence[str]) -> tuple[Any, Tensor, Tensor]:
-    from transformers import BertTokenizer, BlipForImageTextRetrieval
+@torch.inference_mode()
+def pair_matches(
+    folder: Path, kind: str, texts: Sequence[str], files: Sequence[bytes]
+) -> NDArray[np.float32]:
+    """Returns the logits [texts, pictures] of BLIP-2's and ViLT's classes for retrieval."""
+    model, ids, mask = _model_and_rows(folder, texts, kind)
+    options = {"use_image_text_matching_head": True} if kind.startswith("Blip2") else {}
+    columns = []
+    for pixels in _pixels(folder, files).split(1):
+        pictures = pixels.expand(len(texts), -1, -1, -1)
+        made = model(input_ids=ids, attention_mask=mask, pixel_values=pictures, **options)
+        logits = made.logits_per_image if options else made.logits
+        columns.append(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0])
+    return torch.stack(columns, dim=1).numpy()
 
-    rows = BertTokenizer.from_pretrained(folder)(list(texts), padding=True, return_tensors="pt")
-    model = BlipForImageTextRetrieval.from_pretrained(folder).eval()
+
+def _model_and_rows(
+    folder: Path, texts: Sequence[str], kind: str = "BlipForImageTextRetrieval"
+) -> tuple[Any, Tensor, Tensor]:
+    import transformers
+
+    tokenizer = transformers.BertTokenizer.from_pretrained(folder)
+    rows = tokenizer(list(texts), padding=True, return_tensors="pt")
+    model = getattr(transformers, kind).from_pretrained(folder).eval()
     return model, rows["input_ids"], rows["attention_mask"]
 
 
