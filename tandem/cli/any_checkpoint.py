@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tandem.contract.content import TruncationPolicy
 from tandem.evaluation.checkpoint_origin import trained_names
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.model_io.precision import Precision
@@ -37,9 +38,12 @@ def fingerprint_of(checkpoint: AnyCheckpoint, precision: Precision) -> str:
     return export_manifest(checkpoint.files, precision, {}).fingerprint
 
 
-def texts_of(checkpoint: AnyCheckpoint) -> TextPreprocessor:
+def texts_of(
+    checkpoint: AnyCheckpoint, policy: TruncationPolicy = TruncationPolicy.ERROR
+) -> TextPreprocessor:
     """Returns the preprocessor of the checkpoint's texts."""
-    return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
+    limit = checkpoint.model.config.max_text_tokens
+    return TextPreprocessor(checkpoint.tokenizer, limit, policy=policy)
 
 
 def check_embeds(folder: Path, checkpoint: AnyCheckpoint) -> None:

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tandem.cli.console import errors
 from tandem.cli.old_names import with_new_names
-from tandem.cli.refusals import print_error
+from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.stop_signals import Stopped
 from tandem.errors import TandemError
 
@@ -31,6 +31,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Parses the arguments with the current names."""
+        options = (each for one in self.params for each in (*one.opts, *one.secondary_opts))
+        OFFERED.set(frozenset(options))
         return super().parse_args(ctx, with_new_names(_path(ctx), args))
 
 
@@ -144,7 +146,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
         errors.print(_not_text(error))
         return 1
     except ours as error:
-        errors.print(_described(error))
+        errors.print(suited(_described(error)))
         return 1
     return 0
 

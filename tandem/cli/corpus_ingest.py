@@ -13,6 +13,7 @@ from tandem.cli.console import one_line, out
 from tandem.cli.corpora import open_corpus
 from tandem.cli.ingest import DEFAULT_SEED, DEFAULT_SPLIT
 from tandem.contract.identifiers import check_index_id
+from tandem.corpus.errors import SplitUnknown
 
 _STOP_SECONDS = 10.0
 
@@ -30,7 +31,11 @@ class CorpusIngest:
         picture.
         """
         check_index_id(index_id)
-        open_corpus(corpus, DEFAULT_SPLIT, DEFAULT_SEED, None)
+        try:
+            open_corpus(corpus, DEFAULT_SPLIT, DEFAULT_SEED, None)
+        except SplitUnknown as error:
+            error.args = (f"{error}; tandem ingest --split takes another, once this serves",)
+            raise
         self._corpus = corpus
         self._index_id = index_id
         self._process: subprocess.Popen[bytes] | None = None

@@ -20,9 +20,11 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
 from tandem.cli.detector_files import open_detector_files
+from tandem.cli.ingest import LongTexts
 from tandem.cli.progress import LongWork
 from tandem.cli.report_folder import check_writable, write_report
 from tandem.cli.served_measure import ServedMeasure
+from tandem.contract.content import TruncationPolicy
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
@@ -117,6 +119,14 @@ def evaluate(
         OnError,
         typer.Option(help="what to do with an unreadable record: stop, or skip and count it"),
     ] = OnError.STOP,
+    long_texts: Annotated[
+        LongTexts,
+        typer.Option(
+            "--truncation-policy",
+            help="what to do with a caption over the model's token limit: refuse it, or truncate "
+            "it as papers that measure CLIP do",
+        ),
+    ] = LongTexts.ERROR,
     regions: Annotated[
         Path | None,
         typer.Option(
@@ -174,6 +184,7 @@ def evaluate(
             "tandem models calibrate"
         )
     pool_sizes = sorted(set(k or [POOL_K]))
+    policy = TruncationPolicy(long_texts.value)
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:
@@ -182,7 +193,13 @@ def evaluate(
 
         chosen = precision or Precision.FP32
         measure = OfflineMeasure(
-            checkpoint, retriever, chosen, fusion, regions, asks_of=(corpus, split, seed)
+            checkpoint,
+            retriever,
+            chosen,
+            fusion,
+            regions,
+            asks_of=(corpus, split, seed),
+            truncation_policy=policy,
         )
         if neighbours:
             measure.reorder_by_neighbours(
@@ -221,6 +238,7 @@ def evaluate(
                 fold_count,
                 spoken[1],
                 any_match=any_match,
+                truncation_policy=policy,
                 unread=skipped.unread_lists(),
             ),
             measure.check,
@@ -243,6 +261,7 @@ def evaluate(
         "distractors": ", ".join(map(_described_distractors, distractors or (), behind)) or "none",
         **({"answers": _ANY_MATCH} if any_match else {}),
         **({"last family": f"{cut}, in part"} if cut else {}),
+        **({"long captions": "truncated"} if policy is TruncationPolicy.TRUNCATE else {}),
         _BEST: _best(galleries, query_count),
         **({"repeated pictures": f"{repeated_count:,}"} if repeated_count else {}),
         "skipped": "; ".join(skipped.record_lines()) or "none",
@@ -275,8 +294,11 @@ def evaluate(
     # Write before printing, so that a closed terminal loses no figures.
     is_written = report is None or write_report(whole, report)
     print_report(whole)
-    for line in skipped.report():
+    refused = whole.about.get("refused by the server")
+    for line in skipped.lines() if refused else skipped.report():
         errors.print(line)
+    if refused:
+        errors.print(f"left out: {refused} that the server refused, as said above")
     if not is_written:
         raise typer.Exit(1)
 
@@ -337,6 +359,7 @@ def _galleries(
     distractors: Sequence[Record],
     *,
     any_match: bool,
+    truncation_policy: TruncationPolicy,
     unread: str,
 ) -> Iterator[Gallery]:
     if not records:
@@ -346,7 +369,8 @@ def _galleries(
         raise ValueError("; ".join(filter(None, (what, unread))))
     languages = [language] if language else languages_of([*records, *distractors])
     for fold in folds(records, fold_count):
-        yield make_gallery(fold, languages, caption_count, distractors, any_match=any_match)
+        made = make_gallery(fold, languages, caption_count, distractors, any_match=any_match)
+        yield replace(made, truncation_policy=truncation_policy)
 
 
 def _readable(

@@ -58,8 +58,8 @@ class NeighbourBuild:
         for name, each in ((folder, self._loaded), (retriever, self._finder)):
             if each and each.model.config.image_source == "regions" and not regions:
                 raise ValueError(
-                    f"{name} reads a detector's regions, not pixels: give the file that tandem "
-                    "regions writes with --regions"
+                    f"{name} reads a detector's regions, not pixels: give --regions FILE, which "
+                    "tandem regions writes"
                 )
         self._precision = precision
         self._k, self._pool_size = k, pool_size

@@ -18,6 +18,7 @@ from tandem.cli.console import errors
 from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.cli.neighbour_measure import NeighbourMeasure
 from tandem.cli.progress import query_progress
+from tandem.contract.content import TruncationPolicy
 from tandem.corpus.records import Record
 from tandem.evaluation.checkpoint_origin import origin_about
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
@@ -44,6 +45,7 @@ class OfflineMeasure:
         regions: Path | None = None,
         *,
         asks_of: tuple[str, str, int] = ("", "", 0),
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> None:
         """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
 
@@ -57,6 +59,7 @@ class OfflineMeasure:
         self._precision = precision
         self._fusion_pool_size = fusion_pool_size
         self._asks_of = asks_of
+        self._truncation_policy = truncation_policy
         self._checkpoint, origin = _load(folder, precision)
         self._retriever: AnyCheckpoint | None = None
         self._about: dict[str, Any] = {"checkpoint": _described(folder, self._checkpoint), **origin}
@@ -106,14 +109,16 @@ class OfflineMeasure:
         If another checkpoint retrieves, both must be able to read the captions. A record may lack
         captions, because a distractor needs none.
         """
-        texts = texts_of(self._checkpoint)
+        texts = texts_of(self._checkpoint, self._truncation_policy)
         check: RecordCheck
         if self._images is None:
             rules = self._checkpoint.model.config.image_rules
             check = ModelCheck(rules.size, texts, needs_caption=False, fit=rules.fit)
         else:
             check = RegionCheck(self._images, texts, needs_caption=False)
-        return partial(_check_both, texts_of(self._retriever), check) if self._retriever else check
+        if self._retriever is None:
+            return check
+        return partial(_check_both, texts_of(self._retriever, self._truncation_policy), check)
 
     def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
         """Returns how many of the asking pictures were trained on, for the report.

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Final
 
 from tandem.cli.addresses import nobody_there
 from tandem.cli.console import errors
 from tandem.errors import ServiceUnavailable, TandemError
 
+OFFERED: Final[ContextVar[frozenset[str] | None]] = ContextVar("OFFERED", default=None)
+"""The options of the command that runs."""
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+_COMMAND = re.compile(r"\btandem [a-z]")
 _HEADER = "; send 'authorization: Bearer TOKEN'"
 _MENDS: Final[Mapping[str, str]] = {
     "UNAUTHENTICATED": "set TANDEM_TOKEN to a token of this server (and TANDEM_CERTIFICATE_FILE "
@@ -24,7 +31,24 @@ def described(error: TandemError) -> str:
     # Programs send headers; people set variables.
     message = error.message.removesuffix(_HEADER)
     fix = _MENDS.get(error.reason)
-    return message if fix is None else f"{message}; {fix}"
+    return suited(message if fix is None else f"{message}; {fix}")
+
+
+def suited(message: str) -> str:
+    """Returns a message without advice on options that the command at hand does not have.
+
+    Errors of corpora, galleries and texts end many commands, of which not all can do what they
+    advise. Each advice is a part after a semicolon; one that names its command stays.
+    """
+    if (offered := OFFERED.get()) is None:
+        return message
+    fault, *advice = message.split("; ")
+    fits = [
+        each
+        for each in advice
+        if _COMMAND.search(each) or offered.issuperset(_OPTION.findall(each))
+    ]
+    return "; ".join([fault, *fits])
 
 
 def print_error(error: TandemError) -> None:

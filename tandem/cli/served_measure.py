@@ -96,7 +96,14 @@ class ServedMeasure:
     ) -> Report:
         with Client(self._address, access=Access.from_environment()) as client:
             total = len(gallery.chosen) + len(gallery.pairs)
-            refused = ingest_items(client, index_id, gallery.items(), total, is_kept=False)
+            refused = ingest_items(
+                client,
+                index_id,
+                gallery.items(),
+                total,
+                gallery.truncation_policy,
+                is_kept=False,
+            )
         about = {**about, "concurrency": self._concurrency}
         if refused:
             whole = gallery.only(_without(gallery, set(refused)))

@@ -68,7 +68,7 @@ class SplitUnknown(CorpusError):
         flags = f"; pass {' or '.join(f'--split {name}' for name in names)}" if names else ""
         super().__init__(
             f"{place} has no picture of split {split!r}; its splits are: "
-            f"{', '.join(names) or 'none'}{flags}{left_out and f' ({left_out})'}"
+            f"{', '.join(names) or 'none'}{left_out and f' ({left_out})'}{flags}"
         )
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 from statistics import fmean
 
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.regions import RegionContent
 from tandem.corpus.records import Caption, Record
@@ -54,6 +54,8 @@ class Gallery:
     """Whether every match of a query answers it, and not only its own item."""
     content_of: Callable[[Record], PictureContent] = picture_file
     """Gives what is sent for a record's picture."""
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
+    """What to do with a caption over the model's limit, as an item and as a query."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
     item_ids: Mapping[Modality, Sequence[str]] = field(init=False)
@@ -251,8 +253,8 @@ def languages_of(records: Sequence[Record]) -> list[str]:
     if not shared:
         there = ", ".join(sorted(set().union(*languages))) or "none"
         raise ValueError(
-            "no language has a caption for every picture; evaluate one by one, with --language "
-            f"LANGUAGE: captions are in {there}"
+            f"no language has a caption for every picture: captions are in {there}; evaluate one "
+            "by one, with --language LANGUAGE"
         )
     ordered = dict.fromkeys(caption.language for caption in captioned[0])
     return [language for language in ordered if language in shared]

@@ -148,7 +148,9 @@ class OfflineGallery:
         special = special_tokens(checkpoint.tokenizer)
         self._pad_id = special.pad_id
         preprocessor = TextPreprocessor(
-            checkpoint.tokenizer, checkpoint.model.config.max_text_tokens
+            checkpoint.tokenizer,
+            checkpoint.model.config.max_text_tokens,
+            policy=gallery.truncation_policy,
         )
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tandem.client import AsyncClient, SearchResult
+from tandem.client import AsyncClient, SearchResult, TruncationPolicy
 from tandem.evaluation.gallery import DIRECTIONS, EvaluationQuery, Gallery
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import BE, Ranking, Report
@@ -92,6 +92,7 @@ async def served_report(  # noqa: PLR0913
                 concurrency,
                 partial(on_answer, name),
                 is_depth_adaptive=adaptive_depth is not None,
+                truncation_policy=gallery.truncation_policy,
             )
             if adaptive_depth is not None:
                 adaptive_depth.read_count += sum(each.reranked_depth for each in ranks)
@@ -120,6 +121,7 @@ async def answer_ranks(
     on_answer: Callable[[], None],
     *,
     is_depth_adaptive: bool = False,
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
 ) -> list[AnswerRanks]:
     """Returns each query's ranks, in the order of the queries.
 
@@ -145,6 +147,7 @@ async def answer_ranks(
                 # Nor would the bi-encoder's order be the cross-encoder's.
                 rerank_required=k > 0,
                 adaptive_depth=is_depth_adaptive and k > 0,
+                truncation_policy=truncation_policy,
             )
         finally:
             free.release()

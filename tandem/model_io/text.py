@@ -48,10 +48,12 @@ class TextPreprocessor:
         is_lower_case: bool = False,
         first_id: int | None = None,
         prompt: str = "",
+        policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> None:
         """Copies `tokenizer`, so that its owner's settings do not change.
 
-        The options are those of TextRules; padding is up to the caller.
+        The options are those of TextRules; padding is up to the caller. `policy`, ERROR or
+        TRUNCATE, is that of `token_ids`.
         """
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         # "[SEP]" and "[PAD]" in a text are plain letters.
@@ -63,6 +65,7 @@ class TextPreprocessor:
         self._is_lower_case = is_lower_case
         self._first_id = first_id
         self._prompt = prompt
+        self._policy = policy
 
     @classmethod
     def by_rules(cls, tokenizer: Tokenizer, rules: TextRules) -> "TextPreprocessor":
@@ -81,8 +84,8 @@ class TextPreprocessor:
         return cls.by_rules(read_tokenizer_file(folder / rules.tokenizer), rules)
 
     def token_ids(self, text: str) -> TokenIds:
-        """Returns int32 [T] with special tokens for a whole text; raises as `windows`."""
-        [ids] = self.windows(text, TruncationPolicy.ERROR).windows
+        """Returns int32 [T] with special tokens for a text; raises as `windows`."""
+        [ids] = self.windows(text, self._policy).windows
         return ids
 
     def windows(self, text: str, policy: TruncationPolicy) -> TextWindows:

@@ -95,6 +95,21 @@ def test_a_caption_that_the_retriever_cannot_read_is_skipped(
     assert "skipped records: 3 (caption too long 3)" in output
 
 
+def test_captions_over_the_limit_are_truncated_on_request(checkpoint: Path, tmp_path: Path) -> None:
+    """By both models, and the report says so."""
+    narrow, trained = tmp_path / "narrow", load_checkpoint(checkpoint)
+    config = replace(trained.model.config, max_text_tokens=27)
+    save_checkpoint(narrow, JointModel(config), trained.tokenizer, {})
+    for both in (["--checkpoint", str(narrow)], ["--checkpoint", str(checkpoint)]):
+        report = ["--retriever", str(narrow), "--report", str(tmp_path / "report")]
+        status, output = run(*both, *report, "--truncation-policy", "truncate")
+
+        assert status == 0, output
+        assert "left out: nothing" in output
+        written = json.loads((tmp_path / "report/report.json").read_text())
+        assert written["about"]["long captions"] == "truncated"
+
+
 def test_distractors_are_never_queries(checkpoint: Path, tmp_path: Path) -> None:
     """Of the same split they are those behind: else each would be a wrong answer to itself."""
     for letter in "abcd":
@@ -313,7 +328,7 @@ def test_records_of_one_language_each_are_queried_in_one(checkpoint: Path, tmp_p
 
     french = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "fr"])
 
-    assert "with --language LANGUAGE: captions are in de, en" in str(mixed.exception)
+    assert "captions are in de, en; evaluate one by one, with --language" in str(mixed.exception)
     assert "no caption is in 'fr'; the corpus has captions in de, en" in str(french.exception)
     assert english.exit_code == 0, english.output
     about = Report.read(tmp_path / "report" / "report.json").about

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import typer
 
 from tandem.cli.served_measure import ServedMeasure
+from tandem.contract.content import TruncationPolicy
 from tandem.corpus.records import Record
 from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
@@ -20,7 +22,7 @@ from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.report import Report, joined
 from tandem.model_io.readable_records import OnError, RecordUnreadable
 from tandem.model_io.record_regions import RecordRegions
-from tandem.v1 import error_reason_pb2
+from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server
 
@@ -94,6 +96,21 @@ async def test_a_refused_items_record_is_left_out_on_request() -> None:
 
     assert report.about["refused by the server"] == "1 records"
     assert [len(each.ranks) for each in report.rankings] == [7, 7, 7, 7]
+
+
+async def test_a_gallerys_policy_for_long_captions_is_sent_with_items_and_queries() -> None:
+    """A caption is both."""
+    async with search_server() as (address, told):
+        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        cut = replace(gallery(), truncation_policy=TruncationPolicy.TRUNCATE)
+        await asyncio.to_thread(measure.measure, cut, [20], {"title": "t"})
+
+    policies = [
+        each.truncation_policy
+        for each in told.requests
+        if isinstance(each, pb.SearchItemsRequest | pb.IngestItemsRequest)
+    ]
+    assert set(policies) == {content_pb2.TRUNCATION_POLICY_TRUNCATE}
 
 
 async def test_savings_of_adaptive_depth_are_counted_over_all_galleries() -> None:

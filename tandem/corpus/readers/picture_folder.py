@@ -107,8 +107,8 @@ def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> N
     for path in filter(is_picture, files):
         for parent in path.parents[: len(path.parents) - len(folder.parents) - 1]:
             if is_well_known(parent.name):
-                why = f"{parent.parent} has {parent.name}/: give that folder, or pass --split all"
-                raise SplitUnknown(place=folder, split=split, known=(), left_out=why)
+                why = f"{parent.parent} has {parent.name}/: give that folder"
+                raise SplitUnknown(place=folder, split=split, known=[WHOLE_SPLIT], left_out=why)
 
 
 def _pictured(folders: Iterable[Path], root: Path) -> list[str]:

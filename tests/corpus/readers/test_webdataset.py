@@ -455,7 +455,7 @@ def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> N
 
     with pytest.raises(CorpusMalformed, match=rf"{name} is compressed; unpack it"):
         read(tmp_path, "train")
-    with pytest.raises(SplitUnknown, match=r"its splits are: train; pass .*passed over: 1 \(\."):
+    with pytest.raises(SplitUnknown, match=r"its splits are: train \(passed over: 1 \(\..*; pass"):
         read(tmp_path, "test")
     assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1
 
