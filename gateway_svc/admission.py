@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway_svc.body import CallerGone, check_size, declared_byte_count, read_body
@@ -19,12 +17,12 @@ from gateway_svc.http_call import HttpCall, HttpEndpoint, Outcome, deadline_of
 from gateway_svc.observed import SERVICE, observed
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import CallContext
-from tandem.chassis.admission import Pace, Room
+from tandem.chassis.admission import Admission
 from tandem.chassis.guard import Guard
 from tandem.chassis.headers import AUTHORIZATION_KEY
 from tandem.chassis.log import get_logger
-from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, ANSWER_BYTES, INFLIGHT_BYTES
-from tandem.errors import InternalFault, Overloaded, TandemError, Unauthenticated
+from tandem.chassis.places import caller_of
+from tandem.errors import InternalFault, TandemError, Unauthenticated
 
 log = get_logger()
 
@@ -33,66 +31,20 @@ _SENDABLE = re.compile(r"[ -~]*")
 _MAX_AUTHORIZATION_CHARACTERS = 4_096 + len("Bearer ")
 
 
-class EndpointAdmission:
-    """Limits what all endpoints have in flight: requests, their bytes, and unread answers."""
-
-    def __init__(self, guard: Guard, settings: GatewaySettings) -> None:
-        """Needs a running event loop."""
-        self.guard = guard
-        self.settings = settings
-        self._room = Room(settings.max_inflight_count, settings.max_inflight_bytes)
-        self._answers = Room(settings.max_inflight_count, settings.max_answer_bytes)
-        self._pace = Pace()
-        for limit, value in (
-            ("count", settings.max_inflight_count),
-            ("bytes", settings.max_inflight_bytes),
-            ("answers", settings.max_answer_bytes),
-        ):
-            ADMISSION_LIMIT.labels(SERVICE, limit).set(value)
-
-    @contextmanager
-    def place_for(self, byte_count: int) -> Iterator[None]:
-        """Holds a place, and room for a body of that size; raises Overloaded."""
-        if self._room.lacks_places():
-            raise self._refused("count", "requests in flight")
-        if self._room.lacks_bytes(byte_count):
-            raise self._refused("bytes", "bytes of requests in flight")
-        self._room.take(1, byte_count)
-        INFLIGHT_BYTES.labels(SERVICE).inc(byte_count)
-        try:
-            yield
-        finally:
-            self._room.give_back(1, byte_count)
-            INFLIGHT_BYTES.labels(SERVICE).dec(byte_count)
-            self._pace.note_end()
-
-    @contextmanager
-    def room_for_answer(self, byte_count: int) -> Iterator[None]:
-        """Holds room for an answer until its caller has read it; raises Overloaded."""
-        if self._answers.lacks_bytes(byte_count):
-            raise self._refused("answers", "bytes of unread answers")
-        self._answers.take(1, byte_count)
-        ANSWER_BYTES.labels(SERVICE).inc(byte_count)
-        try:
-            yield
-        finally:
-            self._answers.give_back(1, byte_count)
-            ANSWER_BYTES.labels(SERVICE).dec(byte_count)
-
-    def _refused(self, limit: str, what: str) -> Overloaded:
-        ADMISSION_REFUSED.labels(SERVICE, limit).inc()
-        return Overloaded(
-            what=f"the gateway has as many {what} as it admits",
-            retry_delay_seconds=self._pace.retry_delay_seconds(),
-        )
-
-
 class AdmittedEndpoint:
     """Serves one endpoint as an ASGI application, within the limits of all."""
 
-    def __init__(self, endpoint: HttpEndpoint, admission: EndpointAdmission) -> None:
+    def __init__(
+        self,
+        endpoint: HttpEndpoint,
+        guard: Guard,
+        admission: Admission,
+        settings: GatewaySettings,
+    ) -> None:
         self._endpoint = endpoint
+        self._guard = guard
         self._admission = admission
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -119,27 +71,42 @@ class AdmittedEndpoint:
                 await response(scope, receive, send)
 
     async def _admit(self, request: Request, outcome: Outcome, send: Send) -> None:
-        guard, settings, headers = self._admission.guard, self._admission.settings, request.headers
+        settings, admission, headers = self._settings, self._admission, request.headers
         deadline = deadline_of(
             headers,
             default_seconds=settings.default_timeout_seconds,
             max_seconds=settings.max_timeout_seconds,
         )
         authorization = _authorization_of(headers)
-        guard.let_in(guard.access_of(self._endpoint.method.path), authorization)
+        self._guard.let_in(self._guard.access_of(self._endpoint.method.path), authorization)
+        caller = caller_of(request.client.host if request.client else "")
         max_bytes = self._endpoint.max_body_bytes(headers)
-        declared = declared_byte_count(headers)
-        check_size(declared or 0, max_bytes)
-        # Without a declared size, it may become as large as is allowed.
-        with self._admission.place_for(max_bytes if declared is None else declared):
-            body = await read_body(request.receive, max_bytes, settings.body_seconds)
+        check_size(declared_byte_count(headers), max_bytes)
+        admission.check_call(caller)
+        with admission.body(caller) as grow:
+            body = await read_body(
+                request.receive, max_bytes, settings.body_seconds, deadline, grow
+            )
             context = CallContext(
                 deadline, {AUTHORIZATION_KEY: authorization} if authorization else {}
             )
-            call = HttpCall(request, body, context, outcome)
-            response = await _unless_gone(self._endpoint, call)
-            with self._admission.room_for_answer(len(getattr(response, "body", b""))):
-                await response(request.scope, request.receive, send)
+            with admission.call(caller):
+                call = HttpCall(request, body, context, outcome)
+                response = await _unless_gone(self._endpoint, call)
+            await self._send(response, request, caller, send)
+
+    async def _send(self, response: Response, request: Request, caller: str, send: Send) -> None:
+        """Sends the response, all of it or each part of a stream being counted until it is read."""
+
+        async def counted(message: Message) -> None:
+            with self._admission.answer(caller, len(message.get("body", b""))):
+                await send(message)
+
+        if isinstance(response, StreamingResponse):
+            await response(request.scope, request.receive, counted)
+            return
+        with self._admission.answer(caller, len(response.body)):
+            await response(request.scope, request.receive, send)
 
 
 def _authorization_of(headers: Headers) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway_svc.admission import AdmittedEndpoint, EndpointAdmission
+from gateway_svc.admission import AdmittedEndpoint
 from gateway_svc.connection import ConnectionLimits
 from gateway_svc.console_files import API_PAGE, ConsoleFiles, console_settings
 from gateway_svc.edge import Edge
 from gateway_svc.faults import NOTHING_HERE, HttpRefusal
 from gateway_svc.http_call import HttpEndpoint
 from gateway_svc.methods import METHODS
+from gateway_svc.observed import SERVICE
 from gateway_svc.openapi.document import openapi_document
 from gateway_svc.problem import problem
 from gateway_svc.protocols.rpc import RpcEndpoint
@@ -26,6 +28,7 @@ from gateway_svc.rest.rerank import RerankEndpoint
 from gateway_svc.rest.search import SearchEndpoint
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
+from tandem.chassis.admission import Admission
 from tandem.chassis.guard import Guard
 
 
@@ -40,10 +43,14 @@ class GatewayApp:
             settings.head_seconds,
             settings.idle_seconds,
         )
-        admission = EndpointAdmission(guard, settings)
+        admission = Admission(SERVICE, settings.admission_limits())
+
+        def admitted(endpoint: HttpEndpoint) -> ASGIApp:
+            return AdmittedEndpoint(endpoint, guard, admission, settings)
+
         files = ConsoleFiles(added=console_settings(settings))
         rest = files if settings.console_enabled else _not_found
-        router = Router(_routes(upstream, admission), redirect_slashes=False, default=rest)
+        router = Router(_routes(upstream, admitted), redirect_slashes=False, default=rest)
         self._edge = Edge(router, settings, guard.peer_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,11 +80,11 @@ def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
     ]
 
 
-def _routes(upstream: Upstream, admission: EndpointAdmission) -> list[BaseRoute]:
+def _routes(upstream: Upstream, admitted: Callable[[HttpEndpoint], ASGIApp]) -> list[BaseRoute]:
     endpoints = _endpoints(upstream)
     apps: dict[str, dict[str, ASGIApp]] = {}
     for path, http_method, endpoint in endpoints:
-        apps.setdefault(path, {})[http_method] = AdmittedEndpoint(endpoint, admission)
+        apps.setdefault(path, {})[http_method] = admitted(endpoint)
     document = Response(openapi_document(endpoints), media_type="application/json")
     apps["/openapi.json"] = {"GET": document}
     page = ConsoleFiles(API_PAGE, "/docs")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
+from tandem.chassis.admission import LEAST_BYTES_A_SECOND
+from tandem.chassis.deadline import Deadline
 from tandem.errors import DeadlineExceeded, MessageTooLarge
 
 
@@ -14,10 +18,10 @@ class CallerGone(Exception):
     """The caller closed the connection, so an answer cannot be sent."""
 
 
-def declared_byte_count(headers: Headers) -> int | None:
-    """Returns the content-length; None if the body's size is not declared."""
-    text = headers.get("content-length")
-    return int(text) if text is not None and text.isdecimal() else None
+def declared_byte_count(headers: Headers) -> int:
+    """Returns the content-length; 0 if the body's size is not declared."""
+    text = headers.get("content-length", "")
+    return int(text) if text.isdecimal() else 0
 
 
 def check_size(byte_count: int, max_bytes: int) -> None:
@@ -26,21 +30,35 @@ def check_size(byte_count: int, max_bytes: int) -> None:
         raise MessageTooLarge(why=f"the body has over {max_bytes:,} bytes")
 
 
-async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes:
+async def read_body(
+    receive: Receive,
+    max_bytes: int,
+    seconds: float,
+    deadline: Deadline,
+    count: Callable[[int], None],
+) -> bytes:
     """Returns the body; raises MessageTooLarge, DeadlineExceeded or CallerGone.
 
-    It never holds more than `max_bytes` and one piece from the network.
+    It may take so many seconds, and one more for each 64 KiB that have arrived, up to the deadline.
+    Never holds more than `max_bytes` and one piece from the network, and calls `count` with the
+    size of each piece.
     """
     body = bytearray()
+    start_time = time.monotonic()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(min(start_time + seconds, deadline.end_time)) as wait:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise CallerGone
-                body += message.get("body", b"")
-                check_size(len(body), max_bytes)
+                piece = message.get("body", b"")
+                check_size(len(body) + len(piece), max_bytes)
+                count(len(piece))
+                body += piece
                 if not message.get("more_body", False):
                     return bytes(body)
+                end_time = start_time + seconds + len(body) / LEAST_BYTES_A_SECOND
+                wait.reschedule(min(end_time, deadline.end_time))
     except TimeoutError:
-        raise DeadlineExceeded(what=f"a wait of {seconds:g} s for the body") from None
+        waited_seconds = time.monotonic() - start_time
+        raise DeadlineExceeded(what=f"a wait of {waited_seconds:.3g} s for the body") from None

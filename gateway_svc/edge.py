@@ -22,6 +22,7 @@ from gateway_svc.connection import LimitedConnection
 from gateway_svc.faults import HttpRefusal, head_too_large
 from gateway_svc.problem import problem
 from gateway_svc.settings import GatewaySettings
+from tandem.chassis.admission import LEAST_BYTES_A_SECOND
 from tandem.chassis.exposure import is_loopback
 from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 from tandem.errors import Unauthenticated
@@ -29,8 +30,6 @@ from tandem.errors import Unauthenticated
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ABSOLUTE = re.compile(rb"https?://(?P<host>[^/]*)", re.IGNORECASE)
 _PIECE_BYTES = 64 * 1024
-# A caller that reads slower is given up.
-_LEAST_BYTES_A_SECOND = 64 * 1024
 _PREFLIGHT_SECONDS = 600
 
 # Our pages load only from this server, run no inline scripts, and cannot be framed.
@@ -171,7 +170,7 @@ class _Answers:
             await self._send(message)
             return
         try:
-            async with asyncio.timeout(self._seconds + len(body) / _LEAST_BYTES_A_SECOND):
+            async with asyncio.timeout(self._seconds + len(body) / LEAST_BYTES_A_SECOND):
                 sent = 0
                 # uvicorn writes a message whole, however little of the last one was read.
                 for start in range(0, len(body) - _PIECE_BYTES, _PIECE_BYTES):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_1, OVER_0, setting
 
@@ -55,7 +56,9 @@ class GatewaySettings(ServiceSettings):
         "bytes of a request's first line and headers", default=16 * 1024, within=AT_LEAST_1
     )
     head_seconds: float = setting("time for a request's headers to arrive", default=10.0)
-    body_seconds: float = setting("time for a request's body to arrive", default=20.0)
+    body_seconds: float = setting(
+        "time for a request's body to arrive, and one second more for each 64 KiB", default=20.0
+    )
     idle_seconds: float = setting(
         "after which a connection without requests is closed", default=75.0
     )
@@ -68,3 +71,12 @@ class GatewaySettings(ServiceSettings):
     max_timeout_seconds: float = setting(
         "longest time for a call, whatever deadline its caller sets", default=60.0
     )
+
+    def admission_limits(self) -> AdmissionLimits:
+        """Returns how much the gateway admits at once; it has no streams of requests."""
+        return AdmissionLimits(
+            max_inflight_count=self.max_inflight_count,
+            max_inflight_bytes=self.max_inflight_bytes,
+            max_answer_bytes=self.max_answer_bytes,
+            max_stream_count=0,
+        )

@@ -116,11 +116,8 @@ class OrchestratorSettings(ServiceSettings):
         "searches and removals in flight; more are refused", default=32
     )
     max_ingest_stream_count: int = setting("open ingest streams; more are refused", default=16)
-    max_ingest_stream_count_by_caller: int = setting(
-        "open ingest streams of one token or, without tokens, of one host", default=8
-    )
     ingest_idle_seconds: float = setting(
-        "after which an ingest stream that sends nothing, or reads no answer, is ended",
+        "after which an ingest stream that sends nothing is ended",
         default=300.0,
     )
     max_ingest_batch_count: int = setting(
@@ -156,7 +153,6 @@ class OrchestratorSettings(ServiceSettings):
             max_inflight_count=self.max_inflight_count,
             max_inflight_bytes=self.max_inflight_bytes,
             max_stream_count=self.max_ingest_stream_count,
-            max_stream_count_by_caller=self.max_ingest_stream_count_by_caller,
             max_idle_seconds=self.ingest_idle_seconds,
             max_stream_message_count=self.max_ingest_batch_count,
             max_stream_bytes=self.max_ingest_bytes,

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
+
+from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, ANSWER_BYTES, INFLIGHT_BYTES
+from tandem.chassis.places import Places
+from tandem.errors import Overloaded
 
 MIN_RETRY_DELAY_SECONDS = 0.05
 MAX_RETRY_DELAY_SECONDS = 5.0
+
+LEAST_BYTES_A_SECOND = 64 * 1024
+"""A caller that reads or sends more slowly is given up."""
 
 _MIB = 1024 * 1024
 # The window over which the pace of calls is measured.
@@ -24,6 +32,7 @@ class AdmissionLimits:
     """Limits on what is in flight; bytes are those of requests on the wire.
 
     Unary calls and request streams have separate limits, so that neither can starve the other.
+    Callers share each of them (`chassis/places.py`).
     """
 
     max_inflight_count: int = 64
@@ -34,15 +43,15 @@ class AdmissionLimits:
     max_stream_message_count: int = 16
     """Unanswered messages of all streams."""
     max_stream_bytes: int = 256 * _MIB
-    max_stream_count_by_caller: int = 8
-    """Streams of one token or, without tokens, of one host."""
     max_idle_seconds: float = 300.0
-    """How long an answered stream may send nothing, or a stream may leave its answers unread."""
+    """How long an answered stream may send nothing."""
+    max_answer_count: int = 1024
+    """Answers that callers have not read yet."""
     max_answer_bytes: int = 256 * _MIB
-    """Answers that callers have not read yet; one caller may hold half of them."""
+    max_unread_seconds: float = 5.0
+    """How long an answer may wait for its caller to read it, and a second more for each 64 KiB."""
     max_awaited_count: int = 512
     """Calls whose request has not arrived, or is large and not parsed yet."""
-    max_awaited_count_by_caller: int = 128
     max_message_wait_seconds: float = 20.0
     """How long a request may take from its first byte to its last."""
     max_probe_wait_seconds: float = 5.0
@@ -51,6 +60,10 @@ class AdmissionLimits:
     """Open health and reflection calls; a newer one ends an older one."""
     call_weights: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     """The number of places that a request takes, by method; by default one."""
+
+    def unread_seconds(self, byte_count: int) -> float:
+        """Returns how long an answer of that size may stay unread."""
+        return self.max_unread_seconds + byte_count / LEAST_BYTES_A_SECOND
 
     def weight(self, method: str, request: object) -> int:
         """Returns how many places `request` takes: at most a fourth of all."""
@@ -63,43 +76,115 @@ class AdmissionLimits:
 DEFAULT_LIMITS = AdmissionLimits()
 
 
-class Room:
-    """Counts the places and bytes in use."""
+class Admission:
+    """What a service has in flight, by caller; refuses by name what does not fit."""
 
-    def __init__(self, max_count: int, max_bytes: int) -> None:
-        self._max_count = max_count
-        self._max_bytes = max_bytes
-        self.count = 0
-        self.byte_count = 0
-        self._freed = asyncio.Event()
-        self._turn = asyncio.Lock()
+    def __init__(self, service: str, limits: AdmissionLimits) -> None:
+        self.limits = limits
+        self.messages = Places(limits.max_stream_message_count, limits.max_stream_bytes)
+        self._service = service
+        self._calls = Places(limits.max_inflight_count, limits.max_inflight_bytes)
+        self._streams = Places(limits.max_stream_count)
+        self._answers = Places(limits.max_answer_count, limits.max_answer_bytes)
+        self._pace = Pace()
+        for limit, most in (
+            ("count", limits.max_inflight_count),
+            ("bytes", limits.max_inflight_bytes),
+            ("streams", limits.max_stream_count),
+            ("answers", limits.max_answer_bytes),
+        ):
+            if most:
+                ADMISSION_LIMIT.labels(service, limit).set(most)
+                # A counter that appears with its first count hides that count from rate().
+                ADMISSION_REFUSED.labels(service, limit)
+        INFLIGHT_BYTES.labels(service).set_function(
+            lambda: self._calls.byte_count + self.messages.byte_count
+        )
+        ANSWER_BYTES.labels(service).set_function(lambda: self._answers.byte_count)
 
-    def lacks_places(self, count: int = 1) -> bool:
-        """Returns whether `count` more do not fit. Anything fits when nothing is in use."""
-        return self.count > 0 and self.count + count > self._max_count
+    def check_call(self, caller: str, count: int = 1, byte_count: int = 0) -> None:
+        """Raises Overloaded if `caller` may not have such a call."""
+        if limit := self._calls.lack(caller, count, byte_count):
+            held = self._calls.of(caller)
+            self._refuse(
+                limit,
+                f"serves {self._calls.count} calls already, {held[0]} of this caller"
+                if limit == "count"
+                else f"has {self._calls.byte_count:,} bytes of requests in flight, "
+                f"{held[1]:,} of this caller",
+            )
 
-    def lacks_bytes(self, byte_count: int) -> bool:
-        """Returns whether `byte_count` more do not fit. Anything fits when nothing is in use."""
-        return self.count > 0 and self.byte_count + byte_count > self._max_bytes
+    @contextmanager
+    def call(self, caller: str, count: int = 1, byte_count: int = 0) -> Iterator[None]:
+        """Holds the places and bytes of a call; raises Overloaded."""
+        self.check_call(caller, count, byte_count)
+        try:
+            with self._calls.taken(caller, count, byte_count):
+                yield
+        finally:
+            self._pace.note_end()
 
-    def take(self, count: int, byte_count: int) -> None:
-        """Takes places and bytes, even if they do not fit."""
-        self.count += count
-        self.byte_count += byte_count
+    @contextmanager
+    def body(self, caller: str) -> Iterator[Callable[[int], None]]:
+        """Holds the bytes of a request as they arrive.
 
-    def give_back(self, count: int, byte_count: int) -> None:
-        """Releases places and bytes."""
-        self.count -= count
-        self.byte_count -= byte_count
-        self._freed.set()
+        Yields a function that counts so many more, or raises Overloaded.
+        """
+        byte_count = 0
 
-    async def wait_and_take(self, byte_count: int) -> None:
-        """Waits for one place and takes it, first come, first served."""
-        async with self._turn:
-            while self.lacks_places() or self.lacks_bytes(byte_count):
-                self._freed.clear()
-                await self._freed.wait()
-            self.take(1, byte_count)
+        def grow(more: int) -> None:
+            nonlocal byte_count
+            self.check_call(caller, 0, more)
+            self._calls.take(caller, 0, more)
+            byte_count += more
+
+        try:
+            yield grow
+        finally:
+            if byte_count:
+                self._calls.give_back(caller, 0, byte_count)
+
+    @contextmanager
+    def stream(self, caller: str) -> Iterator[None]:
+        """Holds the place of a stream of requests; raises Overloaded."""
+        if self._streams.lack(caller):
+            self._refuse(
+                "streams",
+                f"serves {self._streams.count} streams already, {self._streams.of(caller)[0]} of "
+                "this caller",
+            )
+        try:
+            with self._streams.taken(caller):
+                yield
+        finally:
+            self._pace.note_end()
+
+    def hold_answer(self, caller: str, byte_count: int) -> Callable[[], None]:
+        """Counts an answer until the function that it returns is called; raises Overloaded."""
+        if self._answers.lack(caller, 1, byte_count):
+            count, bytes_of_caller = self._answers.of(caller)
+            self._refuse(
+                "answers",
+                f"has {self._answers.byte_count:,} bytes of unread answers, {bytes_of_caller:,} "
+                f"in {count} of this caller; read them, or request less",
+            )
+        self._answers.take(caller, 1, byte_count)
+        return partial(self._answers.give_back, caller, 1, byte_count)
+
+    @contextmanager
+    def answer(self, caller: str, byte_count: int) -> Iterator[None]:
+        """Counts an answer until the block ends; raises Overloaded."""
+        give_back = self.hold_answer(caller, byte_count)
+        try:
+            yield
+        finally:
+            give_back()
+
+    def _refuse(self, limit: str, what: str) -> NoReturn:
+        ADMISSION_REFUSED.labels(self._service, limit).inc()
+        raise Overloaded(
+            what=f"{self._service} {what}", retry_delay_seconds=self._pace.retry_delay_seconds()
+        )
 
 
 class Pace:

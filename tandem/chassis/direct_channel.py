@@ -127,10 +127,6 @@ class DirectChannel:
         with _rpc_errors(call):
             async with asyncio.timeout(call.time_remaining()):
                 handler = await self._handler(call)
-                if not handler.response_streaming:
-                    # This one refuses the call: there is no place.
-                    await put(_serialized(handler, await behavior(handler)(None, call)))
-                    return
                 async with aclosing(behavior(handler)(None, call)) as answers:
                     async for answer in answers:
                         await put(_serialized(handler, answer))

@@ -21,11 +21,7 @@ class StreamWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Raises DeadlineExceeded in the body if the caller is idle for too long.
-
-        If the caller does not read a pending answer, the call is cancelled instead, because a
-        status could not reach it either.
-        """
+        """Raises DeadlineExceeded in the body if the caller is idle for too long."""
         self._task = asyncio.current_task()
         self._arm(self._max_idle_seconds)
         try:

@@ -56,7 +56,9 @@ async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> N
         taken = [search(pb.SearchItemsRequest(), timeout=60) for _ in range(2)]
         await until(lambda: inflight_count("full") == 2)
 
-        with pytest.raises(Overloaded, match="full serves 2 calls already; retry with backoff"):
+        with pytest.raises(
+            Overloaded, match="full serves 2 calls already, 2 of this caller; retry with backoff"
+        ):
             await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=60)
         health = await health_pb2_grpc.HealthStub(channel).Check(
             health_pb2.HealthCheckRequest(), timeout=5
@@ -75,9 +77,17 @@ async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> N
 async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:
     """A caller whose request would take long to send gets the refusal at once."""
     limits = AdmissionLimits(max_inflight_count=1)
-    async with scripted_service(hang, name="early", limits=limits) as channel:
+    is_taken = asyncio.Event()
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        is_taken.set()
+        return await hang(request, context)
+
+    async with scripted_service(search, name="early", limits=limits) as channel:
         taken = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
-        await until(lambda: inflight_count("early") == 1)
+        await is_taken.wait()
 
         # As a stream, of which nothing is ever sent: the answer cannot have waited for it.
         unsent = channel.stream_unary(f"/{SEARCH_SERVICE}/SearchItems")(timeout=60)

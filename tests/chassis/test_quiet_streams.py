@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tandem.chassis.admission import DEFAULT_LIMITS
+from tandem.chassis.admission import DEFAULT_LIMITS, LEAST_BYTES_A_SECOND
 from tandem.chassis.channels import CHANNEL_OPTIONS, SERVER_OPTIONS
 from tandem.chassis.guard import Guard
 from tandem.chassis.tokens import TokenFile
@@ -22,10 +22,20 @@ from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.longer_times import holds_with_longer_times
-from tests.support.chassis.open_door import INGEST, SEARCH, address, connection, raw, refusal
+from tests.support.chassis.open_door import (
+    INGEST,
+    SEARCH,
+    STREAM_SEARCH,
+    address,
+    connection,
+    raw,
+    refusal,
+)
 from tests.support.chassis.scripted_service import sample, until
 
 IDLE_SECONDS = 0.4
+# Or the client takes all answers into its own buffers, where it is fast.
+NARROW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
 
 
 @pytest.fixture
@@ -35,7 +45,7 @@ def guard(tmp_path: Path) -> Guard:
     path.write_text(
         "".join(
             f'[tokens.{name}]\nsha256 = "{sha256(name.encode()).hexdigest()}"\n'
-            'scopes = ["write"]\nindexes = ["*"]\n'
+            'scopes = ["search", "write"]\nindexes = ["*"]\n'
             for name in ("one", "other")
         )
     )
@@ -62,9 +72,9 @@ async def answered(to: grpc.aio.Channel, name: str) -> None:
     assert await stream.code() is grpc.StatusCode.OK
 
 
-async def test_one_callers_streams_do_not_take_all_places(guard: Guard) -> None:
-    """Nor does it get more of them by more connections."""
-    limits = replace(DEFAULT_LIMITS, max_stream_count=3, max_stream_count_by_caller=2)
+async def test_one_callers_streams_do_not_keep_another_out(guard: Guard) -> None:
+    """Alone it gets every place, by any number of connections, and no more than that."""
+    limits = replace(DEFAULT_LIMITS, max_stream_count=2)
     async with (
         address(guard, limits) as to,
         connection(to) as channel,
@@ -100,9 +110,12 @@ async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
 
 async def test_a_stream_whose_answers_are_not_read_ends() -> None:
     """Its caller cannot be notified; its place becomes free."""
-    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
+    limits = replace(DEFAULT_LIMITS, max_unread_seconds=IDLE_SECONDS)
     item_ids = {"items": [{"item_id": "x" * 200_000}]}
-    async with address(limits=limits) as to, connection(to) as channel:
+    async with (
+        address(limits=limits) as to,
+        grpc.aio.insecure_channel(to, options=NARROW) as channel,
+    ):
         stream = raw(channel, INGEST)()
         batch = pb.IngestItemsRequest(**item_ids).SerializeToString()  # type: ignore[arg-type]
         for _ in range(20):
@@ -113,6 +126,70 @@ async def test_a_stream_whose_answers_are_not_read_ends() -> None:
         await until(
             lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=60
         )
+
+
+async def large(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """Answers with more than a window takes."""
+    return pb.SearchItemsResponse(next_cursor=bytes(200_000))
+
+
+async def test_answers_that_are_not_read_hold_no_place_of_a_search(guard: Guard) -> None:
+    """As many streams as there are places: their caller too may search at once."""
+    limits = replace(DEFAULT_LIMITS, max_inflight_count=2)
+    async with (
+        address(guard, limits, large) as to,
+        grpc.aio.insecure_channel(to, options=NARROW) as silent,
+        connection(to) as channel,
+    ):
+        unread = [raw(silent, STREAM_SEARCH)(metadata=bearer("one")) for _ in range(2)]
+        for each in unread:
+            await each.write(b"")
+        await until(lambda: sample("tandem_rpc_answer_bytes", service="door") > 600_000)
+        for name in ("one", "other"):
+            search = SearchServiceStub(channel).SearchItems
+            await search(pb.SearchItemsRequest(), metadata=bearer(name), timeout=60)
+        assert not any(each.done() for each in unread), "positive control: they still wait"
+        for each in unread:
+            each.cancel()
+
+
+async def test_answers_that_are_not_read_hold_no_batch_of_an_ingest(guard: Guard) -> None:
+    """A batch that is stored makes room for another caller's, read or not."""
+    limits = replace(DEFAULT_LIMITS, max_stream_message_count=2)
+    batch = pb.IngestItemsRequest(items=[{"item_id": "x" * 200_000}]).SerializeToString()
+    async with (
+        address(guard, limits) as to,
+        grpc.aio.insecure_channel(to, options=NARROW) as silent,
+        connection(to) as channel,
+    ):
+        unread = raw(silent, INGEST)(iter([batch] * 4), metadata=bearer("one"))
+        await until(lambda: sample("tandem_rpc_answer_bytes", service="door") > 600_000)
+        await asyncio.wait_for(answered(channel, "other"), 60)
+        assert not unread.done(), "positive control: it still waits"
+        unread.cancel()
+
+
+async def test_unread_answers_are_bounded_in_number(guard: Guard) -> None:
+    """One caller's, however small they are; another's search is answered next to them."""
+    limits = replace(DEFAULT_LIMITS, max_answer_count=4)
+    async with (
+        address(guard, limits, large) as to,
+        grpc.aio.insecure_channel(to, options=NARROW) as silent,
+        connection(to) as channel,
+    ):
+        unread = [raw(silent, SEARCH)(metadata=bearer("one")) for _ in range(4)]
+        for each in unread:
+            await each.write(b"")
+        await until(lambda: sample("tandem_rpc_answer_bytes", service="door") > 800_000)
+        assert await refusal(raw(silent, SEARCH)(iter([b""]), metadata=bearer("one"))) == (
+            "OVERLOADED"
+        )
+        search = SearchServiceStub(channel).SearchItems
+        await search(pb.SearchItemsRequest(), metadata=bearer("other"), timeout=60)
+        for each in unread:
+            each.cancel()
 
 
 async def test_a_stream_with_a_slow_batch_does_not_end() -> None:
@@ -235,7 +312,7 @@ async def check_slow_is_not_dead(factor: float) -> None:
 async def test_unread_answers_are_bounded() -> None:
     """In all and by caller; a call whose answer is not taken for long is ended, and given back."""
 
-    async def large(
+    async def larger(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(next_cursor=bytes(8_000_000))
@@ -244,11 +321,15 @@ async def test_unread_answers_are_bounded() -> None:
         return sample("tandem_rpc_answer_bytes", service="door")
 
     async def check(factor: float) -> None:
-        limits = replace(DEFAULT_LIMITS, max_answer_bytes=20_000_000, max_idle_seconds=2.0 * factor)
+        # 2 s of an answer of 8 MB, at the least rate.
+        unread_seconds = 2.0 * factor - 8_000_000 / LEAST_BYTES_A_SECOND
+        limits = replace(
+            DEFAULT_LIMITS, max_answer_bytes=15_000_000, max_unread_seconds=unread_seconds
+        )
         async with (
-            address(limits=limits, search=large) as to,
+            address(limits=limits, search=larger) as to,
             grpc.aio.insecure_channel(
-                to, options=(*narrow, ("grpc.max_receive_message_length", -1))
+                to, options=(*NARROW, ("grpc.max_receive_message_length", -1))
             ) as channel,
         ):
             unread = raw(channel, SEARCH)()
@@ -260,6 +341,4 @@ async def test_unread_answers_are_bounded() -> None:
             await until(lambda: held_bytes() == 0)
             unread.cancel()
 
-    # Or the client takes the whole answer into its own buffers, where it is fast.
-    narrow = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
     await holds_with_longer_times(check)

@@ -221,8 +221,8 @@ async def test_a_call_without_a_message_is_refused() -> None:
 
 
 async def test_calls_that_wait_for_their_message_have_so_many_places() -> None:
-    """One caller's are not everybody's; a search that is sent whole passes all the same."""
-    limits = replace(DEFAULT_LIMITS, max_awaited_count_by_caller=5)
+    """More are refused; as they end, a search that is sent whole passes again."""
+    limits = replace(DEFAULT_LIMITS, max_awaited_count=5)
     async with address(limits=limits) as to, connection(to) as channel:
         calls = [raw(channel, SEARCH)() for _ in range(8)]
         assert await first_refusals(calls, 3) == ["OVERLOADED"] * 3

@@ -115,7 +115,7 @@ async def test_a_body_that_does_not_arrive_times_out() -> None:
 
 async def test_an_unread_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is aborted, with what waits to be sent; who reads has all of it."""
-    monkeypatch.setattr(edge, "_LEAST_BYTES_A_SECOND", 1_000_000)
+    monkeypatch.setattr(edge, "LEAST_BYTES_A_SECOND", 1_000_000)
     large = pb.SearchItemsResponse(items=[pb.RankedItem(item_id="x" * 30_000_000)])
 
     asked = asyncio.Event()
@@ -127,7 +127,7 @@ async def test_an_unread_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> No
     async with gateway(answer, send_seconds=0.1) as served:
         fine = await served.search({})
         asked.clear()
-        monkeypatch.setattr(edge, "_LEAST_BYTES_A_SECOND", 10**12)
+        monkeypatch.setattr(edge, "LEAST_BYTES_A_SECOND", 10**12)
         reader, writer = await served.send(POST.encode() + b"Content-Length: 2\r\n\r\n{}")
         transport = cast(asyncio.Transport, writer.transport)
         transport.pause_reading()

@@ -5,7 +5,7 @@ Health and reflection calls skip them: probes are not traffic, and must answer u
 
 from __future__ import annotations
 
-from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.admission import Admission, AdmissionLimits
 from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
@@ -26,7 +26,7 @@ def interceptors(
     service: str, limits: AdmissionLimits, guard: Guard | None = None
 ) -> tuple[HandlerInterceptor, ...]:
     """Returns the interceptors of a service, outermost first, for an `InterceptorChain`."""
-    guard = guard or Guard()
+    guard, admission = guard or Guard(), Admission(service, limits)
     probes = ProbeCalls(limits.max_probe_count)
     return (
         ReleaseInterceptor(),
@@ -37,8 +37,8 @@ def interceptors(
         ErrorsInterceptor(),
         HeadersInterceptor(),
         AuthInterceptor(guard, probes),  # refuses strangers before reading anything of theirs
-        AnswersInterceptor(service, limits),
-        ReadingInterceptor(limits, probes),  # inside of it requests are messages, outside bytes
+        AnswersInterceptor(admission),
+        ReadingInterceptor(admission, probes),  # inside of it requests are messages, outside bytes
         MessageAuthInterceptor(guard),
-        AdmissionInterceptor(service, limits),  # next to the handler
+        AdmissionInterceptor(admission),  # next to the handler
     )

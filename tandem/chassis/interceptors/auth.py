@@ -28,7 +28,6 @@ class AuthInterceptor(HandlerInterceptor):
     """
 
     def __init__(self, guard: Guard, probes: ProbeCalls) -> None:
-        super().__init__()
         self._guard = guard
         self._probes = probes
 
@@ -71,7 +70,6 @@ class MessageAuthInterceptor(HandlerInterceptor):
     """
 
     def __init__(self, guard: Guard) -> None:
-        super().__init__()
         self._guard = guard
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:

@@ -9,10 +9,12 @@ import grpc
 
 from tandem.chassis.headers import bind_headers
 from tandem.chassis.interceptors.handlers import (
-    KEPT_HANDLER_COUNT,
     Continuation,
     HandlerInterceptor,
 )
+
+# More methods than any of our services has.
+_KEPT_HANDLER_COUNT = 256
 
 
 class InterceptorChain(grpc.aio.ServerInterceptor):
@@ -23,9 +25,9 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
     """
 
     def __init__(self, interceptors: Sequence[HandlerInterceptor]) -> None:
-        """Takes the interceptors, outermost first; the innermost may choose by call."""
-        *self._outer, self._innermost = interceptors
-        self._kept = lru_cache(KEPT_HANDLER_COUNT)(self._wrapped)
+        """Takes the interceptors, outermost first."""
+        self._interceptors = interceptors
+        self._kept = lru_cache(_KEPT_HANDLER_COUNT)(self._wrapped)
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -35,10 +37,9 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        path: str = handler_call_details.method
-        return self._kept(path, self._innermost.chosen(path, handler))
+        return self._kept(handler_call_details.method, handler)
 
     def _wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        for interceptor in reversed(self._outer):
+        for interceptor in reversed(self._interceptors):
             handler = interceptor.wrapped(path, handler)
         return handler

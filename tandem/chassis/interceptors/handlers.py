@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -13,9 +12,6 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandl
 
 UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 
-# More methods than any of our services has.
-KEPT_HANDLER_COUNT = 256
-
 
 class HandlerInterceptor(ABC):
     """Replaces each method's handler by `wrap` of it; a link of the chain (`chain.py`).
@@ -23,17 +19,9 @@ class HandlerInterceptor(ABC):
     Our methods are `async def`, or async generators for streamed answers.
     """
 
-    def __init__(self) -> None:
-        # The handler is looked up for each call; it is wrapped once.
-        self._kept = lru_cache(KEPT_HANDLER_COUNT)(self._choose)
-
     def wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the handler for the method at `path`."""
-        return self._kept(path, handler)
-
-    def chosen(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns the handler for one call, which the innermost link may choose by its state."""
-        return self.wrapped(path, handler)
+        return (self.wrap_probe if path.startswith(UNOBSERVED) else self.wrap)(path, handler)
 
     @abstractmethod
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
@@ -42,9 +30,6 @@ class HandlerInterceptor(ABC):
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the handler for a health or reflection call: `handler` itself."""
         return handler
-
-    def _choose(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        return (self.wrap_probe if path.startswith(UNOBSERVED) else self.wrap)(path, handler)
 
 
 def method_of(path: str) -> str:

@@ -22,7 +22,6 @@ class MetricsInterceptor(AroundInterceptor):
     """
 
     def __init__(self, service: str) -> None:
-        super().__init__()
         self._service = service
         self._inflight = RPC_INFLIGHT.labels(service)
         self._durations = kept_series(RPC_DURATION)

@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
-from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.admission import Admission
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
@@ -48,13 +48,16 @@ def request_byte_count() -> int:
 
 
 class ReadingInterceptor(HandlerInterceptor):
-    """Reads a call's requests, and parses those that are within their method's limits."""
+    """Reads a call's requests, and parses those that are within their method's limits.
 
-    def __init__(self, limits: AdmissionLimits, probe_streams: ProbeCalls) -> None:
-        super().__init__()
+    Refuses a call for which there is no place, before it is read.
+    """
+
+    def __init__(self, admission: Admission, probe_streams: ProbeCalls) -> None:
+        self._admission, limits = admission, admission.limits
         self._max_wait_seconds = limits.max_message_wait_seconds
         self._max_probe_wait_seconds = limits.max_probe_wait_seconds
-        self._awaited = Places(limits.max_awaited_count, limits.max_awaited_count_by_caller)
+        self._awaited = Places(limits.max_awaited_count)
         self._awaited_probes = ProbeCalls(limits.max_probe_count)
         self._probe_streams = probe_streams
         # Two, because in one all waiting requests would be parsed, and held, before the first is
@@ -145,9 +148,14 @@ class ReadingInterceptor(HandlerInterceptor):
 
     async def _one(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
         """Returns the call's request; raises if it does not arrive in time, or too many wait."""
-        caller = caller_key(context)
-        if lack := self._awaited.lack(caller):
-            raise Overloaded(what=f"too many calls wait for their request to be read: {lack}")
+        caller, awaited = caller_key(context), self._awaited
+        self._admission.check_call(caller)
+        if awaited.lack(caller):
+            held_count, _ = awaited.of(caller)
+            raise Overloaded(
+                what=f"{awaited.count} calls wait for their request to be read, {held_count} of "
+                "this caller"
+            )
         with self._awaited.taken(caller):
             return await _only(await _read(context, self._max_wait_seconds), parse)
 

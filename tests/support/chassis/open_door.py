@@ -25,6 +25,7 @@ from tests.support.chassis.scripted_service import (
 )
 
 SEARCH = f"/{SEARCH_SERVICE}/SearchItems"
+STREAM_SEARCH = f"/{SEARCH_SERVICE}/StreamSearchItems"
 BATCH = f"/{SEARCH_SERVICE}/BatchSearchItems"
 INGEST = f"/{SEARCH_SERVICE}/IngestItems"
 WATCH = "/grpc.health.v1.Health/Watch"

@@ -41,6 +41,14 @@ class ScriptedSearch(SearchServiceServicer):
         """Answers as the test says."""
         return await self._search(request, context)
 
+    async def StreamSearchItems(
+        self, request: pb.StreamSearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.StreamSearchItemsResponse]:
+        """Answers twice."""
+        for _ in range(2):
+            answer = await self._search(request.search, context)
+            yield pb.StreamSearchItemsResponse(answer=answer)
+
     async def IngestItems(
         self,
         requests: AsyncIterator[pb.IngestItemsRequest],
