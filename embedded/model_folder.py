@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem.chassis.log import get_logger
 from tandem.model_io.manifest import Manifest, manifest_file, read_manifest
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.demo_model import DEMO_NOTE, is_demo
 from tandem.modeling.export.fresh_export import export_if_stale
 
 _REPOSITORY_NAME = "model_repository"
@@ -25,6 +27,13 @@ class ModelFolder:
         Without it, the folder's export is used, which at first is of the shipped model. Raises
         ValueError for files that are not a model.
         """
+        found = cls._found(folder, model)
+        if is_demo(found.manifest.fingerprint):
+            get_logger().warning(DEMO_NOTE)
+        return found
+
+    @classmethod
+    def _found(cls, folder: Path, model: Path | None) -> "ModelFolder":
         own = folder / _REPOSITORY_NAME
         if model is None and manifest_file(own).exists():
             return cls._read(own)

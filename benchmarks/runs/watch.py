@@ -40,6 +40,7 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.errors import TandemError
 from tandem.local.free_ports import free_ports
 from tandem.local.prometheus import MAX_SPEED
+from tandem.modeling.default_checkpoint import default_checkpoint
 
 INDEX_ID = "watched"
 SCENE_COUNT = 200
@@ -221,6 +222,7 @@ def main() -> None:
         }
         options = ["--alert-speed", str(arguments.speed)]
         options += ["--model-repository", str(folder / "model_repository")]
+        options += ["--checkpoint", str(default_checkpoint())]
         with OtlpReceiver(port) as receiver, RunningStack(folder, options, traces) as stack:
             journal = Journal()
             stack.wait_until_up()

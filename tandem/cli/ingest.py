@@ -15,7 +15,9 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.demo_note import say_if_demo_serves
 from tandem.cli.detector_files import SentRecord, open_detector_files, with_pictures, with_regions
+from tandem.cli.own_index import index_of
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
 from tandem.client import (
@@ -41,7 +43,6 @@ from tandem.model_io.readable_records import (
 from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.smaller_jpeg import sendable_picture
 
-DEFAULT_INDEX: Final = "scenes"
 DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1
 _SHOWN_ERROR_COUNT = 10
@@ -56,7 +57,10 @@ class LongTexts(enum.StrEnum):
 
 def ingest(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
-    index: Annotated[str, typer.Option(help="index to ingest into")] = DEFAULT_INDEX,
+    index: Annotated[
+        str | None,
+        typer.Option(help="index to ingest into; by default the folder's name, or scenes"),
+    ] = None,
     split: Annotated[
         str,
         typer.Option(help="split of the corpus; COCO also has train_without_restval"),
@@ -90,10 +94,10 @@ def ingest(
         LongTexts,
         typer.Option(
             "--truncation-policy",
-            help="what to do with a caption over the model's token limit: refuse it, or truncate "
-            "and count it",
+            help="what to do with a caption over the model's token limit: truncate and count it, "
+            "or refuse it",
         ),
-    ] = LongTexts.ERROR,
+    ] = LongTexts.TRUNCATE,
     regions: Annotated[
         Path | None,
         typer.Option(
@@ -113,11 +117,13 @@ def ingest(
     else:
         sent = with_regions(opened, found, on_error, skipped)
     pictures = _PictureCount()
+    index_id = index_of(corpus) if index is None else index
     try:
         with Client(address, access=Access.from_environment()) as client:
+            say_if_demo_serves(client, corpus)
             refused = ingest_items(
                 client,
-                index,
+                index_id,
                 pictures.of(sent, captions, caption_attribute),
                 opened.total,
                 TruncationPolicy(long_texts.value),

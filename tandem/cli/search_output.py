@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tandem.cli.console import errors, out
+from tandem.cli.demo_note import say_if_demo
 from tandem.cli.found_files import FoundFiles
 from tandem.cli.refusals import print_error
 from tandem.cli.search_json import error_json, json_text, result_json
@@ -32,6 +33,7 @@ class SearchOutput:
         self._paths_shown = paths_shown
         self._files = files
         self._answers: list[dict[str, Any]] = []
+        self._fingerprint = ""
 
     def head(self, text: str) -> None:
         """Names the query whose answer follows."""
@@ -47,6 +49,7 @@ class SearchOutput:
         why_empty: Sequence[str] = (),
     ) -> None:
         """Receives an answer, with the reasons if it is empty."""
+        self._fingerprint = result.model_fingerprint
         if self._files is not None:
             self._files.save(result.items)
         if self._as_json:
@@ -85,6 +88,7 @@ class SearchOutput:
 
     def finish(self, *, is_batch: bool) -> bool:
         """Finishes the output; returns whether everything was saved."""
+        say_if_demo(self._fingerprint, self._index_id)
         if self._as_json:
             whole: dict[str, Any] = {"index": self._index_id}
             if is_batch:

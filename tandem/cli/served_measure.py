@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from tandem.cli.console import errors
+from tandem.cli.demo_note import say_if_demo_serves
 from tandem.cli.ingest import ingest_items
 from tandem.cli.progress import query_progress
 from tandem.cli.refusals import described
@@ -95,6 +96,7 @@ class ServedMeasure:
         about: Mapping[str, Any],
     ) -> Report:
         with Client(self._address, access=Access.from_environment()) as client:
+            say_if_demo_serves(client, str(about.get("corpus")))
             total = len(gallery.chosen) + len(gallery.pairs)
             refused = ingest_items(
                 client,

@@ -14,8 +14,9 @@ from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import Terminal, errors, out
 from tandem.cli.corpora import CORPUS_HELP
 from tandem.cli.corpus_ingest import CorpusIngest
-from tandem.cli.ingest import DEFAULT_INDEX
+from tandem.cli.demo_note import say_if_demo
 from tandem.cli.one_process import check_one_process, http_line, serve_one_process
+from tandem.cli.own_index import index_of
 from tandem.cli.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
@@ -37,22 +38,30 @@ from tandem.local.start_checks import (
 from tandem.local.start_refused import StartRefused
 from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
-from tandem.model_io.manifest import Manifest
+from tandem.model_io.manifest import Manifest, manifest_file
 from tandem.model_io.model_repository import added_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.demo_model import is_demo
 from tandem.modeling.export.fresh_export import export_if_stale
 
 if TYPE_CHECKING:
     from tandem.local.certificates import LocalAuthority
 
 DATA = Annotated[Path, typer.Option(help="folder for item stores and logs")]
-REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
+REPOSITORY = Annotated[
+    Path | None,
+    typer.Option(
+        help="model repository, as tandem models add fills it; by default model_repository, with "
+        "the demo's model in it at first"
+    ),
+]
+_DEFAULT_REPOSITORY = Path("model_repository")
 
 _PROMETHEUS_PORT = 9090
-_DEMO_NOTE = (
+_CONSOLE_NOTE = (
     "This is the demo's model: it knows composed scenes of emoji, and on photographs its results "
     "mean little."
 )
@@ -62,7 +71,7 @@ _RENEWAL_SECONDS = 86_400.0
 
 def up(
     data: DATA = Path(".tandem"),
-    model_repository: REPOSITORY = Path("model_repository"),
+    model_repository: REPOSITORY = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -137,7 +146,7 @@ def up(
     ] = None,
     index: Annotated[
         str | None,
-        typer.Option(help=f"index that --ingest stores into; by default {DEFAULT_INDEX}"),
+        typer.Option(help="index that --ingest stores into; by default the folder's name"),
     ] = None,
 ) -> None:
     """Start Triton and every service on loopback; stop them all on Ctrl-C."""
@@ -146,15 +155,18 @@ def up(
             {"--monitoring": monitoring, "--swaps": swaps, "--tls": tls, "--merged": merged}
         )
     corpus_ingest = _corpus_ingest(ingest, index)
+    if model_repository is not None and checkpoint is None:
+        _check_has_model(model_repository)
+    repository = model_repository or _DEFAULT_REPOSITORY
     if one_process:
         with DataFolder(data.resolve()) as folder:
+            manifest = _served(checkpoint, repository, precision)
             serve_one_process(
                 folder,
-                model_repository.resolve(),
-                _served(checkpoint, model_repository, precision),
+                repository.resolve(),
+                manifest,
                 shards=shards,
-                variables=_console_note(checkpoint, model_repository)
-                | dict(given_settings(os.environ).variables),
+                variables=_console_note(manifest) | dict(given_settings(os.environ).variables),
                 free_ports_only=free_ports_only,
                 caches=caches,
                 ingest=corpus_ingest,
@@ -188,17 +200,17 @@ def up(
         # It takes a minute on a busy machine, and prints nothing else until all serve.
         out.print(f"starting; logs go to {data / 'logs'}")
         with stopping.raising():  # An export by torch cannot poll for signals.
-            manifest = _served(checkpoint, model_repository, precision)
+            manifest = _served(checkpoint, repository, precision)
         with (
             LocalStack(
                 folder.path,
-                model_repository.resolve(),
+                repository.resolve(),
                 ports,
                 caches=caches,
                 swaps=swaps,
                 gateway=has_gateway(),
                 merged=merged,
-                settings=_console_note(checkpoint, model_repository) | dict(given.variables),
+                settings=_console_note(manifest) | dict(given.variables),
                 certificates=authority.issue_all() if authority else None,
             ) as stack,
             ExitStack() as beside,
@@ -231,22 +243,24 @@ def up(
 
 def _corpus_ingest(corpus: str | None, index: str | None) -> CorpusIngest | None:
     if corpus is not None:
-        return CorpusIngest(corpus, DEFAULT_INDEX if index is None else index)
+        return CorpusIngest(corpus, index_of(corpus) if index is None else index)
     if index is not None:
         raise StartRefused("--index says where --ingest stores: give --ingest too, or leave it out")
     return None
 
 
-def _console_note(checkpoint: Path | None, repository: Path) -> dict[str, str]:
-    """Returns the web console's note on the shipped model; empty for another model."""
-    is_other = checkpoint is not None or _added(repository) is not None
-    return {} if is_other else {"GATEWAY_CONSOLE_NOTE": _DEMO_NOTE}
+def _console_note(manifest: Manifest) -> dict[str, str]:
+    """Returns the web console's note on the demo's model; empty for another model."""
+    return {"GATEWAY_CONSOLE_NOTE": _CONSOLE_NOTE} if is_demo(manifest.fingerprint) else {}
 
 
-def _added(repository: Path) -> Manifest | None:
-    """Returns the manifest of a model that was added; None for the shipped one, or without any."""
-    shipped = CheckpointFiles.read(default_checkpoint())
-    return added_manifest_of(repository, shipped.weights_sha256)
+def _check_has_model(repository: Path) -> None:
+    """Raises StartRefused: where a model was meant, the demo's must not serve in its place."""
+    if not manifest_file(repository).is_file():
+        raise StartRefused(
+            f"{repository} has no model: add one by tandem models add MODEL --model-repository "
+            f"{repository}, or leave out --model-repository, to serve the demo's model"
+        )
 
 
 def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
@@ -254,9 +268,14 @@ def _served(checkpoint: Path | None, repository: Path, precision: Precision | No
 
     An added model is not exported again, since its files are elsewhere.
     """
-    added = None if checkpoint is not None else _added(repository)
+    added = None
+    if checkpoint is None:
+        shipped = CheckpointFiles.read(default_checkpoint())
+        added = added_manifest_of(repository, shipped.weights_sha256)
     if added is None:
-        return exported(checkpoint or default_checkpoint(), repository, precision)
+        manifest = exported(checkpoint or default_checkpoint(), repository, precision)
+        say_if_demo(manifest.fingerprint)
+        return manifest
     if precision not in (None, added.precision):
         raise StartRefused(
             f"{repository} has {added.family} in {added.precision}: add it again in {precision} "
@@ -273,8 +292,8 @@ def exported(checkpoint: Path, repository: Path, precision: Precision | None = N
         return export_if_stale(checkpoint, repository, precision)
     except OSError as error:
         raise StartRefused(
-            f"{repository} cannot take the model ({(error.strerror or str(error)).lower()}): give "
-            "a folder that can be written to by --model-repository"
+            f"{repository} cannot take the model ({(error.strerror or str(error)).lower()}): start "
+            "it in a folder that can be written to, or give a --model-repository that has a model"
         ) from error
 
 

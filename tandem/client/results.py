@@ -198,6 +198,18 @@ class SearchResult:
         """Returns whether the answer is degraded."""
         return bool(self.degradations)
 
+    @property
+    def why_empty(self) -> str:
+        """Returns in words why there are no items; empty if there are some."""
+        if self.items:
+            return ""
+        if self.coverage.covered_item_count:
+            return "no item fits: a filter or a limit of the search left all out"
+        return (
+            "the index has no item of the searched modality: a text finds images and an image "
+            "finds texts, unless target_modality or all_modalities_included is set"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:

@@ -17,6 +17,8 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.demo_model import is_demo
+from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_formats import (
     published_open_clip_xlm_roberta,
@@ -273,14 +275,43 @@ def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path)
     manifest = read_manifest(tmp_path)
 
     assert up._served(None, tmp_path, None) == manifest == read_manifest(tmp_path)
-    assert not up._console_note(None, tmp_path)
+    assert not up._console_note(manifest)
     with pytest.raises(StartRefused, match="add it again in bf16"):
         up._served(None, tmp_path, Precision.BF16)
 
     shipped = replace(manifest, checkpoint={"weights_sha256": SHIPPED_SHA256})
     shipped.write(manifest_file(tmp_path))
     assert added_manifest_of(tmp_path, SHIPPED_SHA256) is None
-    assert up._console_note(None, tmp_path)
+
+
+def test_the_demos_model_is_known_by_its_fingerprint_in_each_precision() -> None:
+    """The terminal and the web console have their note from it."""
+    files = CheckpointFiles.read(default_checkpoint())
+    fingerprints = {checkpoint_fingerprint(files, each) for each in Precision}
+
+    assert len(fingerprints) == len(Precision)
+    assert all(map(is_demo, fingerprints))
+    assert not is_demo("")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_up_never_serves_the_demos_model_in_place_of_another(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """A repository that was named and has no model: a typing error, or an add that failed."""
+    repository = tmp_path / "photo_model"
+    if is_there:
+        repository.mkdir()
+
+    result = CliRunner().invoke(
+        app, ["up", "--free-ports", "--one-process", "--model-repository", str(repository)]
+    )
+
+    assert isinstance(result.exception, StartRefused)
+    said = str(result.exception)
+    assert f"{repository} has no model" in said
+    assert f"tandem models add MODEL --model-repository {repository}" in said
+    assert list(tmp_path.rglob("*.pt")) == []
 
 
 def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_path: Path) -> None:

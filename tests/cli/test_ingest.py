@@ -5,6 +5,7 @@ import io
 import signal
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +13,23 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
+from tandem.cli.own_index import index_of
 from tandem.client import NO_RETRIES, Client
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
+from tandem.contract.identifiers import check_index_id
 from tandem.contract.region_wire import regions_from_proto
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.demo_model import DEMO_NOTE
+from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.support.client.search_server import all_stored, search_server
+from tests.support.client.search_server import MODEL, all_stored, search_server
 from tests.support.model_io.large_jpegs import phone_jpeg
 from tests.support.model_io.pictures import encoded, plain
 
@@ -235,10 +243,82 @@ async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path
 
     assert result.exit_code == 0, result.output
     assert sent == ["a", "b"]
-    assert "ingest into scenes: begins, 2 pictures" in result.stderr
+    assert f"ingest into {index_of(str(tmp_path))}: begins, 2 pictures" in result.stderr
     assert "passed over: 3 (.bmp 2, .gif 1)" in result.stderr
     assert f".bmp: {tmp_path}/c.bmp, {tmp_path}/d.bmp" in result.stderr
     assert "pictures without captions: 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "index_id"),
+    [
+        ("photos", "photos"),
+        ("My Photos (2026)", "my-photos-2026"),
+        ("Été à Nîmes", "ete-a-nimes"),
+        ("_IMG", "img"),
+        ("写真", "pictures"),
+        ("a" * 70, "a" * 63),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "folder:{}", "{}/", "{}/captions.json", "list:{}/a.tsv"])
+def test_an_own_folder_goes_to_an_index_of_its_own_name(
+    tmp_path: Path, folder: str, index_id: str, form: str
+) -> None:
+    (tmp_path / folder).mkdir()
+
+    assert check_index_id(index_of(form.format(tmp_path / folder))) == index_id
+
+
+def test_the_demos_corpora_have_indexes_of_their_own_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder by a relative path has the name that it has."""
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path / "photos")
+
+    assert [index_of(each) for each in ("scenes", "emoji", ".")] == ["scenes", "emoji", "photos"]
+
+
+async def test_a_picture_has_its_files_path_as_an_attribute(tmp_path: Path) -> None:
+    """Its id has no extension: a program that shows it needs the file."""
+    (tmp_path / "2026").mkdir()
+    (tmp_path / "2026/a.JPG").write_bytes(PICTURE)
+    (tmp_path / "2026/a.txt").write_text("a cat")
+
+    async with search_server() as (address, told):
+        command = ["ingest", str(tmp_path), "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+
+    assert result.exit_code == 0, result.output
+    items = {item.item_id: item for request in requests for item in request.items}
+    files = {name: attributes_from_proto(item.attributes)["file"] for name, item in items.items()}
+    assert files == {"2026/a": "2026/a.JPG", "2026/a#en-0": "2026/a.JPG"}
+
+
+async def test_photographs_captions_are_truncated_by_default(complete: str) -> None:
+    """The first ingest of photographs does not end with refused captions."""
+    async with search_server() as (address, told):
+        command = ["ingest", complete, "--split", "all", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        [request] = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+
+    assert result.exit_code == 0, result.output
+    assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
+
+
+async def test_the_demos_model_is_named_where_it_reads_other_pictures(
+    complete: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the terminal, not only on the web page; the demo's own scenes need no note."""
+    fingerprint = checkpoint_fingerprint(CheckpointFiles.read(default_checkpoint()), Precision.FP32)
+    monkeypatch.setattr(
+        "tests.support.client.search_server.MODEL", replace(MODEL, fingerprint=fingerprint)
+    )
+
+    said = [(await run(name, "--count", "4"))[0].stderr for name in (complete, "scenes")]
+
+    assert [DEMO_NOTE in " ".join(each.split()) for each in said] == [True, False]
 
 
 async def test_a_corpus_that_is_read_whole_says_so(tmp_path: Path) -> None:

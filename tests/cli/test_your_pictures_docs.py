@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 from tests.support.model_io.pictures import encoded, plain
 from tests.support.modeling.published_folders import published_bert
@@ -75,7 +76,8 @@ async def test_the_pages_ingest_ingests_the_split_that_it_says() -> None:
     assert result.exit_code == 0, result.output
     assert "4 items stored, 0 refused" in result.output
     assert "left out: nothing" in result.output
-    sent = [item.item_id for request in told.requests for item in request.items]
+    requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+    sent = [item.item_id for request in requests for item in request.items]
     assert sent == ["test/cat", "test/cat#en-0", "test/dog", "test/dog#en-0"]
 
 

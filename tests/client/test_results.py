@@ -240,6 +240,19 @@ def test_what_is_withheld_is_named_and_the_relevance_is_no_probability() -> None
     assert search_result(pb.SearchItemsResponse()).rerank.probability_withheld is None
 
 
+def test_an_empty_answer_says_why_in_words() -> None:
+    """The first mistake: texts are stored, and a text is searched for, which finds images."""
+    response = pb.SearchItemsResponse()
+    response.coverage.answered_shard_count = response.coverage.shard_count = 1
+    assert "target_modality" in search_result(response).why_empty
+
+    response.coverage.covered_item_count = 5
+    assert "a filter or a limit" in search_result(response).why_empty
+
+    response.items.add(item_id="a")
+    assert search_result(response).why_empty == ""
+
+
 def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
     """Of what was not a text, or not encoded, nothing."""
     response = pb.IngestItemsResponse()

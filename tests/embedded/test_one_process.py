@@ -104,7 +104,7 @@ def test_the_pages_commands_search_ones_own_folder(tmp_path: Path, tiny_checkpoi
                 command = [*shlex.split(search)[1:], "--address", address, "--json"]
                 found = CliRunner().invoke(app, command)
                 with Client(address, timeout_seconds=60.0) as client:
-                    index = client.describe_index(index_id="scenes")
+                    index = client.describe_index(index_id="photos")
             finally:
                 process.send_signal(signal.SIGTERM)
                 rest, errors = process.communicate()

@@ -212,7 +212,9 @@ def test_an_unusable_repository_is_named_with_its_option(tmp_path: Path) -> None
     """A file, or a disk that is read alone."""
     (tmp_path / "file").touch()
 
-    with pytest.raises(StartRefused, match=r"cannot take the model .*by --model-repository"):
+    with pytest.raises(
+        StartRefused, match=r"cannot take the model .*in a folder that can be written to"
+    ):
         exported(default_checkpoint(), tmp_path / "file")
 
 
@@ -222,7 +224,10 @@ def test_up_reports_mistakes_before_it_starts_anything(tmp_path: Path) -> None:
 
     result = CliRunner().invoke(
         app,
-        ["up", "--free-ports", "--data", str(data), "--model-repository", str(repository)],
+        [
+            *("up", "--free-ports", "--data", str(data), "--model-repository", str(repository)),
+            *("--checkpoint", str(default_checkpoint())),
+        ],
         env={"INDEX_RECALL_TARGET": "high"},
     )
 

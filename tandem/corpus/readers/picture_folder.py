@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tandem.contract.attributes import Attributes, value_fault
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.left_out import FileFault, LeftOut, extension_of
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
@@ -35,9 +36,9 @@ def read_picture_folder(
 ) -> RecordStream:
     """Returns a split's records by the order of their names; every caption is in `language`.
 
-    A record's id is its picture's path from `folder` without the suffix, "train/cat", in NFC. A
-    picture without a text file, or with an empty one, is a record without captions. `left_out`
-    counts what is not read.
+    A record's id is its picture's path from `folder` without the suffix, "train/cat", in NFC; its
+    attribute `file` is the whole path. A picture without a text file, or with an empty one, is a
+    record without captions. `left_out` counts what is not read.
 
     The split is listed at the call, which raises CorpusFileMissing for a folder that is missing or
     cannot be listed, SplitUnknown for a split without a picture, and CorpusMalformed for "all" if
@@ -150,9 +151,12 @@ def _records(
         except (CorpusFileMissing, CorpusMalformed) as error:
             fault = str(error)
         image: ImageSource = NoImage(str(text), _no_picture(paths))
+        attributes: Attributes = {}
         if picture:
             image = ImageFile(picture, f"{folder}: {record_id}", folder)
-        yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
+            file = str(picture.relative_to(folder))
+            attributes = {"file": file} if value_fault("file", file) is None else {}
+        yield Record(record_id, captions, split, record_id, image, attributes, fault)
 
 
 def _no_picture(paths: Iterable[Path]) -> str:

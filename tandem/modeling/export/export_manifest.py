@@ -61,7 +61,7 @@ def export_manifest(
     return Manifest(
         format_version=FORMAT_VERSION,
         family=_family(config),
-        fingerprint=_fingerprint(files, precision),
+        fingerprint=checkpoint_fingerprint(files, precision),
         precision=precision,
         embedding_dim=config.embedding_dim,
         token_width=config.token_width,
@@ -112,7 +112,7 @@ def _family(config: JointConfig) -> str:
     return "separate" if config.has_two_encoders else "joint"
 
 
-def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
+def checkpoint_fingerprint(files: CheckpointFiles, precision: Precision) -> str:
     """Returns a digest of what turns content into embedding and tokens.
 
     That is weights, shape, tokenizer, precision, the version of text normalisation, and by the
