@@ -60,7 +60,7 @@ class IndexAdminServicer(_Base):
         await asyncio.to_thread(tuning.check, index.info.dimension)
         for modality in _modalities(request.modality):
             await asyncio.to_thread(self._tune, index_id, index, modality, tuning)
-        self._shard.maintenance.wake()
+        self._shard.maintenance.wake(index_id)
         return pb.TuneIndexResponse()
 
     async def RebuildIndex(

@@ -33,6 +33,10 @@ class IndexSettings(ServiceSettings):
         "open a store on a network file system, where acknowledged writes can be lost",
         default=False,
     )
+    max_index_count: int = setting(
+        "indexes that the shard may have; writes that would create more are refused",
+        default=4_096,
+    )
     thread_count: int = setting("concurrent searches and reads", default=4)
     commit_wait_seconds: float = setting(
         "longest time a write waits for others to share its commit", default=0.005

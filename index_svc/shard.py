@@ -46,7 +46,7 @@ from tandem.errors import (
 from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
-from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
+from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 
 if TYPE_CHECKING:
     from index_svc.keywords.keyword_build import KeywordBuild
@@ -72,6 +72,8 @@ class ShardSettings:
     tuning: IndexTuning = field(default_factory=IndexTuning)
     """For indexes that no operator tuned."""
     min_snapshot_change_count: int = 5_000
+    max_index_count: int = 4_096
+    """More are refused: each takes memory for as long as it exists."""
     recall_sample_share: float = 0.01
     recall_window_seconds: float = 300.0
     recall_floor: float = 0.95
@@ -171,6 +173,7 @@ class Shard:
                 self._store, index_id, self._snapshots_folder, self._settings.gpu_number
             )
             self._indexes[index_id] = loaded.index
+            self.maintenance.note_change(index_id)
             if loaded.snapshot_sequence is not None:
                 if is_checked_first:
                     take_out_damaged(self._store, index_id, loaded.index)
@@ -262,9 +265,15 @@ class Shard:
         """Returns a future that completes once the write is on disk and later searches see it.
 
         The future raises ModelMismatch, EmbeddingInvalid, IndexNotFound (a delete), RequestIdReused
-        or StoreFull.
+        or StoreFull. Raises StoreFull for another index where there are too many.
         """
         self._check_loaded()
+        limit, is_new = self._settings.max_index_count, write.index_id not in self._indexes
+        if is_new and isinstance(write, Upsert) and len(self._indexes) >= limit:
+            raise StoreFull(
+                why=f"it has {len(self._indexes):,} indexes",
+                advice="delete one that is not needed, or raise INDEX_MAX_INDEX_COUNT",
+            )
         return self._writer.submit(write)
 
     def read(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord]:
@@ -423,6 +432,7 @@ class Shard:
             if change.index_id not in self._indexes:
                 self._indexes[change.index_id] = self._new_index(change.index_id)
             index = self._indexes[change.index_id]
+            self.maintenance.note_change(change.index_id)
             if isinstance(item, StoredEmbedding):
                 index.upsert([item])
             else:
@@ -432,6 +442,7 @@ class Shard:
             del self._indexes[index_id]
 
     def _follow(self, write: ItemWrite) -> None:
+        self.maintenance.note_change(write.index_id)
         if isinstance(write, Delete):
             self._indexes[write.index_id].delete(write.item_ids)
             return

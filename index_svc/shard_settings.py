@@ -16,6 +16,7 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
             memory_bytes=settings.faiss_memory_bytes,
         ),
         min_snapshot_change_count=settings.snapshot_change_count,
+        max_index_count=settings.max_index_count,
         recall_sample_share=settings.recall_sample_share,
         recall_window_seconds=settings.recall_window_seconds,
         recall_floor=settings.recall_floor,

@@ -306,13 +306,13 @@ class Overloaded(TandemError):
 
 
 class StoreFull(TandemError):
-    """The shard's disk or map is full; reads still work."""
+    """The shard's disk or map is full, or it has too many indexes; reads still work."""
 
     reason = "STORE_FULL"
     status = "RESOURCE_EXHAUSTED"
 
-    def __init__(self, *, why: str) -> None:
-        super().__init__(f"the item store is full: {why}; delete items or give it more room")
+    def __init__(self, *, why: str, advice: str = "delete items or give it more room") -> None:
+        super().__init__(f"the item store is full: {why}; {advice}")
 
 
 class DeadlineExceeded(TandemError):

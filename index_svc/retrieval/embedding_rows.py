@@ -36,7 +36,7 @@ class EmbeddingRows:
         self._starts: list[int] = []
         self._item_ids = list(item_ids)
         self._row_count = len(self._item_ids)
-        self._live = np.zeros(BLOCK_ROW_COUNT, dtype=np.bool_)
+        self._live = np.zeros(0, dtype=np.bool_)
         self._used_count = 0  # of the last block
         if embeddings_ND is not None and len(embeddings_ND):
             self._blocks.append(embeddings_ND)

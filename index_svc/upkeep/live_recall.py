@@ -92,6 +92,11 @@ class LiveRecall:
                 )
         return {direction: (found / of, count) for direction, (found, of, count) in sums.items()}
 
+    def measured_ids(self) -> set[str]:
+        """Returns the indexes that have measurements."""
+        with self._lock:
+            return {index_id for index_id, _ in self._measured}
+
     def forget(self, index_id: str) -> None:
         """Drops the measurements of an index, which was rebuilt or tuned."""
         with self._lock:

@@ -71,6 +71,7 @@ class Maintenance:
         self._tunings = tunings
         self._live_recall = live_recall
         self._work: dict[tuple[str, Modality], _Work] = {}
+        self._changed: set[str] = set()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -90,7 +91,7 @@ class Maintenance:
         """Requests that the index is rebuilt soon."""
         REBUILD_REQUESTS.labels(cause).inc()
         self._of(index_id, modality).is_rebuild_asked = True
-        self._wake.set()
+        self.wake(index_id)
 
     def forget(self, index_id: str) -> None:
         """Forgets an index that was dropped; its snapshots are removed soon."""
@@ -100,8 +101,13 @@ class Maintenance:
         self.snapshots.forget(index_id)
         self._wake.set()
 
-    def wake(self) -> None:
-        """Starts the next step at once: a tuning changed."""
+    def note_change(self, index_id: str) -> None:
+        """Has the next step look at an index, whose items changed; others cost it nothing."""
+        self._changed.add(index_id)
+
+    def wake(self, index_id: str) -> None:
+        """Starts the next step at once: a tuning of the index changed."""
+        self.note_change(index_id)
         self._wake.set()
 
     def activity(self, index_id: str, modality: Modality) -> str:
@@ -109,22 +115,28 @@ class Maintenance:
         return self._of(index_id, modality).activity
 
     def step(self) -> bool:
-        """Does what is due, at most one thing to each index; returns whether there was any."""
+        """Does what is due, one thing to each changed index; returns whether there was any."""
         indexes = self._indexes()
         worked = self._recall_check.step(indexes)
         for index_id, modality in self._recall_check.low_recalls(indexes):
             self.ask_rebuild(index_id, modality, "recall")
         self.snapshots.remove_forgotten(indexes)
         failures: list[Exception] = []
-        for index_id, index in list(indexes.items()):
+        for index_id in [self._changed.pop() for _ in range(len(self._changed))]:
+            if (index := indexes.get(index_id)) is None:
+                continue
+            is_worked_on = True
             try:
-                for modality in Modality:
-                    worked |= self._look_after(index_id, index, modality)
-                worked |= self._snapshot_if_due(index_id, index)
+                looks = [self._look_after(index_id, index, modality) for modality in Modality]
+                is_worked_on = self._snapshot_if_due(index_id, index) or any(looks)
+                worked |= is_worked_on
             except Exception as error:
                 error.add_note(f"index {index_id}")
                 failures.append(error)
-        self._measure_imbalance()
+            if is_worked_on:
+                self.note_change(index_id)  # there may be more to do
+        if worked:
+            self._measure_imbalance()
         if failures:
             raise ExceptionGroup("looking after indexes", failures)
         return worked

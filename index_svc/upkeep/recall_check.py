@@ -67,7 +67,7 @@ class RecallCheck:
     def low_recalls(self, indexes: Mapping[str, SearchableIndex]) -> Iterator[tuple[str, Modality]]:
         """Yields the indexes to rebuild because their recall fell below the floor."""
         now = time.monotonic()
-        for index_id in list(indexes):
+        for index_id in self._live_recall.measured_ids() & indexes.keys():
             for direction, (recall, count) in self._live_recall.recall(index_id).items():
                 modality = Modality(direction.rpartition("_to_")[2])
                 key = index_id, modality

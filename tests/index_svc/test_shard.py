@@ -1,6 +1,7 @@
 """Tests that a shard follows its store, and that a damaged item affects only itself."""
 
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 from index_svc.metrics import CORRUPT_ITEMS
 from index_svc.retrieval.index_type import IndexTuning
 from index_svc.retrieval.query import Query
+from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep.record_check import take_out
 from tandem.contract.content import Modality
@@ -26,7 +28,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.item_store.item_record import item_key
-from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_store import IndexInfo, ItemStore
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.verdict import verify_in_child
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
@@ -53,7 +55,7 @@ def wait_for_snapshots(shard: Shard, sequence: int) -> None:
     end_time = time.monotonic() + 60
     while {shard.maintenance.snapshots.sequence("scenes", each) for each in Modality} != {sequence}:
         assert time.monotonic() < end_time, "no snapshot"
-        shard.maintenance.wake()
+        shard.maintenance.wake("scenes")
         time.sleep(0.01)
 
 
@@ -360,3 +362,34 @@ def until_taken(shard: Shard, write: ItemWrite) -> Committed:
         except (ServiceUnavailable, StoreFull):
             time.sleep(0.02)
     raise AssertionError("the shard did not recover")
+
+
+def test_more_indexes_than_the_setting_allows_are_refused(tmp_path: Path) -> None:
+    """By name, and the indexes that exist take writes; without one of them there is room again."""
+    shard = open_shard(tmp_path, ShardSettings(max_index_count=2))
+
+    def put(index_id: str) -> None:
+        shard.write(Upsert(index_id, FINGERPRINT, [text_item("a", 1)])).result(60)
+
+    put("one")
+    put("two")
+
+    with pytest.raises(StoreFull, match=r"2 indexes; .*INDEX_MAX_INDEX_COUNT"):
+        put("three")
+    put("one")
+    assert shard.drop("two", time.monotonic() + 60).is_complete
+    put("three")
+
+    assert sorted(shard.indexes()) == ["one", "three"]
+    shard.close()
+
+
+def test_an_empty_index_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        made = [SearchableIndex(IndexInfo(FINGERPRINT, 192)) for _ in range(100)]
+        used_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(made) * 1_000 < used_bytes < len(made) * 20_000

@@ -1,7 +1,9 @@
 """Tests that background work changes how items are found, never which; tests call step()."""
 
 import errno
+import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +85,7 @@ def nearest(shard: Shard, seed: int, k: int = 10) -> list[str]:
 
 
 def work(shard: Shard) -> None:
+    shard.maintenance.note_change(INDEX_ID)  # for tunings, which are set here without a call
     while shard.maintenance.step():
         pass
 
@@ -504,3 +507,29 @@ def test_searches_and_writes_continue_during_a_rebuild(tmp_path: Path) -> None:
     shard.close()
 
     assert failures == []
+
+
+def test_indexes_without_changes_cost_no_work(shard: Shard) -> None:
+    """As many calls for 40 as for one; an index that changes is looked at again."""
+
+    def put(number: int) -> None:
+        shard.write(Upsert(f"index-{number}", FINGERPRINT, [text_item("a", 1)])).result(60)
+
+    def calls_of_a_step() -> int:
+        counts: Counter[str] = Counter()
+        sys.setprofile(lambda _frame, event, _of: counts.update([event]))
+        try:
+            shard.maintenance.step()
+        finally:
+            sys.setprofile(None)
+        return counts["call"]
+
+    put(0)
+    assert calls_of_a_step() > (idle := calls_of_a_step())
+    for number in range(1, 40):
+        put(number)
+    assert calls_of_a_step() > 10 * idle
+
+    assert calls_of_a_step() == idle
+    put(20)
+    assert idle < calls_of_a_step() < 5 * idle
