@@ -70,16 +70,21 @@ def caption_lines(text_bytes: bytes, place: str) -> list[str]:
     Lines end in LF, CR LF or CR: here no line belongs to a line of another file. Raises
     CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
     """
-    if len(text_bytes) > MAX_TEXT_BYTES:
-        raise CorpusMalformed(
-            f"{place} has more than {MAX_TEXT_BYTES:,} bytes; is it one picture's captions?"
-        )
+    check_text_bytes(len(text_bytes), place)
     _check_no_utf16(text_bytes, place)
     lines = [
         decoded(_content(line, number), f"{place}: line {number}")
         for number, line in enumerate(_LINE_END.split(text_bytes), start=1)
     ]
     return [line for line in lines if line.strip()]
+
+
+def check_text_bytes(byte_count: int, place: str) -> None:
+    """Raises CorpusMalformed if one picture's captions have over MAX_TEXT_BYTES."""
+    if byte_count > MAX_TEXT_BYTES:
+        raise CorpusMalformed(
+            f"{place} has more than {MAX_TEXT_BYTES:,} bytes; is it one picture's captions?"
+        )
 
 
 def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:

@@ -31,11 +31,12 @@ from tandem.corpus.readers.caption_text import (
     LANGUAGE_FIELD,
     OTHER_LANGUAGE_FIELD,
     caption_field,
+    check_text_bytes,
     decoded,
     language_field,
     numbered_captions,
 )
-from tandem.corpus.readers.image_sources import check_size, image_file
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES, check_size, image_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.shards import (
     ShardFile,
@@ -48,6 +49,7 @@ from tandem.corpus.records import Caption, Record
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 except ImportError as error:
     raise ExtraMissing(what="parquet files are read with pyarrow", extra="parquet") from error
@@ -58,10 +60,15 @@ MAX_GROUP_BYTES: Final = 2 * 2**30
 # size shows only then. Pictures are decoded one by one, texts, which are small, this many rows at a
 # time.
 _TEXT_ROWS: Final = 64
+MAX_GROUP_TEXT_BYTES: Final = 2**27
+"""Of each text column in a row group, in the file and with equal cells counted each time."""
+# Of each cell of a list, in addition to its letters.
+_CELL_BYTES: Final = 8
 
 _SUFFIX: Final = ".parquet"
 _IMAGE: Final = "image"
 _ID, _SPLIT = "id", "split"
+_OTHER_TEXTS: Final = (_ID, _SPLIT, LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD)
 _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
 # Names of columns that look like captions but are not read.
 _LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
@@ -163,7 +170,7 @@ def read_parquet(
 def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
     """Checks a file and returns the splits that its rows name, and the number of rows."""
     try:
-        with pq.ParquetFile(file) as parquet:
+        with _opened(file) as parquet:
             names = parquet.schema_arrow.names
             _check_columns(file, parquet.schema_arrow)
             _check_groups(file, parquet.metadata, max_group_bytes)
@@ -175,7 +182,9 @@ def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set
                 return set(), row_count
             splits: set[str] = set()
             for batch in parquet.iter_batches(columns=[_SPLIT], batch_size=_TEXT_ROWS):
-                column = batch.column(0).to_pylist()
+                cells = batch.column(0)
+                is_kept_once = pa.types.is_dictionary(cells.type)
+                column = (cells.unique() if is_kept_once else cells).to_pylist()
                 if not all(isinstance(each, str) for each in column):
                     raise CorpusMalformed(
                         f"{file} has rows whose {_SPLIT} is not text; fill the column"
@@ -214,6 +223,29 @@ def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -
         group_bytes = metadata.row_group(group).total_byte_size
         if not 0 <= group_bytes <= max_group_bytes:
             raise _group_too_large(file, group, f"{group_bytes:,}", max_group_bytes)
+        row_group = metadata.row_group(group)
+        texts = set(_text_columns(metadata))
+        for number in range(metadata.num_columns):
+            column = row_group.column(number)
+            limit = (row_group.num_rows + 1) * MAX_READ_BYTES
+            if column.path_in_schema in texts:
+                limit = MAX_GROUP_TEXT_BYTES
+            size = max(column.total_uncompressed_size, _CELL_BYTES * column.num_values)
+            if size > limit:
+                raise _group_too_large(file, group, f"{size:,}", limit, column.path_in_schema)
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    """Returns the file; of its texts, equal cells stay one until each is read."""
+    metadata = pq.read_metadata(file)
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=_text_columns(metadata))
+
+
+def _text_columns(metadata: pq.FileMetaData) -> list[str]:
+    """Returns the paths of the columns whose cells are read as texts."""
+    roots = {*_caption_columns(metadata.schema.to_arrow_schema().names), *_OTHER_TEXTS}
+    columns = (metadata.schema.column(number) for number in range(metadata.num_columns))
+    return [each.path for each in columns if each.path.partition(".")[0] in roots]
 
 
 def _records(
@@ -252,11 +284,12 @@ def _records(
 
 def _texts(row: dict[str, Any], place: str) -> list[str]:
     if row.keys() & set(CAPTION_FIELDS):
-        return caption_field(row, place)
-    columns = _caption_columns(row)
-    return [
-        text for name in columns for text in caption_field({CAPTION_FIELDS[0]: row[name]}, place)
-    ]
+        texts = caption_field(row, place)
+    else:
+        cells = ({CAPTION_FIELDS[0]: row[name]} for name in _caption_columns(row))
+        texts = [text for cell in cells for text in caption_field(cell, place)]
+    check_text_bytes(sum(map(len, texts)), place)
+    return texts
 
 
 def _rows(
@@ -265,16 +298,12 @@ def _rows(
     """Yields number, picture and other cells by column of each row of the split."""
     file = shard.path
     try:
-        with pq.ParquetFile(file) as parquet:
-            wanted = {
-                *_caption_columns(parquet.schema_arrow.names),
-                *(_ID, _SPLIT, LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD),
-            }
-            columns = [name for name in parquet.schema_arrow.names if name in wanted]
+        with _opened(file) as parquet:
+            columns = _text_columns(parquet.metadata)
             first_row = 0
             for group in range(parquet.num_row_groups):
                 batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
-                rows = (row for batch in batches for row in _cells(batch))
+                rows = _group_cells(batches, file, group)
                 number = -1
                 for number, row in enumerate(rows):
                     if row.get(_SPLIT, split) == split:
@@ -286,6 +315,31 @@ def _rows(
                 first_row += number + 1
     except _BROKEN as error:
         left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
+    except CorpusMalformed as error:
+        left_out.refuse(error, FileFault.DAMAGED)
+
+
+def _group_cells(
+    batches: Iterable[pa.RecordBatch], file: Path, group: int
+) -> Iterator[dict[str, Any]]:
+    """Yields a group's rows; raises CorpusMalformed before they have too many letters."""
+    total_bytes = 0
+    for batch in batches:
+        total_bytes += sum(map(_letter_bytes, batch.columns))
+        if total_bytes > MAX_GROUP_TEXT_BYTES:
+            got, limit = f"over {MAX_GROUP_TEXT_BYTES:,}", MAX_GROUP_TEXT_BYTES
+            raise _group_too_large(file, group, got, limit, "its texts")
+        yield from _cells(batch)
+
+
+def _letter_bytes(array: pa.Array) -> int:
+    """Returns what the cells take once each is a text of its own."""
+    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        array = array.flatten()
+    if not pa.types.is_dictionary(array.type):
+        return int(array.nbytes)
+    lengths = pc.binary_length(array.dictionary).take(array.indices)
+    return pc.sum(lengths).as_py() or 0
 
 
 def _cells(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -341,10 +395,13 @@ def _image_cells(
     return cells
 
 
-def _group_too_large(file: Path, group: int, got: str, max_group_bytes: int) -> CorpusMalformed:
+def _group_too_large(
+    file: Path, group: int, got: str, limit: int, part: str = ""
+) -> CorpusMalformed:
+    place = f"row group {group}, {part}," if part else f"row group {group}"
     return CorpusMalformed(
-        f"{file}: row group {group} has {got} bytes, the limit is {max_group_bytes:,}; write the "
-        "file again with fewer rows a group"
+        f"{file}: {place} has {got} bytes, the limit is {limit:,}; write the file again with fewer "
+        "rows a group"
     )
 
 

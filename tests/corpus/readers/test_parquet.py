@@ -25,6 +25,8 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.readers import parquet
+from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.readers.parquet import read_parquet
 from tandem.corpus.records import Record
@@ -500,3 +502,58 @@ def test_ids_may_be_of_other_types_that_are_exact(tmp_path: Path) -> None:
     assert [next(records).record_id, next(records).record_id] == ["1", "20"]
     with pytest.raises(CorpusMalformed, match=r"row 2 has the id Decimal\('3\.50'\)"):
         next(records)
+
+
+def test_captions_over_the_limit_of_a_picture_are_reported_with_their_record(
+    tmp_path: Path,
+) -> None:
+    """As in other files: 1 MiB for all captions of one picture."""
+    fits, over = "x" * MAX_TEXT_BYTES, "x" * (MAX_TEXT_BYTES + 1)
+    captions = [[fits], [over], ["x" * 600_000] * 2]
+    path = write(tmp_path / "train.parquet", image=[b"", b"", b""], captions=captions)
+
+    records = read(path)
+
+    assert [caption.text for caption in records[0].captions] == [fits]
+    assert not records[0].captions_fault
+    assert [str(each.captions_fault)[-60:] for each in records[1:]] == [
+        "has more than 1,048,576 bytes; is it one picture's captions?"
+    ] * 2
+
+
+def test_a_column_of_texts_that_would_fill_the_memory_is_refused_at_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the file declares, before a cell is read: a long cell is small on disk."""
+    path = write(tmp_path / "train.parquet", image=[b""], caption=["x" * 10**6])
+    assert path.stat().st_size < 10**5
+    assert len(read(path)) == 1
+
+    monkeypatch.setattr(parquet, "MAX_GROUP_TEXT_BYTES", 10**6)
+    with pytest.raises(CorpusMalformed, match=r"row group 0, caption, has 1,000,\d+ bytes"):
+        read_parquet(path, "train")
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_equal_texts_that_would_fill_the_memory_are_refused_once(
+    tmp_path: Path, is_list: bool
+) -> None:
+    """20,000 rows of a text that lies in the file once: some are read, and the rest is refused."""
+    text, row_count = "x" * 900_000, 20_000
+    indices = pa.array([0] * row_count, pa.int32())
+    column: pa.Array = pa.DictionaryArray.from_arrays(indices, pa.array([text]))
+    if is_list:
+        column = pa.ListArray.from_arrays(pa.array(range(row_count + 1), pa.int32()), column)
+    path = tmp_path / "train.parquet"
+    pictures = pa.DictionaryArray.from_arrays(indices, pa.array([b"picture"]))
+    table = pa.table({"image": pictures, "caption": column})
+    pq.write_table(table, path, store_schema=False)
+    left_out = LeftOut(goes_on=True)
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+
+    read_count = sum(1 for _ in read_parquet(path, "train", left_out=left_out))
+
+    assert 0 < read_count < 200
+    assert left_out.count == 1
+    assert pool.bytes_allocated() - before < 10**7
