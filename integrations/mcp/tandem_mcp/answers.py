@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from mcp_types import CallToolResult, ContentBlock, TextContent
@@ -10,6 +11,9 @@ from pydantic import BaseModel, Field
 from tandem.client import DirectionRecall, FoundItem, ImageContent, SearchResult
 from tandem.client import TextContent as StoredText
 from tandem_mcp.pictures import picture_content
+
+_NOT_SHOWN = "(its picture cannot be shown)"
+_TOO_LATE = "(the pictures before took too long to show this one too; return fewer)"
 
 AttributeValues = dict[str, str | int | float | bool | list[str]]
 
@@ -74,8 +78,14 @@ class IndexAnswer(BaseModel):
     )
 
 
-def search_answer(index: str, result: SearchResult, longest_side: int) -> CallToolResult:
-    """Returns the tool's result; pictures only if `longest_side` is above 0."""
+def search_answer(
+    index: str, result: SearchResult, longest_side: int = 0, picture_seconds: float = 0.0
+) -> CallToolResult:
+    """Returns the tool's result; pictures only if `longest_side` is above 0.
+
+    Decodes pictures, so call it in a thread; after `picture_seconds` it begins no other.
+    """
+    end_time = time.monotonic() + picture_seconds
     answer = SearchAnswer(
         index=index,
         items=[_entry(item) for item in result.items],
@@ -86,9 +96,10 @@ def search_answer(index: str, result: SearchResult, longest_side: int) -> CallTo
     for entry, item in zip(answer.items, result.items, strict=True):
         blocks.append(TextContent(type="text", text=_line(entry)))
         if longest_side and isinstance(item.content, ImageContent):
+            is_late = time.monotonic() > end_time
             blocks.append(
-                picture_content(item.content.image_bytes, longest_side)
-                or TextContent(type="text", text="(its picture cannot be shown)")
+                (None if is_late else picture_content(item.content.image_bytes, longest_side))
+                or TextContent(type="text", text=_TOO_LATE if is_late else _NOT_SHOWN)
             )
     return _result(answer, blocks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import math
@@ -27,6 +28,7 @@ from tandem_mcp.answers import (
     side_description,
 )
 from tandem_mcp.callers import CallerClients
+from tandem_mcp.pictures import picture_threads
 from tandem_mcp.standard_input import HALF_MARK
 
 _CallContext: TypeAlias = Context[CallerClients, Request]
@@ -116,6 +118,7 @@ class _Tools:
 
     def __init__(self, served: ServedIndexes) -> None:
         self._served = served
+        self._threads = picture_threads()
 
     async def search_images(  # noqa: PLR0913 (each is an argument of the tool)
         self,
@@ -144,8 +147,9 @@ class _Tools:
                     content_included=pictures,
                     attributes_included=True,
                 )
-        return search_answer(
-            index_id, result, 0 if pictures is False else self._served.longest_side
+        side = 0 if pictures is False else self._served.longest_side
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, search_answer, index_id, result, side, self._served.timeout_seconds
         )
 
     async def search_texts(
@@ -173,7 +177,7 @@ class _Tools:
                     min_probability=min_probability,
                     content_included=True,
                 )
-        return search_answer(index_id, result, longest_side=0)
+        return search_answer(index_id, result)
 
     async def describe_index(
         self, context: _CallContext, index: Annotated[str | None, INDEX] = None

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from mcp_types import TextContent
+import io
 
-from tandem.client import DirectionRecall, Modality
-from tandem_mcp.answers import IndexAnswer, SideDescription, index_answer, recall_entry
+from mcp_types import TextContent
+from PIL import Image
+
+from tandem.client import DirectionRecall, FoundItem, ImageContent, Modality, SearchResult
+from tandem.client.results import Coverage, StageSeconds
+from tandem_mcp.answers import (
+    IndexAnswer,
+    SideDescription,
+    index_answer,
+    recall_entry,
+    search_answer,
+)
 
 
 def test_an_index_reports_its_live_recall_by_direction() -> None:
@@ -34,3 +44,23 @@ def test_an_index_reports_its_live_recall_by_direction() -> None:
         {"query": "text", "target": "image", "recall": 0.875, "search_count": 40}
     ]
     assert "by image" not in block.text
+
+
+def test_pictures_that_take_too_long_are_left_out() -> None:
+    """The items are all listed; what is not shown is stated in the picture's place."""
+    written = io.BytesIO()
+    Image.new("RGB", (400, 200), "red").save(written, "PNG")
+    items = tuple(
+        FoundItem(f"pet-{rank}", 0.5, None, None, rank, rank, ImageContent(written.getvalue()))
+        for rank in (1, 2)
+    )
+    seconds, coverage = StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0), Coverage(1, 1, 2, 2, {})
+    result = SearchResult(items, "f1", seconds, coverage)
+
+    shown = search_answer("pets", result, 100, picture_seconds=60).content
+    late = search_answer("pets", result, 100, picture_seconds=-1).content
+
+    assert [block.type for block in shown] == ["text", "text", "image", "text", "image"]
+    assert [block.type for block in late] == ["text"] * 5
+    assert isinstance(late[2], TextContent)
+    assert "return fewer" in late[2].text
