@@ -16,7 +16,7 @@ from tandem.contract.content import MAX_LONG_TEXT_BYTES as MAX_LONG_TEXT_BYTES
 from tandem.contract.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.preprocessing import TextRules
-from tandem.model_io.tokenizer_file import read_tokenizer_file
+from tandem.model_io.tokenizer_file import encoded, read_tokenizer_file
 from tandem.model_io.visible_text import visible_text
 
 MAX_TEXT_BYTES: Final = 8_192
@@ -98,7 +98,7 @@ class TextPreprocessor:
 
         Raises TextEmpty for a text without visible characters or tokens. Raises TextTooLong, with
         ERROR over MAX_TEXT_BYTES or the token limit, with other policies over MAX_LONG_TEXT_BYTES.
-        Raises TextNotUnicode for a lone surrogate.
+        Raises TextNotUnicode for a lone surrogate, and ModelOutputInvalid if the tokenizer fails.
         """
         text = _sized(text, policy)
         ids, places = self._split(text)
@@ -131,8 +131,7 @@ class TextPreprocessor:
         if policy is TruncationPolicy.BEST_WINDOW:
             starts = _window_starts(len(places), room)
         read, cased = self._read(text), self._prompt + text
-        [encoding] = self._tokenizer.encode_batch([read], add_special_tokens=False)
-        offsets = encoding.offsets
+        offsets = encoded(self._tokenizer, read, special_tokens=False).offsets
         if len(read) == len(cased):  # a few letters are longer in lower case
             read = cased
         parts = (read[offsets[start][0] : offsets[start + room - 1][1]] for start in starts)
@@ -140,8 +139,7 @@ class TextPreprocessor:
 
     def _split(self, text: str) -> tuple[TokenIds, NDArray[np.intp]]:
         """Returns the ids, int32 [T], and the places of those that are not special tokens."""
-        # `encode` holds the GIL; this does not, and is also faster.
-        [encoding] = self._tokenizer.encode_batch_fast([self._read(text)])
+        encoding = encoded(self._tokenizer, self._read(text))
         ids = np.asarray(encoding.ids, dtype=np.int32)
         if self._first_id is not None:
             ids[0] = self._first_id

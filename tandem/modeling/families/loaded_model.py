@@ -32,8 +32,10 @@ _ANSWERS: Final = frozenset(
 # Numbers outside of these build a model whose forward fails, or never end building one.
 _RANGES: Final = {
     "hidden_size": (1, 65_536),
+    "image_size": (1, 4_096),
     "intermediate_size": (1, 1_000_000),
     "layer_norm_eps": (0.0, 1.0),
+    "max_position_embeddings": (1, 1_000_000),
     "n_heads": (1, 65_536),
     "n_layers": (1, 1_000),
     "num_attention_heads": (1, 65_536),
@@ -41,6 +43,8 @@ _RANGES: Final = {
     "visual_embedding_dim": (1, 65_536),
     "vocab_size": (1, 10_000_000),
 }
+# Of 16 pixels each in the largest picture; the library numbers them all, before any weight is read.
+_MAX_PATCH_COUNT: Final = 65_536
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 
@@ -60,10 +64,12 @@ def read_config(
         )
     try:
         # Whatever number type the weights were saved in, they are read in float32.
-        return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
+        config = kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
     except Exception as error:  # whatever its checks raise
         what = f"its configuration is none of {kind.__name__}"
         raise folder.refused_by_library(what, error) from error
+    _check_patches(folder, config.to_dict())
+    return config
 
 
 def check_ranges(folder: PublishedFolder, fields: Mapping[str, Any], part: str = "") -> None:
@@ -73,11 +79,27 @@ def check_ranges(folder: PublishedFolder, fields: Mapping[str, Any], part: str =
             check_ranges(folder, value, f"{part}{name}.")
         elif limits := _RANGES.get(name):
             try:
-                within(f"{part}{name}", value, *limits)
+                for each in value if name == "image_size" and isinstance(value, list) else [value]:
+                    within(f"{part}{name}", each, *limits)
             except ValueError as error:
                 raise folder.refused(
                     f"its configuration is no model's: {error}; take the {CONFIG} of its weights"
                 ) from error
+
+
+def _check_patches(folder: PublishedFolder, fields: Mapping[str, Any]) -> None:
+    """Refuses more patches of a picture than there is memory to number, by arithmetic alone."""
+    for value in fields.values():
+        if isinstance(value, Mapping):
+            _check_patches(folder, value)
+    match fields:
+        case {"image_size": int(side), "patch_size": int(patch)} if (
+            patch < 1 or (side // patch) ** 2 > _MAX_PATCH_COUNT
+        ):
+            raise folder.refused(
+                f"its configuration is no model's: patch_size is {patch} of {side:,} pixels a "
+                f"side, over {_MAX_PATCH_COUNT:,} patches; take the {CONFIG} of its weights"
+            )
 
 
 def model_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,7 +266,19 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("tokenizer_config.json", model_max_length=2), "at most 2 tokens, of which 2"),
         (_with("preprocessor_config.json", size=10**9), "1000000000 pixels on their shorter"),
         (_with("preprocessor_config.json", resample=True), "resample is true"),
-        (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError integer"),
+        (_with("config.json", vision_config={"patch_size": 0}), "patch_size is 0 of"),
+        (
+            _with("config.json", vision_config={"image_size": 10**5}),
+            r"vision_config\.image_size is 100000, not 1 to 4,096",
+        ),
+        (
+            _with("config.json", vision_config={"image_size": 4_096, "patch_size": 1}),
+            "patch_size is 1 of 4,096 pixels",
+        ),
+        (
+            _with("config.json", text_config={"max_position_embeddings": 10**9}),
+            r"max_position_embeddings is 1000000000, not 1 to 1,000,000",
+        ),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
         (
             _with("config.json", vision_config={"num_attention_heads": -2}),
