@@ -11,7 +11,7 @@ from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.interfaces import EncodedContents
 from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.write_id import shard_request_id
+from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
 from tandem.chassis.deadline import Deadline
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
@@ -131,13 +131,14 @@ class Ingester:
 
         async def store_on(shard: int, numbers: list[int]) -> None:
             try:
-                sequences[shard] = await self._shards[shard].upsert(
-                    batch.index_id,
-                    encoded.fingerprint,
-                    [encoded.items[number] for number in numbers],
-                    shard_request_id(batch.request_id, shard, self._shard_map),
-                    deadline,
-                )
+                with refused_by_name(batch.request_id):
+                    sequences[shard] = await self._shards[shard].upsert(
+                        batch.index_id,
+                        encoded.fingerprint,
+                        [encoded.items[number] for number in numbers],
+                        shard_request_id(batch.request_id, shard, self._shard_map),
+                        deadline,
+                    )
             except TandemError as error:
                 for number in numbers:
                     outcomes[number] = error.kept()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator_svc.services.shard_client import Deleted, ShardClient
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.write_id import shard_request_id
+from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
 from tandem.chassis.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
@@ -128,12 +128,13 @@ class Remover:
     ) -> Deleted | TandemError | None:
         """Returns None if the shard never had an item of the index."""
         try:
-            return await self._shards[number].delete(
-                index_id,
-                item_ids,
-                shard_request_id(request_id, number, self._shard_map),
-                deadline,
-            )
+            with refused_by_name(request_id):
+                return await self._shards[number].delete(
+                    index_id,
+                    item_ids,
+                    shard_request_id(request_id, number, self._shard_map),
+                    deadline,
+                )
         except IndexNotFound:
             return None
         except TandemError as error:

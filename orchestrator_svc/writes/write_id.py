@@ -1,8 +1,11 @@
 """Derives the request id of one shard's part of a write from the caller's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 
 from orchestrator_svc.shard_map import ShardMap
+from tandem.errors import RequestIdReused
 
 
 def shard_request_id(request_id: str, shard: int, shard_map: ShardMap) -> str:
@@ -16,3 +19,12 @@ def shard_request_id(request_id: str, shard: int, shard_map: ShardMap) -> str:
         return ""
     origin = f"{shard_map.version}/{shard_map.shard_count}/{shard}"
     return blake2b(f"{origin}/{request_id}".encode(), digest_size=16).hexdigest()
+
+
+@contextmanager
+def refused_by_name(request_id: str) -> Iterator[None]:
+    """Names the caller's id where a shard refuses the one that it was given."""
+    try:
+        yield
+    except RequestIdReused:
+        raise RequestIdReused(request_id=request_id) from None

@@ -234,6 +234,7 @@ async def test_a_reused_request_id_is_reported_item_by_item() -> None:
         refused = await attempt(behind, [text("a", 2), text("b", 2)], "same")
 
         assert reasons(refused.outcomes) == ["REQUEST_ID_REUSED"] * 2
+        assert all("request_id 'same' was" in str(each) for each in refused.outcomes)
         assert refused.sequences == {}
         assert stored(behind) == {"a"}
 

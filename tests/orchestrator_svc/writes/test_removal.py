@@ -115,7 +115,7 @@ async def test_an_id_used_for_another_removal_is_refused_by_name() -> None:
         await fill(behind)
         await remove(behind, ["a"], "same")
 
-        with pytest.raises(errors.RequestIdReused):
+        with pytest.raises(errors.RequestIdReused, match="request_id 'same' was"):
             await remove(behind, ["b"], "same")
 
 
