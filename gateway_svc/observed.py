@@ -6,22 +6,18 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from starlette.requests import Request
 
 from gateway_svc.http_call import Outcome
-from tandem.chassis.log import get_logger
+from tandem.chassis.call_log import CallLog
 from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
 from tandem.chassis.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, exemplar, tracing
 
-log = get_logger()
+log = CallLog()
 
 SERVICE = "gateway"
 """The service's name in metrics."""
-
-# Faults of ours or of our environment; the others are the caller's.
-_SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
 
 
 @contextmanager
@@ -53,16 +49,12 @@ def observed(name: str, request: Request, outcome: Outcome) -> Iterator[None]:
 
 def _log(name: str, request: Request, outcome: Outcome, seconds: float) -> None:
     peer = request.client
-    fields = {
+    fields: dict[str, object] = {
         "service": SERVICE,
         "method": name,
-        "code": outcome.code,
         "duration_seconds": round(seconds, 6),
         "peer": f"{peer.host}:{peer.port}" if peer else "",
     }
     if outcome.reason:
         fields["reason"] = outcome.reason
-    write = log.warning if outcome.code in _SERVER_FAULTS else log.info
-    # Logging takes as long as a short search, so the caller does not wait for it. The callback
-    # runs in this context, so the line keeps the request id.
-    asyncio.get_running_loop().call_soon(partial(write, "call served", **fields))
+    log.write(outcome.code, fields)

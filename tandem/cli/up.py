@@ -347,6 +347,7 @@ def _watch(
             if authority is not None and time.monotonic() > renewal_time:
                 authority.issue_all()
                 renewal_time = time.monotonic() + _RENEWAL_SECONDS
+            stack.bound_logs()
             if prometheus is not None and prometheus.has_ended():
                 _say("Prometheus has ended; searches continue without it", errors)
                 prometheus = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.child_processes.keeper import ProcessKeeper
-from tandem.child_processes.private_log import private_log
+from tandem.child_processes.private_log import bound_log, private_log
 from tandem.local.ports import HOST, Ports
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_count
 
@@ -239,6 +239,12 @@ class LocalStack:
             if process.poll() is not None:
                 return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
         return None
+
+    def bound_logs(self) -> None:
+        """Keeps each log below some size; call it now and then."""
+        for name in (*self._processes, "triton"):
+            if bound_log(self._log_path(name)):
+                self._log_starts[name] = 0
 
     def endpoints(self) -> Iterator[Endpoint]:
         """Yields every running process."""
