@@ -145,6 +145,7 @@ check-rest: .venv/.ok
 docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
 	$(BIN)/python docs/site/stage_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	TANDEM_SITE=build/docs/site $(BIN)/pytest -n 0 -q tests/docs/test_site_search.py
 
 protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(STUBS) --pyi_out=$(STUBS) $(PROTOS)

@@ -65,7 +65,9 @@ def add(
         bool, typer.Option("--pt2", help="also write model.pt2, by torch.export; takes longer")
     ] = False,
 ) -> None:
-    """Export a model to TorchScript with config.pbtxt and manifest.json, and verify its answers.
+    """Export a model for Triton, and verify its answers.
+
+    Writes TorchScript, config.pbtxt and manifest.json.
 
     A published model may be CLIP, SigLIP, BLIP or another family of docs/hub-models.md. Write
     NAME@REVISION for a revision of an encoder that an option names.

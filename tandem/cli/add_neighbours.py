@@ -19,10 +19,10 @@ def add_neighbours(
         Path, typer.Option("--model-repository", help="Triton's model repository")
     ] = Path("model_repository"),
 ) -> None:
-    """Add a neighbour model (LeaPRR) to the model that is served, and verify its scores.
+    """Add a neighbour model (LeaPRR) to the served model.
 
-    It must have been trained over the embeddings of that model. Restart Triton and rerank_svc;
-    then searches can ask for an order by neighbours.
+    Its scores are verified. It must have been trained over the embeddings of that model. Restart
+    Triton and rerank_svc; then searches can ask for an order by neighbours.
     """
     base = our_manifest(repository)
     with LongWork(often_short=True) as work:

@@ -39,8 +39,8 @@ def nobody_there(address: str) -> str | None:
         socket.create_connection((place.host, place.port), _KNOCK_SECONDS).close()
     except ConnectionRefusedError:
         return (
-            f"nothing listens at {address}: start it with `tandem up`, or give by --address what "
-            "tandem up printed"
+            f"nothing listens at {address}: start it with `tandem up`, or give by --address or "
+            "TANDEM_ADDRESS what tandem up printed"
         )
     except socket.gaierror as error:
         return f"{address}: no machine is found by that name ({error.strerror}); check --address"
@@ -53,6 +53,7 @@ ADDRESS = Annotated[
     str,
     typer.Option(
         help="host:port of the orchestrator; tandem up prints it",
+        envvar="TANDEM_ADDRESS",
         callback=checked,
     ),
 ]

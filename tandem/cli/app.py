@@ -1,7 +1,8 @@
 """Wires the `tandem` command; each subcommand has its own module."""
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -27,6 +28,7 @@ from tandem.cli import (
 )
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
 from tandem.cli.console import out
+from tandem.cli.json_answer import with_json
 from tandem.local.prometheus import PrometheusUnavailable
 from tandem.local.stack import StackFailed
 from tandem.model_io.triton_server import TritonUnavailable
@@ -38,28 +40,39 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+class _Tandem(CommandLine):
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Serve": ("up", "health", "demo"),
+        "Search": ("search", "ingest", "remove", "index"),
+        "Train and measure": (
+            *("train", "train neighbours", "neighbours", "evaluate", "compare", "regions"),
+        ),
+        "Operate": ("models", "shard", "token", "certificates"),
+    }
+
+
 app = typer.Typer(
     name="tandem",
-    help="Finds images by text and texts by images: retrieve fast, rerank smart.",
-    cls=CommandLine,
+    help="Find images by text and texts by images: retrieve fast, rerank smart.",
+    cls=_Tandem,
     context_settings=SETTINGS,
     # Plain help, because rich's tables cut option names in a narrow terminal.
     rich_markup_mode=None,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 app.command("up", cls=Command)(up.up)
-app.command("ingest", cls=Command)(ingest.ingest)
+app.command("ingest", cls=Command)(with_json(ingest.ingest))
 app.command("search", cls=Command)(search.search)
-app.command("remove", cls=Command)(remove.remove)
-app.command("evaluate", cls=Command)(evaluate.evaluate)
-app.command("compare", cls=Command)(compare.compare)
+app.command("remove", cls=Command)(with_json(remove.remove))
+app.command("evaluate", cls=Command)(with_json(evaluate.evaluate))
+app.command("compare", cls=Command)(with_json(compare.compare))
 app.command("regions", cls=Command)(regions.regions)
 app.command("train", cls=Command)(train.train)
 app.command("train neighbours", cls=Command)(train_neighbours.train_neighbours)
 app.command("demo", cls=Command)(demo.demo)
-app.command("health", cls=Command)(health.health)
+app.command("health", cls=Command)(with_json(health.health))
 app.command("certificates", cls=Command)(certificates_command.certificates)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
@@ -77,7 +90,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Finds images by text and texts by images: retrieve fast, rerank smart."""
+    """Find images by text and texts by images: retrieve fast, rerank smart."""
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ def calibrate(
         ),
     ] = None,
 ) -> None:
-    """Fits a checkpoint's match probabilities and its adaptive-depth rule.
+    """Fit match probabilities and the adaptive-depth rule.
 
     Writes calibration.json next to a named checkpoint, for this precision only; `tandem models add`
     and `tandem up` copy it next to the served model. For the bundled checkpoint the result is only

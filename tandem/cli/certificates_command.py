@@ -24,9 +24,10 @@ CONTAINERS: Mapping[str, str] = {
 def certificates(
     folder: Annotated[Path, typer.Argument(help="output folder; an existing authority stays")],
 ) -> None:
-    """Write new certificates for the containers of deploy/compose.tls.yaml, valid for 30 days.
+    """Write new certificates for the containers.
 
-    Running services reload them. Callers trust the folder's ca.crt.
+    They are for deploy/compose.tls.yaml, and valid for 30 days. Running services reload them.
+    Callers trust the folder's ca.crt.
     """
     # Imported here, because a service's image has this command line without cryptography.
     from tandem.local.certificates import LocalAuthority

@@ -6,9 +6,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -38,6 +38,24 @@ class Command(TyperCommand):
 
 class CommandLine(TyperGroup):
     """All commands. It prints usage errors through the console, like all output."""
+
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The commands under each heading of the help."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Writes the commands under their headings, with the first sentence of each."""
+        width = max(map(len, self.commands))
+        for heading, names in self.panels.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (
+                            name.ljust(width),
+                            self.commands[name].get_short_help_str(formatter.width - 6 - width),
+                        )
+                        for name in names
+                    ]
+                )
 
     def main(
         self,

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from tandem.cli.console import out
+from tandem.cli.json_answer import answer
 from tandem.evaluation.comparison import compare as compare_reports
 from tandem.evaluation.report import Report
 
@@ -19,8 +20,9 @@ def compare(
         typer.Argument(help="NAME=REPORT[,REPORT...]: a system's report.json, one per seed"),
     ],
 ) -> None:
-    """Compares R@1 of systems on the same queries, each against the first.
+    """Compare R@1 of systems on the same queries.
 
+    Each is compared with the first.
     Several reports of one system are its seeds; their mean and sample deviation are shown, and the
     95 % interval of the mean over such seeds (Student's t). p is
     the p-value of an exact McNemar test against the first system (a query that several seeds answer
@@ -40,7 +42,9 @@ def print_comparison(reports: Mapping[str, Sequence[Report]]) -> None:
         table.add_column(heading)
     for heading in ("R@1", *(["95 % interval"] if has_seeds else []), "difference", "p"):
         table.add_column(heading, justify="right")
-    for each in compare_reports(reports):
+    compared = list(compare_reports(reports))
+    answer({"orders": compared})
+    for each in compared:
         is_first = each.system == next(iter(reports))
         table.add_row(
             each.direction,

@@ -5,8 +5,10 @@ errors; they never control the terminal.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
@@ -41,6 +43,8 @@ class Terminal(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
         # Rich stores COLUMNS once; we look the terminal's width up when needed.
         self._width = None
+        self.is_held_back = False
+        """Prints nothing: a command's --json object is all of its output."""
 
     @property
     def is_live(self) -> bool:
@@ -60,6 +64,8 @@ class Terminal(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
         """Prints text without wrapping its lines, and tables without cutting their cells."""
+        if self.is_held_back:
+            return
         for each in objects:
             if isinstance(each, Table):
                 _fold(each)
@@ -90,6 +96,22 @@ class Terminal(Console):
     def refusal(self, reason: str, message: str) -> None:
         """Prints a named error on one line."""
         self.print(Text(shown(reason), style="bold red"), one_line(message))
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
+    """Returns lines of columns, of which no cell wraps: numbers, except the columns of `left`.
+
+    The last column is the longest, and is not padded.
+    """
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell if place == len(row) - 1 else cell + pad if place in left else pad + cell
+            for place, cell in enumerate(row)
+            for pad in (" " * (widths[place] - cell_len(cell)),)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _fold(table: Table) -> None:

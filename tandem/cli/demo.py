@@ -59,7 +59,10 @@ def demo(
         int, typer.Option(help="evaluation queries in each direction", min=1)
     ] = _QUERY_COUNT,
 ) -> None:
-    """Serve the shipped model, ingest scenes, search in four languages, measure, and draw."""
+    """Show the shipped model on scenes, in one run.
+
+    Serves it, ingests scenes, searches in four languages, measures, and draws.
+    """
     start_time = time.monotonic()
     # Another seed than the evaluation's: these are for looking at, those for measuring.
     records = scene_records("test", _SEED, scene_count)

@@ -21,6 +21,8 @@ from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
 from tandem.cli.detector_files import open_detector_files
 from tandem.cli.ingest import LongTexts
+from tandem.cli.json_answer import answer
+from tandem.cli.plain_json import plain
 from tandem.cli.progress import LongWork
 from tandem.cli.report_folder import check_writable, write_report
 from tandem.cli.served_measure import ServedMeasure
@@ -157,10 +159,11 @@ def evaluate(
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
 ) -> None:
-    """Measure R@1, R@5 and R@10 in both directions over a gallery of whole families.
+    """Measure R@1, R@5 and R@10 in both directions.
 
-    Each image has one caption; families take turns through the languages. Without --checkpoint the
-    gallery is ingested into its own index and searched through the services.
+    The gallery is of whole families. Each image has one caption; families take turns through the
+    languages. Without --checkpoint the gallery is ingested into its own index and searched through
+    the services.
     """
     if checkpoint is None and (retriever or precision or fusion):
         raise typer.BadParameter(
@@ -293,6 +296,7 @@ def evaluate(
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     # Write before printing, so that a closed terminal loses no figures.
     is_written = report is None or write_report(whole, report)
+    answer(plain(whole.as_json()))
     print_report(whole)
     refused = whole.about.get("refused by the server")
     for line in skipped.lines() if refused else skipped.report():

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import grpc
 import typer
+from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
 from tandem.cli.addresses import all_checked, checked
 from tandem.cli.command_line import Command
-from tandem.cli.console import out
+from tandem.cli.console import aligned, out
 from tandem.cli.index_state import list_indexes, show
+from tandem.cli.json_answer import answer, with_json
 from tandem.cli.progress import LongWork
 from tandem.cli.remove import drop
 from tandem.client.access import Access
@@ -25,19 +27,21 @@ from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.wire import modality_from_proto, modality_to_proto
 
 app = typer.Typer(
-    help="List, show, tune, rebuild and drop indexes, and measure index types.",
+    help="List, show, tune, rebuild and drop indexes.",
     no_args_is_help=True,
 )
 
-app.command("list", cls=Command)(list_indexes)
-app.command("show", cls=Command)(show)
-app.command("drop", cls=Command)(drop)
+app.command("list", cls=Command)(with_json(list_indexes))
+app.command("show", cls=Command)(with_json(show))
+app.command("drop", cls=Command)(with_json(drop))
+app.command("remove", cls=Command, hidden=True)(with_json(drop))
 
 ADDRESSES = Annotated[
     list[str],
     typer.Option(
         "--shard-address",
         help="host:port of a shard's index_svc; repeat for each shard",
+        envvar="TANDEM_SHARD_ADDRESSES",
         callback=all_checked,
     ),
 ]
@@ -50,30 +54,37 @@ _ADVICE_TIMEOUT_SECONDS = 3600.0
 
 
 @app.command("describe", cls=Command)
+@with_json
 def describe(
     index_id: Annotated[str, typer.Argument(help="index id; by default all")] = "",
     addresses: ADDRESSES = DEFAULT_ADDRESSES,
 ) -> None:
-    """Print a row for the texts and the images of each index on each shard."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("index", overflow="fold")
-    for heading in ("shard", "of", "type"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("items", "dead", "tail", "MB", "recall", "live"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    """Show every index shard by shard, for operators.
+
+    Asks the shards themselves, which needs the right admin; tandem index show asks the
+    orchestrator.
+    """
+    rows = [["index", "shard", "of", "type", "items", "dead", "tail", "MB", "recall", "live"]]
     notes: list[str] = []
+    shards = []
     for number, address in enumerate(addresses):
         with _admin(address) as stub:
             response = stub.DescribeIndexes(
                 pb.DescribeIndexesRequest(index_id=index_id), timeout=_TIMEOUT_SECONDS
             )
+        found = MessageToDict(
+            response,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        shards.append({"shard_number": number, "address": address} | found)
         for one in response.descriptions:
-            table.add_row(one.index_id, str(number), *_cells(one))
+            rows.append([one.index_id, str(number), *_cells(one)])
             its_notes = (note for note in (one.fallback_reason, one.activity) if note)
             notes.extend(f"{one.index_id} on shard {number}: {note}" for note in its_notes)
-    out.print(table)
-    for note in notes:
-        out.print(note)
+    answer({"shards": shards})
+    for line in (*aligned(rows, left=range(4)), *notes):
+        out.print(line)
 
 
 @app.command("tune", cls=Command)
@@ -93,7 +104,7 @@ def tune(
     modality: MODALITY = None,
     addresses: ADDRESSES = DEFAULT_ADDRESSES,
 ) -> None:
-    """Set the type or the search parameters of an index permanently."""
+    """Set the type or parameters of an index, permanently."""
     tuning = pb.IndexTuning(
         index_type=index_type,
         parameters=dict(_parameter(text) for text in parameter or ()),
@@ -140,8 +151,9 @@ def advise(
         typer.Option("--shard-address", help="host:port of a shard's index_svc", callback=checked),
     ] = DEFAULT_ADDRESSES[0],
 ) -> None:
-    """Build several FAISS types over the index's items, and print the cost of each.
+    """Measure what other FAISS types would cost.
 
+    Builds several over the index's items.
     This takes minutes and, on the shard, the memory of one more index.
     """
     request = pb.AdviseIndexTypeRequest(

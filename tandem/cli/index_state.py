@@ -9,7 +9,9 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import errors, out
+from tandem.cli.console import aligned, errors, out
+from tandem.cli.json_answer import answer
+from tandem.cli.plain_json import plain
 from tandem.client import (
     Access,
     Client,
@@ -28,18 +30,16 @@ _KEYWORDS = {
 
 
 def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
-    """Print the indexes that there are, and their items."""
+    """List the indexes that there are, and their items."""
     with Client(address, access=Access.from_environment()) as client:
         listing = client.list_indexes()
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("index", no_wrap=True)
-    for heading in ("images", "texts"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("model", no_wrap=True)
+    answer(plain(listing))
+    rows = [["index", "images", "texts", "model"]]
     for each in listing.indexes:
         counts = (f"{each.image_count:,}", f"{each.text_count:,}")
-        table.add_row(each.index_id, *counts, each.model_fingerprint[:12])
-    out.print(table)
+        rows.append([each.index_id, *counts, each.model_fingerprint[:12]])
+    for line in aligned(rows, left=[0]):
+        out.print(line)
     if not listing.indexes:
         errors.print("there is no index yet: store items with tandem ingest")
     _warn(listing.missing_shards)
@@ -49,9 +49,10 @@ def show(
     index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Print the items, index types and live recall of an index on all shards."""
+    """Show an index: items, index types, live recall."""
     with Client(address, access=Access.from_environment()) as client:
         found = client.describe_index(index_id=index_id)
+    answer({"index_id": index_id} | plain(found))
     out.print(_headline(index_id, found))
     out.print(_table(found))
     for recall in found.live_recalls:

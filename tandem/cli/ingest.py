@@ -17,6 +17,7 @@ from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.demo_note import say_if_demo_serves
 from tandem.cli.detector_files import SentRecord, open_detector_files, with_pictures, with_regions
+from tandem.cli.json_answer import answer
 from tandem.cli.own_index import index_of
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
@@ -106,7 +107,10 @@ def ingest(
     ] = None,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Ingest a corpus: its images and, as separate items, their captions."""
+    """Store a corpus: its images and their captions.
+
+    Captions are separate items.
+    """
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     found = None if regions is None else RecordRegions(open_detector_files(regions, skipped))
     opened = open_corpus(corpus, split, seed, count, skipped)
@@ -221,6 +225,17 @@ def ingest_items(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
         f"({stored_count / seconds:.0f} items/s)"
     )
+    if is_kept:
+        answer(
+            {
+                "index_id": index_id,
+                "stored_count": stored_count,
+                "truncated_count": truncated_count,
+                "refused_ids": refused,
+                "left_count": left_count,
+                "seconds": seconds,
+            }
+        )
     if left_count:
         again = "; run the same command again, which stores them" if is_kept else ""
         errors.print(f"{left_count:,} of the refused were left by a server in trouble{again}")

@@ -12,6 +12,8 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.command_line import Command
 from tandem.cli.console import out, shown
+from tandem.cli.json_answer import answer, with_json
+from tandem.cli.plain_json import plain
 from tandem.cli.progress import LongWork
 from tandem.cli.swap import swap
 from tandem.client import Access, Client, ModelDescription
@@ -22,9 +24,7 @@ from tandem.model_io.model_repository import (
     stored_models,
 )
 
-app = typer.Typer(
-    help="Export, list, verify and delete the models that Triton loads.", no_args_is_help=True
-)
+app = typer.Typer(help="Export, list, verify, swap and delete models.", no_args_is_help=True)
 
 app.command("add", cls=Command)(add)
 app.command("add-neighbours", cls=Command)(add_neighbours)
@@ -41,9 +41,10 @@ def combine_two(
     cross_encoder: Annotated[Path, typer.Argument(help="checkpoint with the CE")],
     folder: Annotated[Path, typer.Option(help="folder of the new checkpoint")],
 ) -> None:
-    """Combine two checkpoints into one (Sep+Coop), which works like any other.
+    """Combine two checkpoints into one (Sep+Coop).
 
-    Train the CE from the BE: tandem train cross_encoder_after_be --init BE.
+    It works like any other. Train the CE from the BE:
+    tandem train cross_encoder_after_be --init BE.
     """
     from tandem.modeling.separate_checkpoint import combine
 
@@ -52,8 +53,9 @@ def combine_two(
 
 
 @app.command("list", cls=Command)
+@with_json
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
-    """Print a row for each model of the repository."""
+    """List the models of a repository."""
     # Fits 80 columns; a longer name wraps.
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", overflow="fold")
@@ -63,16 +65,21 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     table.add_column("checkpoint", no_wrap=True)
     table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("config", no_wrap=True)
-    for model in stored_models(repository):
+    found = stored_models(repository)
+    answer({"models": found})
+    for model in found:
         table.add_row(*_cells(model))
     out.print(table)
 
 
+@app.command("show", cls=Command, hidden=True)
 @app.command("describe", cls=Command)
+@with_json
 def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
-    """Print the model of a running Tandem, and its limits."""
+    """Show the model of a running Tandem, and its limits."""
     with Client(address, access=Access.from_environment()) as client:
         model = client.describe_model()
+    answer(plain(model))
     calibration, rule = model.probability_calibration, model.adaptive_depth_rule
     rows = {
         "fingerprint": model.fingerprint,
@@ -100,18 +107,23 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
 
 
 @app.command("verify", cls=Command)
+@with_json
 def verify(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     checkpoint: Annotated[
         Path | None, typer.Option(help="checkpoint whose answers the models must reproduce")
     ] = None,
 ) -> None:
-    """Check the files against the manifest, load and try them; exit 1 with the cause."""
+    """Check the model's files, load and try them.
+
+    Exits 1 with the cause if they are not whole, or give other answers.
+    """
     from tandem.modeling.export.verification import verify_repository
 
     with LongWork(often_short=True) as work:
         work.show("load and try the model", 0)
         manifest = verify_repository(repository, checkpoint)
+    answer({"fingerprint": manifest.fingerprint, "is_whole": True})
     against = "" if checkpoint is None else f", gives what {checkpoint} gives"
     out.print(f"{repository}: model {manifest.fingerprint[:12]} is whole and answers{against}")
 
@@ -121,7 +133,10 @@ def remove(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Delete our model's files; config.pbtxt and foreign files stay."""
+    """Delete our model's files.
+
+    config.pbtxt and foreign files stay.
+    """
     manifest = our_manifest(repository)
     what = f"model {manifest.fingerprint[:12]}, {manifest.precision}"
     if not yes:

@@ -17,9 +17,7 @@ from tandem.cli.seeds import MAX_SEED
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import OnError, SkippedRecords
 
-app = typer.Typer(
-    help="Build the lists that reranking by neighbours learns from.", no_args_is_help=True
-)
+app = typer.Typer(help="Build the lists that LeaPRR learns from.", no_args_is_help=True)
 
 
 @app.command("build", cls=Command)
@@ -70,10 +68,11 @@ def build(
         ),
     ] = False,
 ) -> None:
-    """Embed a split, and write the nearest of each picture and caption, in both modalities.
+    """Write the nearest of each picture and caption.
 
-    With --rerank-k the file also has the match logits of each query's first items. Pictures that
-    the model was trained on are refused: its similarities of them are better than of others.
+    Embeds a split; the nearest are of both modalities. With --rerank-k the file also has the match
+    logits of each query's first items. Pictures that the model was trained on are refused: its
+    similarities of them are better than of others.
     """
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
     from tandem.cli.neighbour_corpora import NeighbourBuild

@@ -33,7 +33,10 @@ def regions(
         typer.Option(help="what to do with an image that cannot be read: stop, or skip and count"),
     ] = OnError.STOP,
 ) -> None:
-    """Write a detector's regions as one file for tandem train and tandem evaluate --regions."""
+    """Write a detector's regions as one file.
+
+    It is for --regions of tandem train and tandem evaluate.
+    """
     from tandem.modeling.region_tokens import write_region_file
 
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)

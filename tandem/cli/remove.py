@@ -9,6 +9,7 @@ import typer
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
+from tandem.cli.json_answer import answer
 from tandem.cli.progress import LongWork
 from tandem.client import Access, Client
 from tandem.contract.identifiers import check_index_id
@@ -22,7 +23,7 @@ def remove(
     index: Annotated[str, typer.Option(help="index to remove them from")] = "scenes",
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Delete items by id, permanently, and print how many existed.
+    """Delete items by id, permanently.
 
     An image's captions are separate items, and stay unless you name them too.
     """
@@ -31,6 +32,7 @@ def remove(
     with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
         while batch := list(islice(rest, MAX_ITEM_ID_COUNT)):
             removed_count += client.remove(batch, index_id=index).removed_count
+    answer({"index_id": index, "removed_count": removed_count, "id_count": len(item_ids)})
     out.print(f"{index}: {removed_count:,} items removed")
     if missing_count := len(item_ids) - removed_count:
         errors.print(
@@ -43,12 +45,13 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Delete an index with all its items from all shards, permanently."""
+    """Delete an index with all its items, permanently."""
     check_index_id(index_id)
     if not yes:
         typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
     with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
         removed_count = drop_index(client, index_id)
+    answer({"index_id": index_id, "removed_count": removed_count})
     out.print(f"{index_id}: gone, with {removed_count:,} items")
 
 

@@ -161,7 +161,10 @@ def search(
     ] = None,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Find images by a text, texts by an image, either by an item, or by several together."""
+    """Find images by text, texts by image, or by an item.
+
+    Several of them together are one query.
+    """
     words = " ".join(text or []) if text else None
     texts = _texts(queries) if queries else []
     parts = _parts(words, image, item or [], encoding, weight or [])

@@ -8,8 +8,9 @@ from typing import Any
 from tandem.cli.console import errors, out
 from tandem.cli.demo_note import say_if_demo
 from tandem.cli.found_files import FoundFiles
+from tandem.cli.plain_json import json_text
 from tandem.cli.refusals import print_error
-from tandem.cli.search_json import error_json, json_text, result_json
+from tandem.cli.search_json import error_json, result_json
 from tandem.cli.search_table import print_result, warnings
 from tandem.client import SearchResult
 from tandem.errors import TandemError

@@ -1,14 +1,13 @@
 """Prints an answer for people: items, degradations and times."""
 
-from rich.table import Table
-
-from tandem.cli.console import errors, one_line, out
+from tandem.cli.console import aligned, errors, one_line, out
 from tandem.cli.retrieval_lines import retrieval_lines
 from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
 from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
 from tandem.contract.search_path import KeywordState
 
+_INDENT = " " * 6
 _LACKS = {
     "TOKENS_MISSING": "{missing} of the candidates have no tokens for the cross-encoder",
     "EMBEDDING_CACHED": "the encoder's model is unavailable; the encoding came from a cache",
@@ -25,7 +24,7 @@ def print_result(
 ) -> None:
     """Prints the items, or the first `count`, as a table, and a summary."""
     if items := result.items[:count]:
-        out.print(_table(items, attributes_shown=attributes_shown))
+        _print_items(items, attributes_shown=attributes_shown)
     for warning in warnings(result):
         errors.print(f"warning: {warning}")
     seconds = result.seconds
@@ -119,23 +118,13 @@ def _partial(coverage: Coverage) -> str:
     return f"partial answer: {shards} ({items}) were searched; {missing}"
 
 
-def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
-    is_explained = any(item.explanation for item in items)
+def _print_items(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> None:
+    """Prints a row for each item, whose id never wraps, with details on lines below it."""
     has_neighbours = any(item.neighbour_score is not None for item in items)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("rank", "was", "similarity", "CE logit", "probability"):
-        table.add_column(heading, justify="right")
-    if has_neighbours:
-        table.add_column("neighbours", justify="right")
-    table.add_column("item")
-    if attributes_shown:
-        table.add_column("attributes")
-    if is_explained:
-        table.add_column("score", justify="right")
-        table.add_column("made of")
-        table.add_column("places")
+    heads = ["rank", "was", "similarity", "CE logit", "probability"]
+    rows = [[*heads, *(["neighbours"] if has_neighbours else []), "item"]]
     for item in items:
-        cells: list[str] = [
+        cells = [
             str(item.final_rank),
             str(item.retrieve_rank),
             f"{item.similarity:.3f}",
@@ -144,13 +133,16 @@ def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
         ]
         if has_neighbours:
             cells.append("" if item.neighbour_score is None else f"{item.neighbour_score:+.3f}")
-        cells.append(one_line(_named(item)))
-        if attributes_shown:
-            cells.append(one_line(_attributes(item)))
-        if is_explained and item.explanation:
-            cells += [f"{item.score:+.3f}", *_explained(item.explanation)]
-        table.add_row(*cells)
-    return table
+        rows.append([*cells, one_line(_named(item))])
+    head, *lines = aligned(rows)
+    out.print(head)
+    for line, item in zip(lines, items, strict=True):
+        out.print(line)
+        if attributes_shown and item.attributes:
+            out.print(f"{_INDENT}{one_line(_attributes(item))}")
+        if item.explanation:
+            terms, places = _explained(item.explanation)
+            out.print(f"{_INDENT}score {item.score:+.3f}: {terms}; places: {places}")
 
 
 def _explained(explanation: Explanation) -> tuple[str, str]:

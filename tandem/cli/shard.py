@@ -10,6 +10,8 @@ import typer
 
 from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
+from tandem.cli.json_answer import answer, with_json
+from tandem.cli.plain_json import plain
 from tandem.cli.progress import LongWork
 from tandem.item_store.backup import (
     back_up,
@@ -24,9 +26,7 @@ from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import Verdict, verify_in_child
 from tandem.private_files import private_files
 
-app = typer.Typer(
-    help="Verify, back up, restore and enlarge one shard's item store.", no_args_is_help=True
-)
+app = typer.Typer(help="Verify, back up, restore and grow an item store.", no_args_is_help=True)
 
 _SHOWN_FAULT_COUNT = 20
 
@@ -35,6 +35,7 @@ BACKUP = Annotated[Path, typer.Argument(help="a folder from tandem shard backup"
 
 
 @app.command(cls=Command)
+@with_json
 def backup(
     path: STORE,
     destination: Annotated[
@@ -44,23 +45,30 @@ def backup(
     """Copy a store while it is served, as of one transaction."""
     with _refusals(), _progress(f"copy {path}") as show:
         folder, manifest = back_up(path, destination, show=show)
+    answer({"folder": folder, "manifest": manifest})
     _tell_manifest(manifest)
     out.print(f"{folder}")
 
 
 @app.command(cls=Command)
+@with_json
 def verify(
     path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
 ) -> None:
-    """Check every value, the change log, and, for a backup or an unused store, every page."""
+    """Check a store or a backup.
+
+    Checks every value, the change log, and, for a backup or an unused store, every page.
+    """
     with _refusals(), _progress(f"check {path}") as show:
         verdict = verify_backup(path, show) if is_backup(path) else verify_in_child(path, show=show)
+    answer({"is_sound": verdict.is_sound} | plain(verdict))
     _tell_verdict(verdict)
     if not verdict.is_sound:
         raise typer.Exit(1)
 
 
 @app.command(cls=Command)
+@with_json
 def restore(
     backup: BACKUP,
     path: Annotated[Path, typer.Argument(help="empty folder for the new store")],
@@ -68,18 +76,24 @@ def restore(
     """Restore a shard's store from a backup, after checking it."""
     with _refusals(), _progress(f"check {backup}") as show:
         manifest = restore_backup(backup, path, show)
+    answer({"path": path, "manifest": manifest})
     _tell_manifest(manifest)
     out.print(f"{path} is {manifest.identity}: start index_svc on it")
 
 
 @app.command(cls=Command)
+@with_json
 def grow(
     path: STORE,
     gibibytes: Annotated[int, typer.Argument(min=1, help="maximum size of the store")],
 ) -> None:
-    """Raise the size limit of a store, also while it is served. It never shrinks."""
+    """Raise the size limit of a store, also while served.
+
+    It never shrinks.
+    """
     with _refusals():
         limit = raise_limit(path, gibibytes << 30)
+    answer({"path": path, "limit_bytes": limit})
     line = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
     if limit > gibibytes << 30:
         line += ", as it might already: a limit is never lowered"

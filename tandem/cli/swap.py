@@ -41,10 +41,10 @@ def swap(
         float, typer.Option(help="seconds to wait until it serves or is refused", min=1.0)
     ] = 180.0,
 ) -> None:
-    """Make a running Tandem serve another version; the old one serves until the new one does.
+    """Make a running Tandem serve another version.
 
-    The new version must have equal embeddings: its cross-encoder, precision or export may differ.
-    Exits 1 with the cause if it is refused.
+    The old one serves until the new one does. The new version must have equal embeddings: its
+    cross-encoder, precision or export may differ. Exits 1 with the cause if it is refused.
     """
     if (checkpoint is None) == (to is None):
         raise typer.BadParameter("give a checkpoint, or --to a version")

@@ -30,7 +30,10 @@ def new(
         float | None, typer.Option(help="limit of cross-encoder pairs a second", min=0.001)
     ] = None,
 ) -> None:
-    """Print a new token on stdout, once, and the lines for the token file on stderr."""
+    """Print a new token, once, and its lines for the file.
+
+    The token is on stdout, the lines for the token file on stderr.
+    """
     token = secrets.token_urlsafe(32)
     lines = [
         f"[tokens.{_key(name)}]",

@@ -151,7 +151,10 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Trains a model by a recipe and keeps the best checkpoint by dev recall."""
+    """Train a model by a recipe, and keep the best.
+
+    The best checkpoint is the one of the highest recall on dev.
+    """
     options = TrainOptions(
         corpus=corpus,
         regions=regions,

@@ -44,7 +44,10 @@ def train_neighbours(
         bool, typer.Option("--overwrite", help="replace another run in the folder")
     ] = False,
 ) -> None:
-    """Train LeaPRR on lists, and keep the networks of the best epoch on dev."""
+    """Train LeaPRR on lists of neighbours.
+
+    Keeps the networks of the best epoch on dev.
+    """
     # Imported here: torch takes seconds, which no other command should wait for.
     from tandem.neighbours.leaprr.config import Profile, leaprr_config
     from tandem.neighbours.leaprr.config_settings import with_settings

@@ -149,7 +149,10 @@ def up(
         typer.Option(help="index that --ingest stores into; by default the folder's name"),
     ] = None,
 ) -> None:
-    """Start Triton and every service on loopback; stop them all on Ctrl-C."""
+    """Start Triton and every service on loopback.
+
+    Ctrl-C stops them all.
+    """
     if one_process:
         check_one_process(
             {"--monitoring": monitoring, "--swaps": swaps, "--tls": tls, "--merged": merged}

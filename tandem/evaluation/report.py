@@ -162,9 +162,9 @@ class Report:
         ends = list(accumulate(self.fold_query_counts.get(ranking.direction, ()), initial=0))
         return [ranking.of_places(range(start, end)) for start, end in pairwise(ends)]
 
-    def write(self, path: Path) -> None:
-        """Writes the ranks and their metrics as JSON, and replaces an older report atomically."""
-        content = {
+    def as_json(self) -> dict[str, Any]:
+        """Returns the ranks and their metrics as JSON has them."""
+        return {
             "format_version": FORMAT_VERSION,
             "about": dict(self.about),
             "seconds": {name: dict(parts) for name, parts in self.seconds.items()},
@@ -179,8 +179,11 @@ class Report:
             "pictures": {each.direction: each.pictures for each in self.rankings if each.pictures},
             "rankings": [_without_pictures(each) for each in self.rankings],
         }
+
+    def write(self, path: Path) -> None:
+        """Writes `as_json`, and replaces an older report atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n"
         # Lone surrogates, as in a path that is not UTF-8, are written as JSON escapes.
         data = text.encode(errors="backslashreplace")
         write_whole(path, lambda fresh: fresh.write_bytes(data))

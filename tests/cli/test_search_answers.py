@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.found_files import FoundFiles, file_name
-from tandem.cli.search_json import _plain, json_text
+from tandem.cli.plain_json import json_text
+from tandem.cli.plain_json import plain as plain_json
 from tandem.client import FoundItem, RegionContent
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.contract.attributes import AttributeValue
@@ -242,7 +243,7 @@ def test_found_regions_are_saved_as_a_detector_writes_them(tmp_path: Path) -> No
 def test_found_regions_that_are_not_saved_are_base64() -> None:
     item = FoundItem("photo", 0.5, 1.5, 0.8, 1, 1, REGIONS)
 
-    content = json.loads(json_text({"content": _plain(item)}))["content"]["content"]
+    content = json.loads(json_text({"content": plain_json(item)}))["content"]["content"]
 
     assert b64decode(content["regions"]["features_base64"]) == REGIONS.features
     assert b64decode(content["regions"]["boxes_base64"]) == REGIONS.boxes
