@@ -90,7 +90,7 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
             "w": _WIDTH,
             "h": _HEIGHT,
         },
-        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "fieldConfig": {"defaults": defaults, "overrides": _colours(panel)},
         "options": {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["last"]}}
         if panel.kind == "timeseries"
         else {"reduceOptions": {"calcs": ["lastNotNull"]}},
@@ -105,6 +105,30 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
             for place, (expression, legend) in enumerate(panel.lines)
         ],
     }
+
+
+# By what an operator must look at: a service's faults, what it sheds, and what callers did.
+_COLOUR_OF_CODES = {
+    "OK": "green",
+    "UNAVAILABLE|INTERNAL|UNKNOWN|DATA_LOSS|UNIMPLEMENTED": "red",
+    "DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|ABORTED": "orange",
+    "CANCELLED|[A-Z_]*ARGUMENT|[A-Z_]*PRECONDITION|NOT_FOUND|PERMISSION_DENIED|UNAUTHENTICATED": (
+        "blue"
+    ),
+}
+
+
+def _colours(panel: Panel) -> list[dict[str, Any]]:
+    """Returns a fixed colour for each code, which Grafana would give by the order of lines."""
+    if not any("{{code}}" in legend for _, legend in panel.lines):
+        return []
+    return [
+        {
+            "matcher": {"id": "byRegexp", "options": f"/(^| )({codes})$/"},
+            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+        }
+        for codes, colour in _COLOUR_OF_CODES.items()
+    ]
 
 
 def _quantiles(
@@ -186,7 +210,7 @@ OVERVIEW = Dashboard(
             "Of searches that were answered: from what the query is made of to what it looks for.",
         ),
         Panel(
-            "Calls behind, p95",
+            "Downstream call latency, p95",
             "s",
             [("tandem:call_duration_seconds:p95", "{{dependency}}")],
             "Each shard by itself, as the orchestrator waits for it.",
@@ -213,7 +237,7 @@ OVERVIEW = Dashboard(
             "Of whole batches, so they take far longer than those of a search.",
         ),
         Panel(
-            "Answers less than asked for",
+            "Degraded responses",
             "percentunit",
             [("tandem:degraded_answers:ratio_rate5m", "{{reason}}")],
         ),
@@ -229,32 +253,32 @@ OVERVIEW = Dashboard(
             ],
             maximum=1,
         ),
-        Panel("Named refusals", "reqps", _rate("tandem_rpc_refusals_total", "service, reason")),
+        Panel("Errors by reason", "reqps", _rate("tandem_rpc_refusals_total", "service, reason")),
         Panel(
-            "Serving",
+            "Ready",
             "none",
             [("min by (service, instance) (tandem_serving)", "{{service}} {{instance}}")],
         ),
         Panel(
-            "Breakers",
+            "Circuit breakers",
             "none",
             [("max by (dependency) (tandem_orchestrator_breaker_state)", "{{dependency}}")],
             "0 closed, 1 trying, 2 open.",
             maximum=2,
         ),
         Panel(
-            "Calls made twice",
+            "Retries",
             "reqps",
             _rate("tandem_orchestrator_retries_total", "outcome"),
         ),
         Panel(
-            "Calls at the doors",
+            "Requests",
             "reqps",
             _rate("tandem_rpc_duration_seconds_count", "service, code", f"{{{_DOORS}}}"),
             "By gRPC at the orchestrator, those of the gateway among them, and by HTTP.",
         ),
         Panel(
-            "Latency at the doors",
+            "Request latency",
             "s",
             _quantiles("tandem_rpc_duration_seconds", "service", f"{{{_DOORS}}}", only=(0.5, 0.95)),
             "What the gateway adds to the orchestrator's time, where callers use HTTP alone.",
@@ -277,9 +301,7 @@ ENCODER = Dashboard(
         Panel(
             "Stages, p50 and p99", "s", _median_and_tail("tandem_encoder_stage_duration_seconds")
         ),
-        Panel(
-            "Texts read in part", "reqps", _rate("tandem_encoder_truncated_texts_total", "policy")
-        ),
+        Panel("Truncated texts", "reqps", _rate("tandem_encoder_truncated_texts_total", "policy")),
         Panel(
             "Padding",
             "percentunit",
@@ -289,7 +311,7 @@ ENCODER = Dashboard(
             maximum=1,
         ),
         Panel(
-            "Kept encodings found",
+            "Encoding cache hit ratio",
             "reqps",
             [
                 (f"sum(rate(tandem_cache_hits_total{_ENCODINGS}{_RATE}))", "found"),
@@ -306,7 +328,7 @@ INDEX = Dashboard(
         Panel("Searches by strategy", "reqps", _rate("tandem_index_searches_total", "strategy")),
         Panel("Stages, p50 and p99", "s", _median_and_tail("tandem_index_stage_duration_seconds")),
         Panel(
-            "Share of searches with words",
+            "Share of hybrid searches",
             "percentunit",
             [
                 (
@@ -321,7 +343,7 @@ INDEX = Dashboard(
             maximum=1,
         ),
         Panel(
-            "Searching by words, p50, p95 and p99",
+            "Keyword search latency, p50, p95 and p99",
             "s",
             _quantiles("tandem_index_stage_duration_seconds", where='{stage="keywords"}'),
             "A part of the stage search. The first after a write waits for its commit.",
@@ -334,7 +356,7 @@ INDEX = Dashboard(
             maximum=1,
         ),
         Panel(
-            "Searches behind the recall",
+            "Searches measured for recall",
             "none",
             [("tandem_index_live_recall_searches", "{{direction}} {{instance}} {{shard}}")],
         ),
@@ -344,7 +366,7 @@ INDEX = Dashboard(
             [("tandem_index_list_imbalance_ratio", "{{modality}} {{instance}} {{shard}}")],
         ),
         Panel(
-            "Rebuilds asked for",
+            "Rebuilds requested",
             "none",
             [
                 (
@@ -364,13 +386,13 @@ INDEX = Dashboard(
             ],
         ),
         Panel(
-            "Store",
+            "Store size",
             "bytes",
             [("tandem_index_store_used_bytes", "{{instance}} {{shard}}")],
             "What was ever used; pages freed since are used again first.",
         ),
         Panel(
-            "Room on the disk",
+            "Free disk space",
             "bytes",
             [("tandem_index_disk_free_bytes", "{{instance}} {{shard}}")],
         ),
@@ -392,12 +414,12 @@ INDEX = Dashboard(
             "How long pages freed since have not been used again: the store grows meanwhile.",
         ),
         Panel(
-            "Waiting writes",
+            "Queued writes",
             "none",
             [("tandem_index_queued_write_count", "{{instance}} {{shard}}")],
         ),
         Panel(
-            "Since the newest commit",
+            "Age of the newest commit",
             "s",
             [("tandem_index_commit_age_seconds", "{{instance}} {{shard}}")],
         ),
@@ -414,7 +436,7 @@ INDEX = Dashboard(
             "Where the change log stood.",
         ),
         Panel(
-            "Since the newest snapshot",
+            "Age of the newest snapshot",
             "s",
             [("tandem_index_snapshot_age_seconds", "{{instance}} {{shard}}")],
         ),
@@ -425,7 +447,7 @@ INDEX = Dashboard(
             "What a start would read from the store.",
         ),
         Panel(
-            "Damage",
+            "Corruption",
             "none",
             [
                 ("tandem_index_shard_corrupt", "store {{instance}} {{shard}}"),
@@ -442,7 +464,7 @@ RERANK = Dashboard(
     "rerank",
     [
         Panel(
-            "Pairs read",
+            "Pairs scored",
             "none",
             [
                 (
@@ -453,7 +475,7 @@ RERANK = Dashboard(
         ),
         Panel("Stages, p50 and p99", "s", _median_and_tail("tandem_rerank_stage_duration_seconds")),
         Panel(
-            "Depth",
+            "Rerank depth",
             "none",
             _quantiles("tandem_orchestrator_rerank_depth_count"),
             "Candidates that the cross-encoder read of a search.",
@@ -467,13 +489,13 @@ RERANK = Dashboard(
             _rate("tandem_orchestrator_neighbour_stops_total", "stop"),
         ),
         Panel(
-            "Share of kept values found",
+            "Cache hit ratio",
             "percentunit",
             [(f"{_HITS} / ({_HITS} + {_MISSES})", "{{cache}}")],
             maximum=1,
         ),
         Panel(
-            "Kept bytes",
+            "Cache size",
             "bytes",
             [
                 ("sum by (cache, instance) (tandem_cache_bytes)", "{{cache}} {{instance}}"),
@@ -491,8 +513,10 @@ RERANK = Dashboard(
             ],
             maximum=1,
         ),
-        Panel("Evictions", "reqps", _rate("tandem_cache_evictions_total", "cache")),
-        Panel("Kept values", "none", [("sum by (cache) (tandem_cache_entry_count)", "{{cache}}")]),
+        Panel("Cache evictions", "reqps", _rate("tandem_cache_evictions_total", "cache")),
+        Panel(
+            "Cached values", "none", [("sum by (cache) (tandem_cache_entry_count)", "{{cache}}")]
+        ),
     ],
 )
 
@@ -503,47 +527,47 @@ TRITON = Dashboard(
         Panel("Requests", "reqps", _rate("nv_inference_request_success", "model")),
         Panel("Failures", "reqps", _rate("nv_inference_request_failure", "model")),
         Panel(
-            "Requests, from sending to answer, p95",
+            "Request latency, p95",
             "s",
             _quantiles("tandem_triton_request_duration_seconds", "model, purpose", only=(0.95,)),
             "As its callers saw it, over all of Triton's instances and replicas.",
         ),
         Panel(
-            "Waiting, p95",
+            "Queue time, p95",
             "s",
             _quantiles("tandem_triton_queue_duration_seconds", "model, purpose", only=(0.95,)),
         ),
         Panel(
-            "Computing, p95",
+            "Compute time, p95",
             "s",
             _quantiles("tandem_triton_compute_duration_seconds", "model, version", only=(0.95,)),
             "By model and version, for the whole batch that a request went with.",
         ),
         Panel(
-            "Rows a request, p95",
+            "Batch size of requests, p95",
             "none",
             _quantiles("tandem_triton_request_rows", "model, purpose", only=(0.95,)),
             "As sent; Triton puts requests together.",
         ),
         Panel(
-            "Failures by name",
+            "Failures by error",
             "reqps",
             _rate("tandem_triton_failures_total", "model, reason"),
             "Canaries too.",
         ),
         Panel(
-            "Rows an execution",
+            "Batch size of executions",
             "none",
             _share("nv_inference_count", "nv_inference_exec_count", "model"),
             "What dynamic batching makes of requests.",
         ),
         Panel(
-            "Waiting requests",
+            "Queued requests",
             "none",
             [("sum by (model) (nv_inference_pending_request_count)", "{{model}}")],
         ),
         Panel(
-            "Requests waiting and computing",
+            "Requests in flight",
             "none",
             [
                 (
@@ -558,7 +582,7 @@ TRITON = Dashboard(
             "As those who call Triton count it: seconds a second, so how many at a time.",
         ),
         Panel(
-            "Executions at a time",
+            "Parallel executions",
             "none",
             [
                 (
@@ -596,7 +620,7 @@ CAPACITY = Dashboard(
             ],
         ),
         Panel(
-            "Share of the calls admitted at once",
+            "Share of the call limit in use",
             "percentunit",
             [
                 (
@@ -608,7 +632,7 @@ CAPACITY = Dashboard(
             ],
         ),
         Panel(
-            "Refused for lack of room",
+            "Rejected requests",
             "reqps",
             _rate("tandem_admission_refused_total", "service, limit"),
         ),

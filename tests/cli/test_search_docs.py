@@ -114,6 +114,9 @@ def test_the_errors_that_it_names_exist() -> None:
         "ORCHESTRATOR_NEIGHBOUR_POOL_COUNT",
         "INDEX_KEYWORDS_ENABLED",
         "INDEX_KEYWORD_ATTRIBUTES",
+        "TANDEM_ADDRESS",
+        "TANDEM_SHARD_ADDRESSES",
+        "TANDEM_TOKEN",
     }
     settings |= fusions
     assert named - reasons - (stops - {"NOT_APPLICABLE"}) - degradations - settings == others

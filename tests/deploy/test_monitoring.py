@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 
@@ -240,3 +241,38 @@ def promtool(*arguments: str) -> None:
         ["promtool", *arguments], env=os.environ | lean, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_codes_have_the_colours_of_what_they_say() -> None:
+    """Of each code in every panel by codes: only OK is green, and a service's fault is red."""
+    codes = [code.name for code in grpc.StatusCode]
+    by_code = [
+        panel
+        for path in DASHBOARDS
+        for panel in json.loads(path.read_text())["panels"]
+        if any("{{code}}" in target["legendFormat"] for target in panel["targets"])
+    ]
+    assert len(by_code) >= 2
+    for panel in by_code:
+        colours = {
+            code: [
+                each["properties"][0]["value"]["fixedColor"]
+                for each in panel["fieldConfig"]["overrides"]
+                if re.search(each["matcher"]["options"].strip("/"), f"orchestrator {code}")
+            ]
+            for code in codes
+        }
+        assert [code for code, found in colours.items() if found == ["green"]] == ["OK"]
+        assert colours["UNAVAILABLE"] == colours["INTERNAL"] == ["red"]
+        assert all(len(found) <= 1 for found in colours.values())
+
+
+def test_the_runbook_names_panels_that_exist() -> None:
+    """Each in italics."""
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    named = set(re.findall(r"(?<![\w*])\*([A-Z][^*\n]{2,50})\*(?!\*)", runbook))
+    titles = {
+        panel["title"] for path in DASHBOARDS for panel in json.loads(path.read_text())["panels"]
+    }
+    assert len(named) >= 5
+    assert named <= titles
