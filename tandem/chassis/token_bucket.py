@@ -19,16 +19,18 @@ class TokenBucket:
         self._level = burst
         self._level_time = clock()
 
-    def take(self, count: float) -> float:
+    def take(self, count: float, *, may_owe: bool = False) -> float:
         """Takes `count` or nothing; returns the seconds until they are available, 0 if taken.
 
         A `count` above the burst never is; the seconds are then those until the bucket is full.
+        With `may_owe` it is taken from a full bucket, which is below zero then.
         """
         self._fill()
-        if count <= self._level:
+        needed = min(count, self.burst)
+        if (needed if may_owe else count) <= self._level:
             self._level -= count
             return 0.0
-        return (min(count, self.burst) - self._level) / self.rate or 1.0 / self.rate
+        return (needed - self._level) / self.rate or 1.0 / self.rate
 
     def put_back(self, count: float) -> None:
         """Gives back a part of a take."""

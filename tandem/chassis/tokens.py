@@ -85,12 +85,13 @@ class Caller:
         """Returns the ids of the indexes that the caller may search; "*" for all."""
         return self.grant.index_ids if Scope.SEARCH in self.grant.scopes else frozenset()
 
-    def take_requests(self, count: int) -> None:
+    def take_requests(self, count: int, *, may_owe: bool = False) -> None:
         """Raises QuotaExceeded if the quota of calls is used up.
 
-        A request for more than the burst can never succeed, and the error says so.
+        A request for more than the burst can never succeed, and the error says so. With `may_owe`
+        it succeeds once the quota is unused, and later ones wait for as long as it was too much.
         """
-        _take(self.requests, count, "calls")
+        _take(self.requests, count, "calls", may_owe=may_owe)
 
     def take_pairs(self, count: int) -> None:
         """Raises QuotaExceeded if the quota of pairs is used up."""
@@ -102,13 +103,13 @@ class Caller:
             self.pairs.put_back(count)
 
 
-def _take(bucket: TokenBucket | None, count: int, what: str) -> None:
-    if bucket is not None and (seconds := bucket.take(count)) > 0:
+def _take(bucket: TokenBucket | None, count: int, what: str, *, may_owe: bool = False) -> None:
+    if bucket is not None and (seconds := bucket.take(count, may_owe=may_owe)) > 0:
         raise QuotaExceeded(
             what=what,
             rate=bucket.rate,
             retry_delay_seconds=seconds,
-            most=None if count <= bucket.burst else bucket.burst,
+            most=None if may_owe or count <= bucket.burst else bucket.burst,
         )
 
 

@@ -24,6 +24,7 @@ from tandem.chassis.server import make_server
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials
+from tandem.chassis.token_bucket import TokenBucket
 from tandem.chassis.tokens import TokenFile
 from tandem.client.server_status import ServerStatus
 from tandem.contract.access import ACCESS, AccessRule
@@ -65,11 +66,15 @@ class Door:
     """Set if calls are to be made without a connection."""
 
     async def reason(
-        self, path: str, metadata: dict[str, str], channel: grpc.aio.Channel | None = None
+        self,
+        path: str,
+        metadata: dict[str, str],
+        channel: grpc.aio.Channel | None = None,
+        request: Any = None,
     ) -> str:
         """Calls a method for index "scenes"; returns why it is refused, "" where it is not."""
         method = METHODS[path]
-        request = request_in_index(method, "scenes")
+        request = request or request_in_index(method, "scenes")
         opened = channel or self.direct or grpc.aio.insecure_channel(f"localhost:{self.port}")
         callable_ = getattr(opened, arity(method))(
             path,
@@ -295,6 +300,53 @@ async def test_calls_over_a_quota_are_refused(token_path: Path, is_direct: bool)
         now = 0.4
         assert await opened.reason(path, bearer) == ""
         assert await opened.reason(path, bearer) == "QUOTA_EXCEEDED"
+
+
+# Repeated fields of public requests that are parts of one call.
+PARTS = {"consistency_tokens", "query_parts", "index_types"}
+
+
+def batched(path: str, name: str, count: int) -> Any:
+    """Returns a request with so many elements in the field."""
+    request = request_in_index(METHODS[path], "scenes")
+    elements = getattr(request, name)
+    del elements[:]
+    for _ in range(count):
+        if hasattr(elements, "add"):
+            elements.add()
+        else:
+            elements.append("a")
+    return request
+
+
+async def test_a_quota_counts_what_a_call_could_have_sent_in_several(token_path: Path) -> None:
+    """Of every method: searches, contents, documents, items and ids of items."""
+    with_rate = 'indexes = ["*"]\nrequests_per_second = 3'
+    write(token_path, TOKENS.replace('indexes = ["*"]', with_rate, 1))
+    bearer = {"authorization": "Bearer everything"}
+    counted = set[str]()
+    for path in BY_TOKEN:
+        fields = METHODS[path].input_type.fields_by_name
+        for name in {name for name, each in fields.items() if each.is_repeated} - PARTS:
+            async with door(Guard(TokenFile(token_path, clock=lambda: 0.0))) as opened:
+                reasons = [
+                    await opened.reason(path, bearer, request=batched(path, name, count))
+                    for count in (2, 2, 1)
+                ]
+            assert reasons == ["", "QUOTA_EXCEEDED", ""], (path, name)
+            counted.add(name)
+    assert counted == {"searches", "contents", "documents", "items", "item_ids"}
+
+
+def test_a_batch_over_the_quota_of_a_second_is_owed() -> None:
+    """Of a stream, whose batches may be larger: the next one waits until all of it is paid."""
+    now = 0.0
+    bucket = TokenBucket(10.0, 10.0, lambda: now)
+    assert bucket.take(64) > 0, "positive control: a call of so many is refused for good"
+    assert bucket.take(64, may_owe=True) == 0.0
+    assert bucket.take(64, may_owe=True) == pytest.approx(6.4)
+    now = 6.4
+    assert bucket.take(10, may_owe=True) == 0.0
 
 
 def test_tokens_change_without_a_new_start(token_path: Path) -> None:

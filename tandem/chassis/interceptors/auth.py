@@ -20,6 +20,9 @@ from tandem.errors import Unauthenticated
 
 log = get_logger()
 
+# Fields of requests whose elements a quota of calls counts.
+_COUNTED = ("searches", "contents", "documents", "items", "item_ids")
+
 
 class AuthInterceptor(HandlerInterceptor):
     """Requires an accepted certificate name, and a token with the method's scope.
@@ -89,7 +92,7 @@ class MessageAuthInterceptor(HandlerInterceptor):
         async def each_checked(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
             async for message in messages:
                 let_in_again()
-                _check(message, path, access)
+                _check(message, path, access, may_owe=True)
                 yield message
 
         def checked(sent: Any) -> Any:  # noqa: ANN401
@@ -114,7 +117,13 @@ class MessageAuthInterceptor(HandlerInterceptor):
         return with_behavior(handler, stream if handler.response_streaming else answer)
 
 
-def _check(message: Any, path: str, access: AccessRule | None) -> None:  # noqa: ANN401
+def _check(
+    message: Any,  # noqa: ANN401
+    path: str,
+    access: AccessRule | None,
+    *,
+    may_owe: bool = False,
+) -> None:
     caller = current_caller()
     if caller is None:
         raise Unauthenticated(why="it has no token")
@@ -123,12 +132,13 @@ def _check(message: Any, path: str, access: AccessRule | None) -> None:  # noqa:
         log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
     for index_id in index_ids:
         caller.check_index(index_id)
-    caller.take_requests(_search_count(message))
+    caller.take_requests(_call_count(message), may_owe=may_owe)
 
 
-def _search_count(message: Any) -> int:  # noqa: ANN401
-    """Returns how many calls a message counts as: a batch counts each search."""
-    return max(1, len(message.searches)) if "searches" in message.DESCRIPTOR.fields_by_name else 1
+def _call_count(message: Any) -> int:  # noqa: ANN401
+    """Returns how many calls a message counts as: one for each that could be a call of its own."""
+    fields = message.DESCRIPTOR.fields_by_name
+    return max(1, sum(len(getattr(message, name)) for name in _COUNTED if name in fields))
 
 
 def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> None:
