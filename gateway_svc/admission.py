@@ -82,7 +82,7 @@ class AdmittedEndpoint:
         caller = caller_of(request.client.host if request.client else "")
         max_bytes = self._endpoint.max_body_bytes(headers)
         check_size(declared_byte_count(headers), max_bytes)
-        admission.check_call(caller)
+        await admission.begin_call(caller)
         with admission.body(caller) as grow:
             body = await read_body(
                 request.receive, max_bytes, settings.body_seconds, deadline, grow

@@ -1,6 +1,5 @@
 """Encodes batches of items, and commits each item on the shard that owns it."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
 from tandem.chassis.deadline import Deadline
+from tandem.chassis.places import Places, asking_caller
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
@@ -85,14 +85,15 @@ class Ingester:
     ) -> None:
         """Takes `shards` by number, as many as the map has.
 
-        `encode_batch_count` batches are encoded at once, over all streams. The others wait, and
-        their time starts with their turn, so that no batch fails because of those before it.
+        `encode_batch_count` batches are encoded at once, over all streams, shared by caller. The
+        others wait, and their time starts with their turn, so that no batch fails because of those
+        before it.
         """
         self._encoder = encoder
         self._shards = shards
         self._shard_map = shard_map
         self._batch_timeout_seconds = batch_timeout_seconds
-        self._encode_turns = asyncio.Semaphore(encode_batch_count)
+        self._encode_turns = Places(encode_batch_count)
 
     async def encode(self, batch: IngestBatch) -> EncodedItems:
         """Encodes the batch's items, and notes the errors of those that cannot be stored.
@@ -148,8 +149,9 @@ class Ingester:
         return Ingested(outcomes, sequences, _text_uses(encoded.items))
 
     async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedContents:
+        caller = asking_caller()
         with timed_stage("ingest_wait"):
-            await self._encode_turns.acquire()
+            await self._encode_turns.wait_and_take(caller)
         try:
             deadline = Deadline.after(self._batch_timeout_seconds)
             with timed_stage("ingest_encode"):
@@ -157,7 +159,7 @@ class Ingester:
                     contents, deadline, truncation_policy=batch.truncation_policy
                 )
         finally:
-            self._encode_turns.release()
+            self._encode_turns.give_back(caller)
 
 
 def _check_batch(batch: IngestBatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ LEAST_BYTES_A_SECOND = 64 * 1024
 _MIB = 1024 * 1024
 # The window over which the pace of calls is measured.
 _PACE_SECONDS = 2.0
+# Of a caller that has its share, while others ask.
+_REFUSAL_SECONDS = 0.25
 # One call may take a fourth of all places.
 _LARGEST_SHARE = 4
 
@@ -101,6 +104,16 @@ class Admission:
             lambda: self._calls.byte_count + self.messages.byte_count
         )
         ANSWER_BYTES.labels(service).set_function(lambda: self._answers.byte_count)
+
+    async def begin_call(self, caller: str) -> None:
+        """Raises Overloaded if there is no place for a call of `caller`.
+
+        While others ask, it waits a moment for one: a caller that does not heed the retry delay
+        would otherwise take as much time with its refusals as they have for their calls.
+        """
+        if self._calls.lack(caller) and self._calls.others_ask(caller):
+            await asyncio.sleep(_REFUSAL_SECONDS)
+        self.check_call(caller)
 
     def check_call(self, caller: str, count: int = 1, byte_count: int = 0) -> None:
         """Raises Overloaded if `caller` may not have such a call."""

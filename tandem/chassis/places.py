@@ -76,6 +76,11 @@ class Places:
         self._asked_time = now
         return self._lack(caller, count, byte_count)
 
+    def others_ask(self, caller: str) -> bool:
+        """Returns whether another than `caller` asked a moment ago."""
+        other_time = self._other_asked_time if caller == self._asker else self._asked_time
+        return self._now() - other_time < _ASKING_SECONDS
+
     def take(self, caller: str, count: int = 1, byte_count: int = 0) -> None:
         """Takes places and bytes, even if they do not fit."""
         share = self._shares.setdefault(caller, _Share())
@@ -133,8 +138,7 @@ class Places:
                 return
 
     def _lack(self, caller: str, count: int, byte_count: int) -> str:
-        other_time = self._other_asked_time if caller == self._asker else self._asked_time
-        others_ask = self._now() - other_time < _ASKING_SECONDS
+        others_ask = self.others_ask(caller)
 
         def fits(more: int, held: int, used: int, most: float) -> bool:
             if not used or not more:

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tandem.chassis.admission import (
     MAX_RETRY_DELAY_SECONDS,
     MIN_RETRY_DELAY_SECONDS,
+    Admission,
     AdmissionLimits,
     Pace,
 )
@@ -72,6 +73,25 @@ async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> N
 
     assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
     assert refused_count("full", "count") == 1
+
+
+async def test_a_caller_over_its_share_is_refused_slowly_while_others_ask() -> None:
+    """So that one that repeats at once leaves others the time; who is alone hears at once."""
+    admission = Admission("slowing", AdmissionLimits(max_inflight_count=2))
+    loop = asyncio.get_running_loop()
+
+    async def refusal_seconds() -> float:
+        start_time = loop.time()
+        with pytest.raises(Overloaded, match="2 calls already, 2 of this caller"):
+            await admission.begin_call("one")
+        return loop.time() - start_time
+
+    with admission.call("one"), admission.call("one"):
+        at_once = min([await refusal_seconds() for _ in range(3)])
+        await admission.begin_call("other")
+        slowed = await refusal_seconds()
+
+    assert at_once < 0.2 < slowed
 
 
 async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:

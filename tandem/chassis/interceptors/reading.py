@@ -149,14 +149,14 @@ class ReadingInterceptor(HandlerInterceptor):
     async def _one(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
         """Returns the call's request; raises if it does not arrive in time, or too many wait."""
         caller, awaited = caller_key(context), self._awaited
-        self._admission.check_call(caller)
         if awaited.lack(caller):
             held_count, _ = awaited.of(caller)
             raise Overloaded(
                 what=f"{awaited.count} calls wait for their request to be read, {held_count} of "
                 "this caller"
             )
-        with self._awaited.taken(caller):
+        with awaited.taken(caller):
+            await self._admission.begin_call(caller)
             return await _only(await _read(context, self._max_wait_seconds), parse)
 
     async def _prompt_messages(
