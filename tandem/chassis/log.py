@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -69,7 +71,7 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
         _add_ids,
         structlog.processors.ExceptionRenderer(traceback_without_values),
     ]
-    output = sys.stderr if stream is None else stream
+    output = _stderr() if stream is None else stream
     handler = _WithholdingHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -121,6 +123,23 @@ def _add_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     if (trace := current_trace()) is not None:
         event["trace_id"] = trace.trace_id
     return event
+
+
+class _LossyFile(io.FileIO):
+    def write(self, data: Any) -> int:  # noqa: ANN401 (a buffer)
+        """Writes what the disk takes: a full one must not fail the call that logs, nor the end."""
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
+def _stderr() -> TextIO:
+    """Returns stderr without a buffer, which would keep what a full disk refuses."""
+    try:
+        file = _LossyFile(sys.stderr.fileno(), "wb", closefd=False)
+    except OSError:  # not a file, as in a test
+        return sys.stderr
+    return io.TextIOWrapper(file, "utf-8", "backslashreplace", write_through=True)
 
 
 class _WithholdingHandler(logging.StreamHandler[TextIO]):

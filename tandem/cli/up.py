@@ -163,6 +163,8 @@ def up(
     repository = model_repository or _DEFAULT_REPOSITORY
     if one_process:
         with DataFolder(data.resolve()) as folder:
+            if folder.note:
+                errors.print(folder.note)
             manifest = _served(checkpoint, repository, precision)
             serve_one_process(
                 folder,
@@ -197,7 +199,7 @@ def up(
         if tls:
             monitored.append(("Triton's proxy", ports.triton_tls))
         check_ports(ports, monitored)
-        for note in (*given.notes, precision_note(precision)):
+        for note in (folder.note, *given.notes, precision_note(precision)):
             if note:
                 errors.print(note)
         # It takes a minute on a busy machine, and prints nothing else until all serve.

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tandem.local.data_folder import FULL_DISK
+
 # Each kind of process, and the caller names that it accepts; empty if callers need none.
 PEERS: Mapping[str, tuple[str, ...]] = {
     "gateway": (),
@@ -44,8 +46,7 @@ class LocalAuthority:
                 return
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._certificate = _authority_certificate(self._key)
-        _write(key_path, _key_pem(self._key))
-        _write(certificate_path, _pem(self._certificate))
+        _write({key_path: _key_pem(self._key), certificate_path: _pem(self._certificate)})
 
     @property
     def authority_file(self) -> Path:
@@ -55,15 +56,23 @@ class LocalAuthority:
     def issue(self, name: str, *more_names: str) -> Path:
         """Writes a new pair for the names and the loopback addresses; returns its folder.
 
-        The folder has `tls.crt`, `tls.key` and `ca.crt`, which servers reload.
+        The folder has `tls.crt`, `tls.key` and `ca.crt`, which servers reload. On a full disk it
+        keeps the last ones.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign(key, (name, *more_names, "localhost"))
         folder = self._folder / name
         folder.mkdir(mode=0o700, exist_ok=True)
-        _write(folder / "tls.key", _key_pem(key))
-        _write(folder / "tls.crt", _pem(certificate))
-        _write(folder / "ca.crt", _pem(self._certificate))
+        pair = {
+            folder / "tls.key": _key_pem(key),
+            folder / "tls.crt": _pem(certificate),
+            folder / "ca.crt": _pem(self._certificate),
+        }
+        try:
+            _write(pair)
+        except OSError as error:
+            if error.errno not in FULL_DISK or not all(path.is_file() for path in pair):
+                raise
         return folder
 
     def issue_all(self) -> dict[str, dict[str, str]]:
@@ -173,9 +182,18 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Replaces a private file atomically, so that no reader sees half a key."""
-    part = path.with_name(f".{path.name}.part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    part.replace(path)
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Replaces private files atomically, all or none, so that no reader sees half a pair."""
+    parts = {path: path.with_name(f".{path.name}.part") for path in files}
+    try:
+        for path, part in parts.items():
+            with os.fdopen(
+                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            ) as file:
+                file.write(files[path])
+    except OSError as error:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    for path, part in parts.items():
+        part.replace(path)

@@ -5,7 +5,8 @@ import fcntl
 import os
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +20,7 @@ from tandem.local.start_refused import StartRefused
 
 LOCK_NAME = "up.lock"
 _TRY_BYTES = 64 << 10
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _NOTE_BYTES = 80
 _SMALL_MAP_BYTES = 1 << 20
 # Services whose parent was just killed are still exiting.
@@ -36,20 +38,23 @@ class DataFolder:
         self._holder = holder
         self._remedy = remedy
         self._descriptor: int | None = None
+        self.note = ""
+        """What its user should know of it."""
 
     def take(self) -> None:
         """Creates the folder if needed, and locks it.
 
         Raises StartRefused if another stack holds it, a service still writes a store in it, or it
-        is not writable.
+        is not writable; a full disk is, to delete items from it.
         """
         try:
             # It holds callers' contents, which other users must not read.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock()
-            self._try_writing()
-            for folder in (self.path / "logs", *self.shard_folders()):
-                folder.mkdir(mode=0o700, exist_ok=True)
+            with self._unless_full():
+                self._try_writing()
+                (self.path / "logs").mkdir(mode=0o700, exist_ok=True)
+            for folder in self.shard_folders():
                 with suppress(PermissionError):  # another user's, who lets us write
                     folder.chmod(0o700)  # one of an earlier release was open to all
         except OSError as error:
@@ -130,8 +135,22 @@ class DataFolder:
                 f"another {holder or 'tandem up'} (process {number or 'unknown'}) serves "
                 f"{self.path}: stop it, or give {self._remedy}"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {self._holder}\n".encode(), 0)
+        note = f"{os.getpid()} {self._holder}\n"
+        with self._unless_full():
+            os.pwrite(self._descriptor, note.ljust(_NOTE_BYTES).encode(), 0)
+
+    @contextmanager
+    def _unless_full(self) -> Iterator[None]:
+        """Passes over a full disk if there are items: they can be searched, and deleted from it."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL_DISK or not any(self.shard_folders()):
+                raise
+            self.note = (
+                f"the disk of {self.path} is full: items can be searched and deleted, and stored "
+                "once there is room"
+            )
 
     def _try_writing(self) -> None:
         """Raises OSError if the folder or its disk is not writable."""
@@ -174,7 +193,7 @@ def _fault_of(path: Path, error: OSError, remedy: str) -> str:
         case errno.ENOTDIR | errno.EEXIST:
             folder = remedy.replace("another", "a", 1)
             return f"{path} is a file, or lies in one: give {folder}"
-        case errno.ENOSPC | errno.EDQUOT:
+        case number if number in FULL_DISK:
             return f"the disk of {path} is full: make room, or give {remedy}"
         case errno.EROFS:
             return f"{path} is on a read-only disk: give {remedy}"

@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -178,3 +179,29 @@ def test_faults_that_nothing_catches_are_lines_too() -> None:
     faults = ["a thread ended with an exception", "an exception could not be raised"]
     assert events == [*faults, WITHHELD]
     assert SECRET not in done.stderr
+
+
+FULL_DISK = """
+import logging
+from tandem.chassis import log
+log.configure("full")
+for _ in range(1_000):
+    log.get_logger().info("a line" * 20)
+    logging.getLogger("other").warning("another")
+print("served")
+"""
+
+
+def test_a_log_that_a_full_disk_refuses_fails_nothing() -> None:
+    """Neither the call that logs nor the end of the process, whose status would be 120."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL_DISK],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert (done.returncode, done.stdout) == (0, "served\n")
