@@ -20,6 +20,7 @@ _RATE = "[$__rate_interval]"
 _HITS = f"sum by (cache) (rate(tandem_cache_hits_total{_RATE}))"
 _MISSES = f"sum by (cache) (rate(tandem_cache_misses_total{_RATE}))"
 _ENCODINGS = '{cache="query_encodings"}'
+_STAGES = "tandem:stage_duration_seconds:{}"
 _OF_SEARCHES = '{stage!~"ingest_.*"}'
 _HEIGHT = 8
 _WIDTH = 12
@@ -136,7 +137,7 @@ def _quantiles(
 ) -> list[tuple[str, str]]:
     """Returns p50, p95 and p99 of a histogram, or some of these, by labels where given."""
     labels = f"le, {by}" if by else "le"
-    legend = "".join(f" {{{{{label.strip()}}}}}" for label in by.split(",") if label)
+    legend = f" {_legend(by)}" if by else ""
     return [
         (
             f"histogram_quantile({quantile}, sum by ({labels}) "
@@ -154,17 +155,26 @@ def _median_and_tail(metric: str) -> list[tuple[str, str]]:
 
 def _rate(metric: str, by: str, where: str = "") -> list[tuple[str, str]]:
     """Returns how much a second, by labels."""
-    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    return [(f"sum by ({by}) (rate({metric}{where}{_RATE}))", legend)]
+    return _now(f"rate({metric}{where}{_RATE})", by)
+
+
+def _now(metric: str, by: str, how: str = "sum") -> list[tuple[str, str]]:
+    """Returns an expression's sum, or another aggregate, by labels."""
+    return [(f"{how} by ({by}) ({metric})", _legend(by))]
+
+
+def _of_shards(metric: str, by: str = "") -> list[tuple[str, str]]:
+    """Returns an expression of each shard, also by a label where given."""
+    return [(metric, _legend(f"{by}, instance, shard" if by else "instance, shard"))]
+
+
+def _legend(by: str) -> str:
+    return " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
 
 
 def _share(part: str, whole: str, by: str) -> list[tuple[str, str]]:
-    return [
-        (
-            f"sum by ({by}) (rate({part}{_RATE})) / sum by ({by}) (rate({whole}{_RATE}))",
-            f"{{{{{by}}}}}",
-        )
-    ]
+    ratio = f"sum by ({by}) (rate({part}{_RATE})) / sum by ({by}) (rate({whole}{_RATE}))"
+    return [(ratio, _legend(by))]
 
 
 def _padding(service: str) -> tuple[str, str]:
@@ -215,25 +225,14 @@ OVERVIEW = Dashboard(
             [("tandem:call_duration_seconds:p95", "{{dependency}}")],
             "Each shard by itself, as the orchestrator waits for it.",
         ),
-        Panel(
-            "Stages, p50",
-            "s",
-            [("tandem:stage_duration_seconds:p50" + _OF_SEARCHES, "{{stage}}")],
-        ),
-        Panel(
-            "Stages, p95",
-            "s",
-            [("tandem:stage_duration_seconds:p95" + _OF_SEARCHES, "{{stage}}")],
-        ),
-        Panel(
-            "Stages, p99",
-            "s",
-            [("tandem:stage_duration_seconds:p99" + _OF_SEARCHES, "{{stage}}")],
+        *(
+            Panel(f"Stages, {p}", "s", [(_STAGES.format(p) + _OF_SEARCHES, "{{stage}}")])
+            for p in ("p50", "p95", "p99")
         ),
         Panel(
             "Stages of ingest, p95",
             "s",
-            [('tandem:stage_duration_seconds:p95{stage=~"ingest_.*"}', "{{stage}}")],
+            [(_STAGES.format("p95") + '{stage=~"ingest_.*"}', "{{stage}}")],
             "Of whole batches, so they take far longer than those of a search.",
         ),
         Panel(
@@ -254,23 +253,15 @@ OVERVIEW = Dashboard(
             maximum=1,
         ),
         Panel("Errors by reason", "reqps", _rate("tandem_rpc_refusals_total", "service, reason")),
-        Panel(
-            "Ready",
-            "none",
-            [("min by (service, instance) (tandem_serving)", "{{service}} {{instance}}")],
-        ),
+        Panel("Ready", "none", _now("tandem_serving", "service, instance", "min")),
         Panel(
             "Circuit breakers",
             "none",
-            [("max by (dependency) (tandem_orchestrator_breaker_state)", "{{dependency}}")],
+            _now("tandem_orchestrator_breaker_state", "dependency", "max"),
             "0 closed, 1 trying, 2 open.",
             maximum=2,
         ),
-        Panel(
-            "Retries",
-            "reqps",
-            _rate("tandem_orchestrator_retries_total", "outcome"),
-        ),
+        Panel("Retries", "reqps", _rate("tandem_orchestrator_retries_total", "outcome")),
         Panel(
             "Requests",
             "reqps",
@@ -302,14 +293,7 @@ ENCODER = Dashboard(
             "Stages, p50 and p99", "s", _median_and_tail("tandem_encoder_stage_duration_seconds")
         ),
         Panel("Truncated texts", "reqps", _rate("tandem_encoder_truncated_texts_total", "policy")),
-        Panel(
-            "Padding",
-            "percentunit",
-            [
-                _padding("encoder"),
-            ],
-            maximum=1,
-        ),
+        Panel("Padding", "percentunit", [_padding("encoder")], maximum=1),
         Panel(
             "Encoding cache hit ratio",
             "reqps",
@@ -351,78 +335,45 @@ INDEX = Dashboard(
         Panel(
             "Live recall",
             "percentunit",
-            [("tandem_index_live_recall_ratio", "{{direction}} {{instance}} {{shard}}")],
+            _of_shards("tandem_index_live_recall_ratio", "direction"),
             "Of sampled searches of users, done again exactly.",
             maximum=1,
         ),
         Panel(
             "Searches measured for recall",
             "none",
-            [("tandem_index_live_recall_searches", "{{direction}} {{instance}} {{shard}}")],
+            _of_shards("tandem_index_live_recall_searches", "direction"),
         ),
         Panel(
-            "List imbalance",
-            "none",
-            [("tandem_index_list_imbalance_ratio", "{{modality}} {{instance}} {{shard}}")],
+            "List imbalance", "none", _of_shards("tandem_index_list_imbalance_ratio", "modality")
         ),
         Panel(
             "Rebuilds requested",
             "none",
-            [
-                (
-                    "sum by (cause, instance) (increase(tandem_index_rebuild_requests_total[1h]))",
-                    "{{cause}} {{instance}}",
-                )
-            ],
+            _now("increase(tandem_index_rebuild_requests_total[1h])", "cause, instance"),
         ),
-        Panel(
-            "Items",
-            "none",
-            [
-                (
-                    "sum by (modality, instance, shard) (tandem_index_items)",
-                    "{{modality}} {{instance}} {{shard}}",
-                )
-            ],
-        ),
+        Panel("Items", "none", _now("tandem_index_items", "modality, instance, shard")),
         Panel(
             "Store size",
             "bytes",
-            [("tandem_index_store_used_bytes", "{{instance}} {{shard}}")],
+            _of_shards("tandem_index_store_used_bytes"),
             "What was ever used; pages freed since are used again first.",
         ),
-        Panel(
-            "Free disk space",
-            "bytes",
-            [("tandem_index_disk_free_bytes", "{{instance}} {{shard}}")],
-        ),
+        Panel("Free disk space", "bytes", _of_shards("tandem_index_disk_free_bytes")),
         Panel(
             "Share of the store's limit",
             "percentunit",
-            [
-                (
-                    "tandem_index_store_used_bytes / tandem_index_store_limit_bytes",
-                    "{{instance}} {{shard}}",
-                )
-            ],
+            _of_shards("tandem_index_store_used_bytes / tandem_index_store_limit_bytes"),
             maximum=1,
         ),
         Panel(
             "Oldest reader",
             "s",
-            [("tandem_index_oldest_reader_age_seconds", "{{instance}} {{shard}}")],
+            _of_shards("tandem_index_oldest_reader_age_seconds"),
             "How long pages freed since have not been used again: the store grows meanwhile.",
         ),
-        Panel(
-            "Queued writes",
-            "none",
-            [("tandem_index_queued_write_count", "{{instance}} {{shard}}")],
-        ),
-        Panel(
-            "Age of the newest commit",
-            "s",
-            [("tandem_index_commit_age_seconds", "{{instance}} {{shard}}")],
-        ),
+        Panel("Queued writes", "none", _of_shards("tandem_index_queued_write_count")),
+        Panel("Age of the newest commit", "s", _of_shards("tandem_index_commit_age_seconds")),
         Panel("Records a commit", "none", _quantiles("tandem_index_commit_records")),
         Panel(
             "Background work, p95",
@@ -432,18 +383,14 @@ INDEX = Dashboard(
         Panel(
             "Newest snapshot",
             "none",
-            [("tandem_index_snapshot_sequence", "{{instance}} {{shard}}")],
+            _of_shards("tandem_index_snapshot_sequence"),
             "Where the change log stood.",
         ),
-        Panel(
-            "Age of the newest snapshot",
-            "s",
-            [("tandem_index_snapshot_age_seconds", "{{instance}} {{shard}}")],
-        ),
+        Panel("Age of the newest snapshot", "s", _of_shards("tandem_index_snapshot_age_seconds")),
         Panel(
             "Changes since the newest snapshot",
             "none",
-            [("tandem_index_unsaved_change_count", "{{instance}} {{shard}}")],
+            _of_shards("tandem_index_unsaved_change_count"),
             "What a start would read from the store.",
         ),
         Panel(
@@ -463,16 +410,7 @@ RERANK = Dashboard(
     "rerank",
     "rerank",
     [
-        Panel(
-            "Pairs scored",
-            "none",
-            [
-                (
-                    f"sum by (instance) (rate(tandem_rerank_pairs_scored_total{_RATE}))",
-                    "{{instance}}",
-                )
-            ],
-        ),
+        Panel("Pairs scored", "none", _rate("tandem_rerank_pairs_scored_total", "instance")),
         Panel("Stages, p50 and p99", "s", _median_and_tail("tandem_rerank_stage_duration_seconds")),
         Panel(
             "Rerank depth",
@@ -505,18 +443,9 @@ RERANK = Dashboard(
                 ),
             ],
         ),
-        Panel(
-            "Padding",
-            "percentunit",
-            [
-                _padding("rerank"),
-            ],
-            maximum=1,
-        ),
+        Panel("Padding", "percentunit", [_padding("rerank")], maximum=1),
         Panel("Cache evictions", "reqps", _rate("tandem_cache_evictions_total", "cache")),
-        Panel(
-            "Cached values", "none", [("sum by (cache) (tandem_cache_entry_count)", "{{cache}}")]
-        ),
+        Panel("Cached values", "none", _now("tandem_cache_entry_count", "cache")),
     ],
 )
 
@@ -561,23 +490,13 @@ TRITON = Dashboard(
             _share("nv_inference_count", "nv_inference_exec_count", "model"),
             "What dynamic batching makes of requests.",
         ),
-        Panel(
-            "Queued requests",
-            "none",
-            [("sum by (model) (nv_inference_pending_request_count)", "{{model}}")],
-        ),
+        Panel("Queued requests", "none", _now("nv_inference_pending_request_count", "model")),
         Panel(
             "Requests in flight",
             "none",
             [
-                (
-                    _in_triton("queue"),
-                    "waiting, {{service}}",
-                ),
-                (
-                    _in_triton("compute"),
-                    "computing, {{service}}",
-                ),
+                (_in_triton("queue"), "waiting, {{service}}"),
+                (_in_triton("compute"), "computing, {{service}}"),
             ],
             "As those who call Triton count it: seconds a second, so how many at a time.",
         ),
@@ -599,26 +518,8 @@ CAPACITY = Dashboard(
     "capacity",
     "capacity",
     [
-        Panel(
-            "Calls in flight",
-            "none",
-            [
-                (
-                    "sum by (service, instance) (tandem_rpc_inflight_count)",
-                    "{{service}} {{instance}}",
-                )
-            ],
-        ),
-        Panel(
-            "Bytes in flight",
-            "bytes",
-            [
-                (
-                    "sum by (service, instance) (tandem_rpc_inflight_bytes)",
-                    "{{service}} {{instance}}",
-                )
-            ],
-        ),
+        Panel("Calls in flight", "none", _now("tandem_rpc_inflight_count", "service, instance")),
+        Panel("Bytes in flight", "bytes", _now("tandem_rpc_inflight_bytes", "service, instance")),
         Panel(
             "Share of the call limit in use",
             "percentunit",
@@ -632,22 +533,11 @@ CAPACITY = Dashboard(
             ],
         ),
         Panel(
-            "Rejected requests",
-            "reqps",
-            _rate("tandem_admission_refused_total", "service, limit"),
+            "Rejected requests", "reqps", _rate("tandem_admission_refused_total", "service, limit")
         ),
-        Panel(
-            "CPU",
-            "none",
-            [(f"sum by (instance) (rate(process_cpu_seconds_total{_RATE}))", "{{instance}}")],
-            "Cores.",
-        ),
-        Panel(
-            "Resident memory",
-            "bytes",
-            [("sum by (instance) (process_resident_memory_bytes)", "{{instance}}")],
-        ),
-        Panel("Open files", "none", [("sum by (instance) (process_open_fds)", "{{instance}}")]),
+        Panel("CPU", "none", _rate("process_cpu_seconds_total", "instance"), "Cores."),
+        Panel("Resident memory", "bytes", _now("process_resident_memory_bytes", "instance")),
+        Panel("Open files", "none", _now("process_open_fds", "instance")),
         Panel("Tokens", "none", _rate("tandem_inference_tokens_total", "service"), "A second."),
         Panel(
             "Versions",
