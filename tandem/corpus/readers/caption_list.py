@@ -6,6 +6,7 @@ There is one file per split, `<split>.tsv`, without a header; the pictures lie b
 Conceptual Captions' own files name URLs and are rejected: download the pictures first.
 """
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ from tandem.corpus.readers.splits import split_named
 from tandem.corpus.records import Caption, Record
 
 _SUFFIX: Final = ".tsv"
+# Flickr's own lists number a picture's captions: 1.jpg#0.
+_PICTURE = re.compile(rf"({'|'.join(map(re.escape, PICTURE_SUFFIXES))})(#\d+)?\s*$", re.IGNORECASE)
+_HEADERS: Final = ("image", "picture", "photo", "file", "filename", "file_name", "path", "url")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
 
 
@@ -84,6 +88,8 @@ def _records(
                 raise CorpusMalformed(
                     f"{places[0]} names {name} a second time; put the lines of a picture together"
                 )
+            if "\\" in name and not os.path.lexists(path.parent / name):
+                raise CorpusMalformed(f"{places[0]} names {name}; write / for each backslash")
             image = image_file(path.parent, name, places[0])
         except CorpusMalformed as error:
             left_out.refuse(error)
@@ -121,4 +127,9 @@ def _columns(line: bytes, place: str) -> tuple[bytes, str]:
     name = unicodedata.normalize("NFC", decoded(columns[1], place))
     if _URL.match(name):
         raise PictureIsUrl(place=place, url=name)
+    if not _PICTURE.search(name):
+        if _PICTURE.search(columns[0].decode("utf-8", "replace")):
+            raise CorpusMalformed(f"{place} has the picture first; write caption, one tab, picture")
+        if name.lower() in _HEADERS:
+            raise CorpusMalformed(f"{place} is a header, which these lists have not; delete it")
     return columns[0], name

@@ -112,6 +112,17 @@ def test_a_url_is_refused_and_not_fetched(tmp_path: Path, url: str) -> None:
         next(read_caption_list(path, "train"))
 
 
+@pytest.mark.parametrize("name", ["a\\b.jpg", "no_extension"])
+def test_an_odd_name_that_is_there_is_read(tmp_path: Path, name: str) -> None:
+    """A backslash is a letter like others on this system, and a picture need not say its format."""
+    (tmp_path / name).write_bytes(b"pixels")
+    (tmp_path / "test.tsv").write_text(f"a cat\t{name}\n")
+
+    [record] = read_caption_list(tmp_path, "test")
+
+    assert record.image.read() == b"pixels"
+
+
 def test_a_colon_makes_no_url(tmp_path: Path) -> None:
     """Files may be called so."""
     (tmp_path / "12:30.jpg").write_bytes(b"pixels")
@@ -126,6 +137,10 @@ def test_a_colon_makes_no_url(tmp_path: Path) -> None:
     [
         ("a cat", "has 1 columns"),
         ("a cat\t1.jpg\t2.jpg", "has 3 columns"),
+        ("cats/1.jpg\ta cat", "has the picture first; write caption, one tab, picture"),
+        ("1.JPEG#0\ta cat on a mat.", "has the picture first"),
+        ("caption\tPath", "is a header, which these lists have not; delete it"),
+        ("a cat\tcats\\1.jpg", "write / for each backslash"),
         ("a cat\t", "names the picture ''"),
         ("a cat\t../1.jpg", "outside the image folder"),
         ("a cat\t/etc/passwd", "outside the image folder"),
