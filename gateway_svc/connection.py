@@ -72,7 +72,7 @@ class LimitedConnection(H11Protocol):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host = self.client[0] if self.client else ""
         if (idle := self._limits.open.least_needed(host)) is not None:
-            if self._limits.open.rank(idle) == _ANSWERED:
+            if self._limits.open.members[idle][0] == _ANSWERED:
                 self.abort()
                 return
             self._limits.open.remove(idle)

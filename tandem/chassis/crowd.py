@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 Member = TypeVar("Member", bound=Hashable)
@@ -18,47 +18,35 @@ class Crowd(Generic[Member]):
     def __init__(self, max_count: int, max_count_by_host: int | None = None) -> None:
         self._max_count = max_count
         self._max_count_by_host = max_count if max_count_by_host is None else max_count_by_host
-        self._keys: dict[Member, tuple[int, str]] = {}
-        # By rank and host; oldest first.
-        self._groups: dict[tuple[int, str], dict[Member, None]] = {}
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[Member]:
-        return iter(self._keys)
+        self._groups: dict[tuple[int, str], dict[Member, None]] = {}  # Oldest first.
+        self.members: dict[Member, tuple[int, str]] = {}
+        """Each with its rank and host."""
 
     def least_needed(self, host: str) -> Member | None:
         """Returns the member whose place a newcomer of `host` needs; None if there is room."""
         of_host = sorted(key for key in self._groups if key[1] == host)
         if sum(len(self._groups[key]) for key in of_host) >= self._max_count_by_host:
             return next(iter(self._groups[of_host[0]]))
-        if len(self._keys) < self._max_count:
+        if len(self.members) < self._max_count:
             return None
         key = min(self._groups, key=lambda each: (each[0], -len(self._groups[each])))
         return next(iter(self._groups[key]))
 
     def add(self, member: Member, host: str, rank: int = 0) -> None:
         """Gives a place to a new member, even past the limit."""
-        self._keys[member] = key = (rank, host)
+        self.members[member] = key = (rank, host)
         self._groups.setdefault(key, {})[member] = None
 
-    def rank(self, member: Member) -> int:
-        """Returns a member's rank."""
-        return self._keys[member][0]
-
     def set_rank(self, member: Member, rank: int) -> None:
-        """Sets a member's rank, and its age to 0 if that changes."""
-        key = self._keys.get(member)
-        if key is not None and key[0] != rank:
+        """Sets the rank of one that is a member, and its age to 0 if that changes."""
+        before, host = self.members.get(member, (rank, ""))
+        if before != rank:
             self.remove(member)
-            self.add(member, key[1], rank)
+            self.add(member, host, rank)
 
     def remove(self, member: Member) -> None:
         """Frees the member's place, if it has one."""
-        key = self._keys.pop(member, None)
-        if key is not None:
-            group = self._groups[key]
-            del group[member]
-            if not group:
+        if key := self.members.pop(member, None):
+            del self._groups[key][member]
+            if not self._groups[key]:
                 del self._groups[key]

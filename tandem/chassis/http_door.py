@@ -113,9 +113,9 @@ class HttpDoor:
         )
         await self._stopping.wait()
         server.close()
-        for visit in self._visits:
+        for visit in self._visits.members:
             visit.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        await asyncio.gather(*self._visits.members, return_exceptions=True)
         await asyncio.sleep(0)  # The loop's next turn closes their sockets.
 
     async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,22 +15,15 @@ def private_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
-def bound_log(path: Path, max_bytes: int = MAX_LOG_BYTES) -> bool:
-    """Moves the lines of a log that is too large to `path`.1; returns whether it was.
+def bound_log(path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
+    """Moves the lines of a log that is too large to `path`.1, as far as there is space.
 
-    Its process continues at the log's beginning; what it writes during the move is lost. Without
-    space for both, the lines are removed.
+    Its process continues at the log's beginning; what it writes during the move is lost.
     """
     with suppress(OSError):
         if path.stat().st_size > max_bytes:
             older_path = path.with_name(f"{path.name}.1")
-            try:
-                with path.open("rb") as full, private_log(older_path) as older:
-                    older.truncate(0)
-                    shutil.copyfileobj(full, older)
-            except OSError:
-                with suppress(OSError):
-                    older_path.unlink()
+            with suppress(OSError), path.open("rb") as full, private_log(older_path) as older:
+                older.truncate(0)
+                shutil.copyfileobj(full, older)
             os.truncate(path, 0)
-            return True
-    return False

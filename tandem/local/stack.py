@@ -243,8 +243,7 @@ class LocalStack:
     def bound_logs(self) -> None:
         """Keeps each log below some size; call it now and then."""
         for name in (*self._processes, "triton"):
-            if bound_log(self._log_path(name)):
-                self._log_starts[name] = 0
+            bound_log(self._log_path(name))
 
     def endpoints(self) -> Iterator[Endpoint]:
         """Yields every running process."""
@@ -449,7 +448,8 @@ class LocalStack:
         lines: list[str] = []
         if path.exists():
             with path.open("rb") as log:
-                log.seek(self._log_starts.get(name, 0))
+                start = self._log_starts.get(name, 0)
+                log.seek(start if start <= path.stat().st_size else 0)
                 lines = log.read().decode(errors="replace").splitlines()
         return "\n".join([f"the end of {path}:", *lines[-8:]])
 

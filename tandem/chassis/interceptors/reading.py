@@ -110,14 +110,14 @@ class ReadingInterceptor(HandlerInterceptor):
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            async with self._probe_streams.held(context) as place:
+            async with self._probe_streams.held(context) as call:
                 if handler.request_streaming:
                     request: Any = self._prompt_messages(context, parse)
                 else:
                     request = await self._probe(context, parse)
                 async with aclosing(serve(request, context)) as responses:
                     async for response in responses:
-                        with place.sending():
+                        with self._probe_streams.sending(call):
                             yield response
 
         return of_raw_stream(handler, answers if handler.response_streaming else answer)
