@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -18,7 +19,8 @@ class Crowd(Generic[Member]):
     def __init__(self, max_count: int, max_count_by_host: int | None = None) -> None:
         self._max_count = max_count
         self._max_count_by_host = max_count if max_count_by_host is None else max_count_by_host
-        self._groups: dict[tuple[int, str], dict[Member, None]] = {}  # Oldest first.
+        # Oldest first. A dict looks through the places of removed members for its first.
+        self._groups: dict[tuple[int, str], OrderedDict[Member, None]] = {}
         self.members: dict[Member, tuple[int, str]] = {}
         """Each with its rank and host."""
 
@@ -35,7 +37,7 @@ class Crowd(Generic[Member]):
     def add(self, member: Member, host: str, rank: int = 0) -> None:
         """Gives a place to a new member, even past the limit."""
         self.members[member] = key = (rank, host)
-        self._groups.setdefault(key, {})[member] = None
+        self._groups.setdefault(key, OrderedDict())[member] = None
 
     def set_rank(self, member: Member, rank: int) -> None:
         """Sets the rank of one that is a member, and its age to 0 if that changes."""

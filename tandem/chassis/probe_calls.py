@@ -32,9 +32,9 @@ class ProbeCalls:
     async def held(self, context: grpc.aio.ServicerContext) -> AsyncIterator[asyncio.Timeout]:
         """Holds a place while the body runs.
 
-        A call that is displaced, or finds only calls that cannot be, ends with UNIMPLEMENTED. On
-        that gRPC's clients consider the server healthy and stop watching it; on any other status
-        they would consider it down.
+        A call that is displaced, finds only calls that cannot be, or has a body that raises
+        TimeoutError, ends with UNIMPLEMENTED. On that gRPC's clients consider the server healthy
+        and stop watching it; on any other status they would consider it down.
         """
         host, connection = peer_host(context), str(context.peer())
         try:
@@ -55,7 +55,8 @@ class ProbeCalls:
                         del self._by_connection[connection]
         except TimeoutError:
             await context.abort(
-                grpc.StatusCode.UNIMPLEMENTED, "there are too many health and reflection calls"
+                grpc.StatusCode.UNIMPLEMENTED,
+                "there are too many health and reflection calls, or this one's request is too slow",
             )
 
     def note_known(self, context: grpc.aio.ServicerContext) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import grpc
 
 from tandem.chassis.allocator import resident_bytes
-from tandem.errors import DeadlineExceeded
 
 # Between two looks at the process's memory, while a message is awaited.
 _LOOK_SECONDS = 0.01
@@ -36,17 +35,14 @@ class SlowMessages:
         self._memory: deque[int] = deque(maxlen=_KEPT_LOOK_COUNT)
 
     async def read(self, context: grpc.aio.ServicerContext, max_wait_seconds: float) -> Any:  # noqa: ANN401
-        """Returns the next message's bytes, or EOF; raises DeadlineExceeded."""
-        try:
-            async with asyncio.timeout(max_wait_seconds) as wait:
-                self._look_counts[wait] = 0
-                self._start_looking()
-                try:
-                    return await context.read()
-                finally:
-                    del self._look_counts[wait]
-        except TimeoutError:
-            raise DeadlineExceeded(what="the wait for a request that came too slowly") from None
+        """Returns the next message's bytes, or EOF; raises TimeoutError."""
+        async with asyncio.timeout(max_wait_seconds) as wait:
+            self._look_counts[wait] = 0
+            self._start_looking()
+            try:
+                return await context.read()
+            finally:
+                del self._look_counts[wait]
 
     def _start_looking(self) -> None:
         if not self._is_looking:
