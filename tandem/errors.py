@@ -7,6 +7,7 @@ Python.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ class TandemError(Exception):
     """
 
     reason: ClassVar[str]
-    """The value of `tandem.v1.ErrorReason`."""
+    """The value of `tandem.v1.ErrorReason`: the class's name in capitals, unless set."""
     status: ClassVar[str] = "INVALID_ARGUMENT"
     """The gRPC status code."""
 
@@ -32,6 +33,11 @@ class TandemError(Exception):
         super().__init__(message)
         self.message = message
         self.metadata = dict(metadata or {})
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if TandemError in cls.__bases__ and "reason" not in vars(cls):
+            cls.reason = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
 
     def kept(self) -> Self:
         """Returns this error without its traceback, to be stored.
@@ -49,16 +55,12 @@ class TandemError(Exception):
 class RequestMalformed(TandemError):
     """The message is not valid protobuf, or an argument cannot become a part of one."""
 
-    reason = "REQUEST_MALFORMED"
-
     def __init__(self, *, why: str, remedy: str = "send a message of tandem.v1") -> None:
         super().__init__(f"the request is malformed: {why}; {remedy}")
 
 
 class ContentMissing(TandemError):
     """A content has no text, image or regions."""
-
-    reason = "CONTENT_MISSING"
 
     def __init__(self) -> None:
         super().__init__("the content has no text, image or regions; send one of them")
@@ -67,16 +69,12 @@ class ContentMissing(TandemError):
 class TextEmpty(TandemError):
     """A text has no words."""
 
-    reason = "TEXT_EMPTY"
-
     def __init__(self) -> None:
         super().__init__("the text has no words; send at least one")
 
 
 class TextTooLong(TandemError):
     """A text is over the byte or token limit."""
-
-    reason = "TEXT_TOO_LONG"
 
     def __init__(self, *, got: int, limit: int, unit: str) -> None:
         super().__init__(
@@ -88,16 +86,12 @@ class TextTooLong(TandemError):
 class ImageUnreadable(TandemError):
     """An image is truncated, damaged, or in a format that is not supported."""
 
-    reason = "IMAGE_UNREADABLE"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the image cannot be read: {why}; send a whole JPEG, PNG or WebP file")
 
 
 class ImageTooLarge(TandemError):
     """An image is over the byte or pixel limit."""
-
-    reason = "IMAGE_TOO_LARGE"
 
     def __init__(self, *, got: int, limit: int, unit: str) -> None:
         super().__init__(
@@ -109,8 +103,6 @@ class ImageTooLarge(TandemError):
 class RegionsInvalid(TandemError):
     """A detector's regions are damaged, or another detector's."""
 
-    reason = "REGIONS_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the regions cannot be read: {why}")
 
@@ -118,7 +110,6 @@ class RegionsInvalid(TandemError):
 class ImageInputUnsupported(TandemError):
     """The model reads images and got a detector's regions, or the reverse."""
 
-    reason = "IMAGE_INPUT_UNSUPPORTED"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, reads: str, got: str) -> None:
@@ -131,8 +122,6 @@ class ImageInputUnsupported(TandemError):
 class KOutOfRange(TandemError):
     """`retrieve_k`, `rerank_k` or `return_n` is out of range."""
 
-    reason = "K_OUT_OF_RANGE"
-
     def __init__(self, *, name: str, got: int, low: int, high: int) -> None:
         super().__init__(
             f"{name} is {got:,}; send {low:,} to {high:,}",
@@ -142,8 +131,6 @@ class KOutOfRange(TandemError):
 
 class BatchSizeOutOfRange(TandemError):
     """A batch has too many elements, or none."""
-
-    reason = "BATCH_SIZE_OUT_OF_RANGE"
 
     def __init__(self, *, name: str, got: int, low: int, high: int, is_more: bool = False) -> None:
         """Set `is_more` where counting stopped at `got`."""
@@ -156,8 +143,6 @@ class BatchSizeOutOfRange(TandemError):
 class IndexIdInvalid(TandemError):
     """An index id has the wrong form."""
 
-    reason = "INDEX_ID_INVALID"
-
     def __init__(self, *, index_id: str) -> None:
         super().__init__(
             f"index_id {_shown(index_id)} is not valid; use 1 to 63 characters of a-z, 0-9, '_' "
@@ -168,7 +153,6 @@ class IndexIdInvalid(TandemError):
 class IndexNotFound(TandemError):
     """No index has this id: nothing was ever ingested into it."""
 
-    reason = "INDEX_NOT_FOUND"
     status = "NOT_FOUND"
 
     def __init__(self, *, index_id: str, there_are: str = "") -> None:
@@ -181,8 +165,6 @@ class IndexNotFound(TandemError):
 class ItemIdInvalid(TandemError):
     """An item id is empty, too long, or cannot be stored."""
 
-    reason = "ITEM_ID_INVALID"
-
     def __init__(self, *, item_id: str, why: str) -> None:
         super().__init__(
             f"item_id {_shown(item_id)} is not valid: {why}; use 1 to 256 bytes of UTF-8 "
@@ -192,8 +174,6 @@ class ItemIdInvalid(TandemError):
 
 class ItemIdDuplicate(TandemError):
     """One batch holds one item id twice."""
-
-    reason = "ITEM_ID_DUPLICATE"
 
     def __init__(self, *, item_id: str) -> None:
         super().__init__(
@@ -205,16 +185,12 @@ class ItemIdDuplicate(TandemError):
 class EmbeddingInvalid(TandemError):
     """An embedding has the wrong length, is not finite, or is not of unit length."""
 
-    reason = "EMBEDDING_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the embedding is not valid: {why}; send what encoder_svc returned")
 
 
 class TokensInvalid(TandemError):
     """Content tokens are missing or of the wrong shape."""
-
-    reason = "TOKENS_INVALID"
 
     def __init__(self, *, why: str, remedy: str = "send what encoder_svc returned") -> None:
         super().__init__(f"the tokens are not valid: {why}; {remedy}")
@@ -231,7 +207,6 @@ class TokensInvalid(TandemError):
 class QueryContentMissing(TandemError):
     """A cross-encoder needs the query's content, and it is not available."""
 
-    reason = "QUERY_CONTENT_MISSING"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, why: str) -> None:
@@ -244,7 +219,6 @@ class QueryContentMissing(TandemError):
 class ModelMismatch(TandemError):
     """The request and the index come from different models."""
 
-    reason = "MODEL_MISMATCH"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, request: str, index: str) -> None:
@@ -258,7 +232,6 @@ class ModelMismatch(TandemError):
 class ModelUnavailable(TandemError):
     """Triton or one of its models is not available."""
 
-    reason = "MODEL_UNAVAILABLE"
     status = "UNAVAILABLE"
 
     def __init__(self, *, model: str, why: str) -> None:
@@ -268,7 +241,6 @@ class ModelUnavailable(TandemError):
 class ModelOutputInvalid(TandemError):
     """A model returned a wrong shape, NaN, or nothing."""
 
-    reason = "MODEL_OUTPUT_INVALID"
     status = "INTERNAL"
 
     def __init__(self, *, model: str, why: str) -> None:
@@ -281,7 +253,6 @@ class ModelOutputInvalid(TandemError):
 class ServiceUnavailable(TandemError):
     """A downstream service does not answer."""
 
-    reason = "SERVICE_UNAVAILABLE"
     status = "UNAVAILABLE"
 
     def __init__(self, *, service: str, why: str) -> None:
@@ -291,7 +262,6 @@ class ServiceUnavailable(TandemError):
 class Overloaded(TandemError):
     """The service is at capacity."""
 
-    reason = "OVERLOADED"
     status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
@@ -308,7 +278,6 @@ class Overloaded(TandemError):
 class StoreFull(TandemError):
     """The shard's disk or map is full, or it has too many indexes; reads still work."""
 
-    reason = "STORE_FULL"
     status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, why: str, advice: str = "delete items or give it more room") -> None:
@@ -318,7 +287,6 @@ class StoreFull(TandemError):
 class DeadlineExceeded(TandemError):
     """The caller's deadline passed."""
 
-    reason = "DEADLINE_EXCEEDED"
     status = "DEADLINE_EXCEEDED"
 
     def __init__(self, *, what: str) -> None:
@@ -328,7 +296,6 @@ class DeadlineExceeded(TandemError):
 class ItemCorrupt(TandemError):
     """A stored value fails its checksum."""
 
-    reason = "ITEM_CORRUPT"
     status = "DATA_LOSS"
 
     def __init__(self, *, item_id: str, why: str) -> None:
@@ -341,7 +308,6 @@ class ItemCorrupt(TandemError):
 class FilterInvalid(TandemError):
     """A filter has no condition, too many, or a bad name or value."""
 
-    reason = "FILTER_INVALID"
     why = ""
     """Empty for an error that came over the wire."""
 
@@ -353,16 +319,12 @@ class FilterInvalid(TandemError):
 class AttributeInvalid(TandemError):
     """An attribute has a bad name or value, or there are too many."""
 
-    reason = "ATTRIBUTE_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the attributes are not valid: {why}")
 
 
 class RequestIdInvalid(TandemError):
     """A request id is too long."""
-
-    reason = "REQUEST_ID_INVALID"
 
     def __init__(self, *, got: int, limit: int) -> None:
         super().__init__(
@@ -373,8 +335,6 @@ class RequestIdInvalid(TandemError):
 
 class RequestIdReused(TandemError):
     """A request id was already used for another write."""
-
-    reason = "REQUEST_ID_REUSED"
 
     def __init__(self, *, request_id: str) -> None:
         super().__init__(
@@ -387,7 +347,6 @@ class RequestIdReused(TandemError):
 class SequenceNotReached(TandemError):
     """The shard's change log did not reach the requested sequence in time."""
 
-    reason = "SEQUENCE_NOT_REACHED"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, minimum: int, applied: int) -> None:
@@ -401,8 +360,6 @@ class SequenceNotReached(TandemError):
 class ConsistencyTokenInvalid(TandemError):
     """A consistency token is not from this deployment."""
 
-    reason = "CONSISTENCY_TOKEN_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(
             f"a consistency token is not valid: {why}; send one that "
@@ -413,7 +370,6 @@ class ConsistencyTokenInvalid(TandemError):
 class ShardsMissing(TandemError):
     """Shards did not answer, and the caller requires more coverage than the others have."""
 
-    reason = "SHARDS_MISSING"
     status = "UNAVAILABLE"
 
     def __init__(
@@ -441,7 +397,6 @@ class ShardsMissing(TandemError):
 class ShardMapMismatch(TandemError):
     """Caller and shard use different shard maps."""
 
-    reason = "SHARD_MAP_MISMATCH"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, request_version: int, shard_version: int) -> None:
@@ -455,16 +410,12 @@ class ShardMapMismatch(TandemError):
 class IndexTypeInvalid(TandemError):
     """FAISS rejects this index type or search parameter."""
 
-    reason = "INDEX_TYPE_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the index cannot be built or tuned like this: {why}")
 
 
 class QueryInvalid(TandemError):
     """A search has no query, several kinds of one, or parts that cancel out."""
-
-    reason = "QUERY_INVALID"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the query is not valid: {why}")
@@ -473,7 +424,6 @@ class QueryInvalid(TandemError):
 class ItemNotFound(TandemError):
     """The index has no item of this id."""
 
-    reason = "ITEM_NOT_FOUND"
     status = "NOT_FOUND"
 
     def __init__(self, *, item_id: str) -> None:
@@ -485,16 +435,12 @@ class ItemNotFound(TandemError):
 class RankingInvalid(TandemError):
     """Fusion, diversity or min_probability is out of range, or they conflict."""
 
-    reason = "RANKING_INVALID"
-
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the ranking options are not valid: {why}")
 
 
 class CursorInvalid(TandemError):
     """A cursor is not from this deployment, or conflicts with other fields."""
-
-    reason = "CURSOR_INVALID"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(
@@ -505,7 +451,6 @@ class CursorInvalid(TandemError):
 class RerankUnavailable(TandemError):
     """The search requires a full rerank, and it was not possible."""
 
-    reason = "RERANK_UNAVAILABLE"
     status = "UNAVAILABLE"
 
     def __init__(self, *, stop: str, reranked_depth: int, rerank_k: int) -> None:
@@ -520,7 +465,6 @@ class RerankUnavailable(TandemError):
 class NeighbourModelMissing(TandemError):
     """The call requires a neighbour model, and none is served."""
 
-    reason = "NEIGHBOUR_MODEL_MISSING"
     status = "FAILED_PRECONDITION"
 
     def __init__(self) -> None:
@@ -533,7 +477,6 @@ class NeighbourModelMissing(TandemError):
 class NeighboursUnavailable(TandemError):
     """The search requires an order by neighbours, and it was not possible."""
 
-    reason = "NEIGHBOURS_UNAVAILABLE"
     status = "UNAVAILABLE"
 
     def __init__(self, *, stop: str, missing_shards: Sequence[int] = ()) -> None:
@@ -550,8 +493,6 @@ class NeighboursUnavailable(TandemError):
 class TruncationPolicyInvalid(TandemError):
     """The method does not support this truncation policy."""
 
-    reason = "TRUNCATION_POLICY_INVALID"
-
     def __init__(self, *, policy: str, why: str) -> None:
         super().__init__(f"truncation policy {policy} is not supported here: {why}")
 
@@ -559,7 +500,6 @@ class TruncationPolicyInvalid(TandemError):
 class Unauthenticated(TandemError):
     """The call has no valid token."""
 
-    reason = "UNAUTHENTICATED"
     status = "UNAUTHENTICATED"
 
     def __init__(self, *, why: str) -> None:
@@ -569,7 +509,6 @@ class Unauthenticated(TandemError):
 class PermissionDenied(TandemError):
     """The caller lacks the scope for this call."""
 
-    reason = "PERMISSION_DENIED"
     status = "PERMISSION_DENIED"
 
     def __init__(self, *, caller: str, what: str) -> None:
@@ -581,7 +520,6 @@ class PermissionDenied(TandemError):
 class QuotaExceeded(TandemError):
     """The token's quota of calls or pairs a second is used up."""
 
-    reason = "QUOTA_EXCEEDED"
     status = "RESOURCE_EXHAUSTED"
 
     def __init__(
@@ -613,7 +551,6 @@ class QuotaExceeded(TandemError):
 class MessageTooLarge(TandemError):
     """A message exceeds the size limit."""
 
-    reason = "MESSAGE_TOO_LARGE"
     status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, why: str) -> None:
@@ -623,7 +560,6 @@ class MessageTooLarge(TandemError):
 class AnswerTooLarge(TandemError):
     """The requested contents do not fit into one answer."""
 
-    reason = "ANSWER_TOO_LARGE"
     status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, limit: int) -> None:
@@ -638,7 +574,6 @@ class AnswerTooLarge(TandemError):
 class ServerUnknown(TandemError):
     """Another kind of server answers at this address."""
 
-    reason = "SERVER_UNKNOWN"
     status = "UNIMPLEMENTED"
 
     def __init__(self, *, target: str, why: str) -> None:
@@ -651,7 +586,6 @@ class ServerUnknown(TandemError):
 class CrossEncoderMissing(TandemError):
     """The call requires the cross-encoder, and the query's model has none for it."""
 
-    reason = "CROSS_ENCODER_MISSING"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, what: str) -> None:
@@ -664,7 +598,6 @@ class CrossEncoderMissing(TandemError):
 class Uncalibrated(TandemError):
     """The call needs match probabilities, and the cross-encoder was not calibrated."""
 
-    reason = "UNCALIBRATED"
     status = "FAILED_PRECONDITION"
 
     def __init__(self, *, what: str) -> None:
