@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import Counter
-
-from tandem.chassis.metrics import REGISTRY, kept_series, stage_histogram
+from tandem.chassis.metrics import REGISTRY, Counter, kept_series, stage_histogram
 from tandem.chassis.tracing import exemplar
 from tandem.contract.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError

@@ -4,11 +4,17 @@ Gauges have a series for each shard, as one process may have several; counters a
 those of all of them.
 """
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from index_svc.keywords.keyword_hit import KeywordState
 from index_svc.retrieval.hit import Strategy
-from tandem.chassis.metrics import REFUSALS, REGISTRY, kept_series, stage_histogram
+from tandem.chassis.metrics import (
+    REFUSALS,
+    REGISTRY,
+    Counter,
+    Gauge,
+    Histogram,
+    kept_series,
+    stage_histogram,
+)
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")

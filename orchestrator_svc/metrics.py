@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from orchestrator_svc.coverage import MISSING_ERRORS, SearchCoverage
 from tandem.chassis.metrics import (
     LATENCY_BUCKETS_SECONDS,
     REGISTRY,
+    Counter,
+    Gauge,
+    Histogram,
     kept_series,
     stage_histogram,
 )

@@ -1,8 +1,6 @@
 """Declares the metrics of rerank_svc."""
 
-from prometheus_client import Counter
-
-from tandem.chassis.metrics import REGISTRY, kept_series, stage_histogram
+from tandem.chassis.metrics import REGISTRY, Counter, kept_series, stage_histogram
 from tandem.chassis.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
 from tandem.model_io.cost_metrics import count_inference

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge
-
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.metrics import REGISTRY, Counter, Gauge
 
 _HITS = Counter(
     "tandem_cache_hits_total",

@@ -6,17 +6,40 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Info, ProcessCollector, values
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from tandem import __version__
+
+
+class _InMemory(MetricWrapperBase):
+    """Keeps a metric's values in this process, as this module's registry serves them.
+
+    With PROMETHEUS_MULTIPROC_DIR, which another program sets for its own metrics, the library would
+    keep them in files of that folder, and fail without it.
+    """
+
+    def _metric_init(self) -> None:
+        chosen, values.ValueClass = values.ValueClass, values.MutexValue
+        try:
+            super()._metric_init()  # type: ignore[no-untyped-call]
+        finally:
+            values.ValueClass = chosen
+
+
+class Counter(_InMemory, prometheus_client.Counter):
+    """A counter in memory."""
+
+
+class Gauge(_InMemory, prometheus_client.Gauge):
+    """A gauge in memory."""
+
+
+class Histogram(_InMemory, prometheus_client.Histogram):
+    """A histogram in memory."""
+
 
 Series = TypeVar("Series", Counter, Gauge, Histogram)
 

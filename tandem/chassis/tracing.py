@@ -209,7 +209,11 @@ def load_tracing_or_exit(service: str) -> Tracing:
     try:
         if not check_trace_settings(os.environ):
             return Tracing()
-        return Tracing(provider_of(service, _exporter(os.environ), _sampler(os.environ)))
+        exporter, sampler = _exporter(os.environ), _sampler(os.environ)
+        try:
+            return Tracing(provider_of(service, exporter, sampler))
+        except ValueError as error:
+            raise SettingsError(f"the OTEL_… variables are not valid: {error}") from error
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
@@ -263,7 +267,7 @@ def _exporter(environ: Mapping[str, str]) -> SpanExporter:
     is_set = any(name in environ for name in timeouts)
     try:
         return OTLPSpanExporter(timeout=None if is_set else _EXPORT_TIMEOUT_SECONDS)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise SettingsError(f"the OTEL_EXPORTER_OTLP_… variables are not valid: {error}") from error
 
 

@@ -10,8 +10,15 @@ from pathlib import Path
 
 from tandem.child_processes.module_process import MODULE_PATH
 
-PROTOBUF_CHOICE = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-"""What others set for an old release: protobuf 4 and later fails to import with some values."""
+_USABLE = {
+    # For an old release: protobuf 4 and later fails to import with some values.
+    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": (),
+    # With any other value gRPC aborts the process.
+    "GRPC_POLL_STRATEGY": ("all", "epoll1", "poll"),
+    # With a context that is not installed here OpenTelemetry prints a traceback.
+    "OTEL_PYTHON_CONTEXT": ("contextvars_context",),
+}
+"""The values that our libraries take of variables that others set for libraries of their own."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROGRAM = str(Path(__file__).with_name("module_process.py"))
@@ -21,16 +28,25 @@ _ROOT = str(Path(__file__).parents[2])
 def child_environment() -> dict[str, str]:
     """Returns the parent's environment for a child.
 
-    It drops variables of other Pythons, and exempts loopback from proxies.
+    It drops variables of other Pythons and programs, and exempts loopback from proxies.
     """
     environment = {
         variable: value
         for variable, value in os.environ.items()
-        if not variable.startswith("PYTHON") and variable not in (MODULE_PATH, PROTOBUF_CHOICE)
+        if not variable.startswith("PYTHON")
+        and variable != MODULE_PATH
+        and value in _USABLE.get(variable, (value,))
     }
     for variable in ("no_proxy", "NO_PROXY"):
         environment[variable] = loopback_spared(environment.get(variable, ""))
     return environment
+
+
+def drop_foreign_variables() -> None:
+    """Drops other programs' variables that would stop this process; call it before imports."""
+    for variable, values in _USABLE.items():
+        if os.environ.get(variable) not in values:
+            os.environ.pop(variable, None)
 
 
 def loopback_spared(no_proxy: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tandem.child_processes.child_environment import PROTOBUF_CHOICE, module_path
+from tandem.child_processes.child_environment import drop_foreign_variables, module_path
 
 _INTERRUPTED_STATUS = 130
 
@@ -17,7 +17,7 @@ def main() -> None:
         sys.exit(f"tandem: the folder it was started in is gone ({error.strerror}); go elsewhere")
     # Installed packages go before PYTHONPATH, and before the working folder.
     sys.path[:] = module_path()
-    os.environ.pop(PROTOBUF_CHOICE, None)
+    drop_foreign_variables()
     try:
         from tandem.cli.app import main as run
 

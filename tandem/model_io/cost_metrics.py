@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
-
-from tandem.chassis.metrics import REGISTRY, kept_series
+from tandem.chassis.metrics import REGISTRY, Counter, kept_series
 from tandem.contract.inference_cost import InferenceCost
 
 _TOKENS = Counter(

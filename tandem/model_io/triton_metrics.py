@@ -5,9 +5,13 @@ Triton's own metrics are sums and counts, which give no quantiles.
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
-
-from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, kept_series
+from tandem.chassis.metrics import (
+    LATENCY_BUCKETS_SECONDS,
+    REGISTRY,
+    Counter,
+    Histogram,
+    kept_series,
+)
 from tandem.chassis.tracing import exemplar
 from tandem.errors import TandemError
 from tandem.model_io.priority import Priority

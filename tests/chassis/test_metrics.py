@@ -1,9 +1,9 @@
 """tandem.chassis.metrics: series that are found once."""
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
-from tandem.chassis.metrics import kept_series
+from tandem.chassis.metrics import Histogram, kept_series
 
 
 def test_a_kept_series_is_the_metrics_own() -> None:

@@ -346,6 +346,29 @@ def test_a_variable_that_is_invalid_is_named(variables: dict[str, str], why: str
 @pytest.mark.parametrize(
     "variables",
     [
+        {"OTEL_EXPORTER_OTLP_COMPRESSION": "brotli"},
+        {"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"},
+        {"OTEL_BSP_MAX_QUEUE_SIZE": "-1"},
+        {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"},
+    ],
+)
+def test_what_opentelemetry_refuses_ends_the_start_by_name(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These are read by its SDK alone."""
+    for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:1", **variables}.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(SystemExit) as ended:
+        load_tracing_or_exit("test")
+
+    assert ended.value.code == 2
+    assert "the OTEL_" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
         {},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "OTEL_SDK_DISABLED": "true"},
