@@ -50,7 +50,6 @@ from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.search_options import SearchOptions, takes_options
 from tandem.client.server_status import ServerStatus
 from tandem.client.trace_headers import trace_headers
-from tandem.contract.address import Address
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
@@ -102,9 +101,9 @@ class AsyncClient:
         the client uses plain text and no token. `retries` says how often a failed call is repeated
         within its deadline; see `RetryPolicy`.
         """
-        Address.parse(address)
         self._address = address
         self._access = access or Access()
+        self._access.check_address(address)
         self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
         self._retries = Retries(retries)
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}

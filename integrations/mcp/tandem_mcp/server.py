@@ -144,7 +144,7 @@ class _Tools:
                     return_n=_COUNT if count is None else count,
                     where=where or None,
                     min_probability=min_probability,
-                    content_included=pictures,
+                    content_included=pictures is not False,
                     attributes_included=True,
                 )
         side = 0 if pictures is False else self._served.longest_side
