@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -87,6 +87,7 @@ def _routes(upstream: Upstream, admitted: Callable[[HttpEndpoint], ASGIApp]) -> 
         apps.setdefault(path, {})[http_method] = admitted(endpoint)
     document = Response(openapi_document(endpoints), media_type="application/json")
     apps["/openapi.json"] = {"GET": document}
+    apps["/docs"] = {"GET": RedirectResponse("/docs/", HTTPStatus.PERMANENT_REDIRECT)}
     page = ConsoleFiles(API_PAGE, "/docs")
     return [
         *(Route(path, _ByMethod(by_method)) for path, by_method in apps.items()),

@@ -95,6 +95,19 @@ export class Form {
     this.submitted();
   }
 
+  /** Searches by these words. */
+  takeWords(words: string): void {
+    this.dropOther();
+    this.words.value = words;
+    this.submitted();
+  }
+
+  /** Finds this kind from now on, beginning with the same query. */
+  findInstead(kind: Modality): void {
+    byId("target", HTMLSelectElement).value = String(kind);
+    this.submitted();
+  }
+
   /** Goes to the field to type in. */
   focus(): void {
     this.words.focus();

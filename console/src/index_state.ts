@@ -24,6 +24,7 @@ export class IndexState {
   private readonly status = byId("state-status", HTMLElement);
   private readonly body = byId("state-body", HTMLElement);
   private running: AbortController | null = null;
+  private shownTime = "";
 
   constructor(private readonly describe: Describe) {
     this.panel.addEventListener("toggle", () => {
@@ -36,6 +37,13 @@ export class IndexState {
     });
   }
 
+  /** Says that what is shown may have changed, since the server does not answer. */
+  markStale(): void {
+    if (this.shownTime === "") return;
+    this.status.textContent = `The server does not answer. This was the state at ${this.shownTime}.`;
+    this.shownTime = "";
+  }
+
   private async refresh(): Promise<void> {
     this.running?.abort();
     const own = (this.running = new AbortController());
@@ -45,9 +53,11 @@ export class IndexState {
       if (own.signal.aborted) return;
       this.body.replaceChildren(recalls(found), parts(found.shards));
       this.status.textContent = summary(found);
+      this.shownTime = new Date().toLocaleTimeString();
     } catch (error) {
       if (own.signal.aborted) return;
       this.body.replaceChildren();
+      this.shownTime = "";
       this.status.textContent = problemOf(error).message;
     }
   }

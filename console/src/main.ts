@@ -1,10 +1,12 @@
 // The page: runs searches and puts their answers on it.
 
+import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { Details } from "./details.ts";
 import { byId, element } from "./elements.ts";
 import { timed } from "./figures.ts";
 import { Form } from "./form.ts";
+import { Indexes } from "./indexes.ts";
 import { IndexState } from "./index_state.ts";
 import { Orders } from "./orders.ts";
 import { problemOf } from "./problems.ts";
@@ -13,7 +15,7 @@ import { showLinks, startSettings } from "./settings.ts";
 import { showShards } from "./shards.ts";
 import { showStages } from "./stages.ts";
 import { startTheme } from "./theme.ts";
-import { coverageWords, degradationWords, rerankWords } from "./words.ts";
+import { coverageWords, degradationWords, emptyWords, rerankWords } from "./words.ts";
 
 const server = new Server(location.origin);
 const status = byId("status", HTMLElement);
@@ -28,7 +30,15 @@ const details = new Details(
 );
 const orders = new Orders((item) => details.open(item, final, searched));
 
-new IndexState((signal) => {
+const indexes = new Indexes(
+  () => {
+    takeToken();
+    return server.indexes();
+  },
+  (words) => form.takeWords(words),
+);
+
+const state = new IndexState((signal) => {
   takeToken();
   return server.index(form.indexId, signal);
 });
@@ -48,6 +58,7 @@ async function search(): Promise<void> {
   takeToken();
   begin();
   searched = choices.query;
+  document.title = `${titleOf(choices.query)} – Tandem`;
   try {
     let retrievedAfterMs = 0;
     for await (const phase of server.answers(choices, own.signal)) {
@@ -65,6 +76,11 @@ async function search(): Promise<void> {
   }
 }
 
+function titleOf(query: Query): string {
+  if (query.kind === "text") return query.text;
+  return query.kind === "image" ? query.name : query.itemId;
+}
+
 function takeToken(): void {
   server.token = byId("token", HTMLInputElement).value.trim();
 }
@@ -72,6 +88,7 @@ function takeToken(): void {
 function begin(): void {
   final = null;
   problem.hidden = true;
+  byId("start", HTMLElement).hidden = true;
   form.filter.clear();
   degraded.replaceChildren();
   answerArea.setAttribute("aria-busy", "true");
@@ -94,19 +111,31 @@ function showFinal(phase: Phase, choices: Choices, retrievedAfterMs: number): vo
   degraded.replaceChildren(
     ...degradationWords(answer, choices.rerankDepth).map((each) => element("li", {}, each)),
   );
-  const order =
-    answer.items.length === 0
-      ? "Nothing was found."
-      : `First order after ${timed(retrievedAfterMs)}, final order after ${timed(afterMs)}.`;
-  const isWhole = answer.coverage?.missingShards.length === 0;
-  const covered = isWhole ? coverageWords(answer.coverage) : "";
-  status.textContent = [order, rerankWords(answer), covered].join(" ");
+  if (answer.items.length === 0) showEmpty(answer, choices);
+  else {
+    const order = `First order after ${timed(retrievedAfterMs)}, final order after ${timed(afterMs)}.`;
+    const isWhole = answer.coverage?.missingShards.length === 0;
+    const covered = isWhole ? coverageWords(answer.coverage) : "";
+    status.textContent = [order, rerankWords(answer), covered].join(" ");
+  }
   showShards(answer.retrievals);
   showLinks(phase.traceId);
 }
 
+function showEmpty(answer: SearchItemsResponse, choices: Choices): void {
+  const other = choices.target === Modality.TEXT ? Modality.IMAGE : Modality.TEXT;
+  const otherCount = indexes.count(other);
+  status.replaceChildren(emptyWords(answer, choices, otherCount));
+  if (answer.coverage?.coveredItemCount !== 0n || otherCount === null || otherCount === 0n) return;
+  const find = other === Modality.TEXT ? "Find texts" : "Find pictures";
+  const button = element("button", { type: "button", class: "quiet" }, find);
+  button.addEventListener("click", () => form.findInstead(other));
+  status.append(" ", button);
+}
+
 function fail(error: unknown): void {
-  const { message, reason, filterPosition } = problemOf(error);
+  const { message, reason, filterPosition, isNetwork } = problemOf(error);
+  if (isNetwork) state.markStale();
   status.textContent = "";
   answerArea.classList.remove("searching");
   if (reason === "FILTER_INVALID") {
@@ -127,4 +156,5 @@ function showProblem(message: string): void {
 
 startTheme();
 void startSettings();
+void indexes.refresh();
 form.focus();

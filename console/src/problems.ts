@@ -6,6 +6,8 @@ export interface Problem {
   /** The name of Tandem's reason, for example "FILTER_INVALID"; empty for others' errors. */
   readonly reason: string;
   readonly message: string;
+  /** Whether nothing answers at all. */
+  readonly isNetwork: boolean;
   /** In the filter's text, from 0. */
   readonly filterPosition: number | null;
 }
@@ -13,8 +15,7 @@ export interface Problem {
 const HINTS: Readonly<Record<string, string>> = {
   UNAUTHENTICATED: "Enter a token under “Filter and more”.",
   PERMISSION_DENIED: "The token does not allow this.",
-  INDEX_NOT_FOUND: "Choose another index, or ingest into this one: tandem ingest scenes.",
-  DEADLINE_EXCEEDED: "Allow more time with the slider “Deadline”.",
+  DEADLINE_EXCEEDED: "Allow more time with the slider “Time limit”.",
 };
 
 /** Returns what a person needs to know of an error. */
@@ -28,6 +29,7 @@ export function problemOf(error: unknown): Problem {
   const hint = HINTS[reason === "" ? "" : reason];
   return {
     reason,
+    isNetwork,
     message: hint === undefined ? message : `${message} ${hint}`,
     filterPosition: reason === "FILTER_INVALID" ? positionIn(connect.rawMessage) : null,
   };

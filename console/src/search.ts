@@ -6,6 +6,7 @@ import { createConnectTransport } from "@connectrpc/connect-web";
 
 import { ContentSchema, Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import { ContentService, DocumentSchema } from "../../clients/typescript/gen/tandem/v1/content_service_pb.js";
+import type { IndexSummary } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
 import { ModelService } from "../../clients/typescript/gen/tandem/v1/model_service_pb.js";
 import {
   HybridFusion,
@@ -109,6 +110,18 @@ export class Server {
   /** Returns the state of an index; throws ConnectError. */
   async index(indexId: string, signal: AbortSignal): Promise<DescribeIndexResponse> {
     return this.search.describeIndex({ indexId }, { signal, timeoutMs: 10_000 });
+  }
+
+  /** Returns the first indexes that the token may search; throws ConnectError. */
+  async indexes(): Promise<readonly IndexSummary[]> {
+    const found: IndexSummary[] = [];
+    let pageToken = "";
+    do {
+      const page = await this.search.listIndexes({ pageToken, pageSize: 1000 }, { timeoutMs: 5000 });
+      found.push(...page.indexes);
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "" && found.length < 1000);
+    return found;
   }
 
   /** Returns the model that the server serves; throws ConnectError. */

@@ -1,5 +1,6 @@
 // Says in words what an answer lacks: its degradations, its coverage, why a rerank stopped.
 
+import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import { ErrorReason } from "../../clients/typescript/gen/tandem/v1/error_reason_pb.js";
 import { KeywordState } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
 import {
@@ -11,6 +12,7 @@ import {
   type SearchItemsResponse,
 } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { counted } from "./figures.ts";
+import type { Choices } from "./search.ts";
 
 const RERANK_STOPS: Readonly<Record<RerankStop, string>> = {
   [RerankStop.UNSPECIFIED]: "it did not say why",
@@ -41,6 +43,24 @@ const NEIGHBOUR_STOPS: Readonly<Record<NeighbourStop, string>> = {
 /** Returns a sentence for each way in which the answer is less than was asked for. */
 export function degradationWords(answer: SearchItemsResponse, rerankDepth: number): string[] {
   return answer.degradations.map((each) => degradationInWords(each, answer, rerankDepth));
+}
+
+/** Returns why nothing was found, for an index that has so many items of the kind that was not. */
+export function emptyWords(answer: SearchItemsResponse, choices: Choices, otherCount: bigint | null): string {
+  const kind = choices.target === Modality.TEXT ? "texts" : "pictures";
+  if (answer.coverage?.coveredItemCount === 0n) {
+    const other = otherCount === null || otherCount === 0n ? "" : ` It has ${otherWords(choices.target, otherCount)}.`;
+    return `The index ${choices.indexId} has no ${kind}.${other}`;
+  }
+  const why = [
+    choices.filterText === "" ? "" : "the filter leaves none",
+    choices.minProbability === 0 ? "" : "“Hide matches below” leaves out what was found",
+  ].filter((each) => each !== "");
+  return why.length === 0 ? `No ${kind} were found.` : `No ${kind} were found: perhaps ${why.join(", or ")}.`;
+}
+
+function otherWords(target: Modality, count: bigint): string {
+  return counted(count, target === Modality.TEXT ? "picture" : "text");
 }
 
 /** Returns how deep the cross-encoder read, and why not deeper. */

@@ -7,6 +7,11 @@ function element(name, text, ...children) {
   return made;
 }
 
+// Names between backticks are code.
+function withCode(text) {
+  return text.split("`").map((part, place) => (place % 2 ? element("code", part) : part));
+}
+
 function shown(title, schema) {
   return [element("h4", title), element("pre", JSON.stringify(schema, null, 2))];
 }
@@ -14,9 +19,9 @@ function shown(title, schema) {
 function operation(path, method, described) {
   const details = element("details", "");
   const code = element("code", `${method.toUpperCase()} ${path}`);
-  details.append(element("summary", "", code, ` ${described.summary ?? ""}`));
+  details.append(element("summary", "", code, " ", ...withCode(described.summary ?? "")));
   for (const each of described.parameters ?? []) {
-    details.append(element("p", `${each.in} ${each.name}: ${each.description ?? ""}`));
+    details.append(element("p", "", element("code", each.name), ` (${each.in}): ${each.description ?? ""}`));
   }
   for (const [type, body] of Object.entries(described.requestBody?.content ?? {})) {
     details.append(...shown(`Request, ${type}`, body.schema));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,7 +29,7 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
         operation["operationId"] = f"{endpoint.name}_{http_method}".lower()
         if operation["operationId"] in _ids(paths):
             operation["operationId"] += f"_{len(paths)}"
-        operation["summary"] = (type(endpoint).__doc__ or "").split("\n")[0]
+        operation["summary"] = _summary(endpoint)
         operation["responses"].setdefault("default", problem_answer("A refusal or a fault"))
         paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = operation
     return json.dumps(
@@ -43,6 +44,13 @@ def openapi_document(routes: Iterable[Route]) -> bytes:
             "security": [{}, {"token": []}],
         }
     ).encode()
+
+
+def _summary(endpoint: HttpEndpoint) -> str:
+    """Returns the first sentence on the endpoint, without the path, which the document has."""
+    sentence = (type(endpoint).__doc__ or "").split("\n")[0]
+    sentence = sentence.replace("One public method", f"{endpoint.method.name} of the gRPC API")
+    return re.sub(r": (GET|PUT|POST|DELETE) /.*", ".", sentence)
 
 
 def _ids(paths: dict[str, dict[str, Any]]) -> set[str]:

@@ -85,7 +85,7 @@ NAMES = {
         *("demo", "up", "models add", "models list", "models remove", "models swap"),
         *("models add-neighbours", "models verify"),
     },
-    "--truncation-policy": {"ingest", "search"},
+    "--truncation-policy": {"evaluate", "ingest", "search"},
     "--rerank-k": {"evaluate", "models calibrate", "neighbours build", "search"},
 }
 

@@ -14,6 +14,7 @@ from tests.support.console.pages import (
     AXE,
     OpenPage,
     axe_violations,
+    search,
     search_to_the_end,
     shoot,
 )
@@ -62,6 +63,22 @@ async def test_an_index_that_cannot_be_described_says_why(open_page: OpenPage) -
         await page.wait_for_selector("#state-status:has-text('does not answer')")
 
         assert await page.locator("#reranked [data-item]").count() == 8
+
+
+async def test_an_old_state_is_called_old_when_the_server_is_gone(open_page: OpenPage) -> None:
+    """It may have changed meanwhile."""
+    async with gateway(ToldAnswers().search) as served:
+        page = await open_page(served.port)
+        await page.click("#state summary")
+        await page.wait_for_selector("#state-status:has-text('30,000 pictures')")
+        await page.route("**/StreamSearchItems", lambda route: route.abort())
+        await search(page)
+        await page.wait_for_selector("#problem:has-text('does not answer')")
+        words = await page.inner_text("#state-status")
+        await shoot(page, "stale")
+
+        assert await page.locator("#state-body table").count() == 1
+    assert words.startswith("The server does not answer. This was the state at ")
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="make test-console installs axe-core")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import FilterInvalid, Unauthenticated
 from tandem.v1 import content_pb2
@@ -326,3 +328,55 @@ async def test_an_item_is_searched_by(open_page: OpenPage) -> None:
 
     assert [part.item_id for part in last.query_parts] == [item_id(4)]
     assert final_answer().items[0].item_id == item_id(4)
+
+
+async def test_the_page_begins_with_the_indexes_that_there_are(open_page: OpenPage) -> None:
+    """Their names in the field, the items of the chosen one, and queries to begin with."""
+    answers = ToldAnswers()
+    async with gateway(answers.search) as served:
+        page = await open_page(served.port)
+        await page.wait_for_selector("#start:has-text('scenes has 1 picture and 3 texts')")
+        names = await page.eval_on_selector_all("#indexes option", "all => all.map(o => o.value)")
+        await shoot(page, "start")
+        await page.fill("#index", "cars")
+        await page.press("#index", "Tab")
+        unknown = await page.inner_text("#start")
+        await page.fill("#index", "scenes")
+        await page.press("#index", "Tab")
+        await page.click("#start button")
+        await page.wait_for_selector("#reranked [data-item]")
+        title = await page.title()
+        begun = await page.is_visible("#start")
+
+    searches = [each.search for each in served.service.requests if hasattr(each, "search")]
+    assert names == ["pets", "scenes"]
+    assert "There are: pets, scenes." in unknown
+    assert searches[-1].query.text
+    assert title == f"{searches[-1].query.text} – Tandem"
+    assert not begun
+
+
+@pytest.mark.parametrize(("covered", "words"), [(0, "has no pictures. It has 3 texts."), (5, "No")])
+async def test_an_empty_answer_says_what_there_is_instead(
+    covered: int, words: str, open_page: OpenPage
+) -> None:
+    """With a button that finds it; and nothing that contradicts an empty answer."""
+    coverage = pb.Coverage(
+        answered_shard_count=1, shard_count=1, covered_item_count=covered, item_count=covered
+    )
+    answers = ToldAnswers(items=[], coverage=coverage)
+    async with gateway(answers.search) as served:
+        page = await open_page(served.port)
+        await page.wait_for_selector("#start:has-text('scenes has')")
+        await search(page)
+        await page.wait_for_selector(f"#status:has-text('{words}')")
+        said = await page.inner_text("#status")
+        await shoot(page, f"empty-{covered}")
+        if not covered:
+            await page.click("#status button")
+            await page.wait_for_selector("#status:has-text('has no texts')")
+
+    searches = [each.search for each in served.service.requests if hasattr(each, "search")]
+    assert "read" not in said
+    if not covered:
+        assert searches[-1].target_modality == content_pb2.MODALITY_TEXT

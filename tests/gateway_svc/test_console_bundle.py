@@ -63,7 +63,7 @@ def test_the_page_needs_no_other_server_and_no_inline_script() -> None:
     page = (BUNDLE / "index.html").read_text()
     loaded = re.findall(r'(?:src|href)="([^"]*)"', page)
 
-    assert {"console.js", "style.css", "icon.svg"} == set(loaded)
+    assert {"console.js", "style.css", "icon.svg", "docs/"} == set(loaded)
     assert all((BUNDLE / name).is_file() for name in loaded)
     assert not re.search(r'<script(?![^>]*src=)|<style|style="|\son[a-z]+="', page)
 

@@ -78,3 +78,16 @@ async def test_a_page_shows_the_description() -> None:
     assert "/openapi.json" in page.text
     assert [part.status_code for part in parts] == [200, 200]
     assert outside.status_code == 404
+
+
+async def test_docs_lead_to_the_page_with_or_without_a_slash() -> None:
+    async with gateway() as served:
+        without = await served.client.get("/docs")
+        page = await served.client.get(without.headers["location"])
+        paths = (await served.client.get("/openapi.json")).json()["paths"]
+
+    assert without.status_code == 308
+    assert "<title>Tandem: HTTP API</title>" in page.text
+    assert paths["/v1/indexes/{index_id}"]["get"]["summary"].endswith("live recall.")
+    method = paths["/tandem.v1.SearchService/ListIndexes"]["post"]
+    assert method["summary"] == "ListIndexes of the gRPC API, in every protocol."
