@@ -267,7 +267,10 @@ def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
         part.source.modality for part in parts if isinstance(part.source, Content | EncodingSource)
     }
     if len(modalities) != 1:
-        raise QueryInvalid(why="target_modality must be set for these query_parts")
+        raise QueryInvalid(
+            why="query_parts of both modalities, or of stored items, do not say what to find: set "
+            "target_modality (tandem search --target-modality)"
+        )
     return modalities.pop().other
 
 

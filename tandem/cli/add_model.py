@@ -123,6 +123,8 @@ def add(
 def _is_checkpoint(model: str) -> bool:
     """Returns whether it is a checkpoint's folder or a missing path, and not a hub name."""
     folder = user_path(model)
+    if folder.is_file():
+        return True  # It is refused by its format, and is no hub name.
     if not folder.is_dir():
         # A hub name is "owner/name" at most; anything else was meant as a path.
         return model.count("/") > 1 or model.startswith(("/", ".", "~"))

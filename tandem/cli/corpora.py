@@ -143,7 +143,7 @@ def _check_pictures_alone(folder: Path) -> None:
 def _what_to_write(path: Path) -> str:
     """Returns how to write an existing path, for a message, or nothing."""
     if not _is(path, Path.is_file):
-        return ""
+        return "" if _is(path, Path.exists) else "there is no such folder or file either; "
     if is_picture(path):
         return f"it is one picture: give the folder that it lies in, {path.parent}; "
     kind = _KINDS.get(path.suffix.lower())

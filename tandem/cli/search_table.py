@@ -9,9 +9,23 @@ from tandem.contract.search_path import KeywordState
 
 _INDENT = " " * 6
 _LACKS = {
-    "TOKENS_MISSING": "{missing} of the candidates have no tokens for the cross-encoder",
-    "EMBEDDING_CACHED": "the encoder's model is unavailable; the encoding came from a cache",
+    "TOKENS_MISSING": "{missing} of the candidates have no tokens for the cross-encoder; ingest "
+    "them again with the model that serves",
+    "EMBEDDING_CACHED": "the encoder's model is unavailable; the encoding came from a cache; "
+    "docs/runbook.md says what to do",
     "SHARD_REBUILDING": "a shard scanned all items, because its index is being built",
+}
+# What to do about a stage's stop, or a shard's words.
+_WAYS = {
+    "TIME": "rerank fewer (--rerank-k)",
+    "UNAVAILABLE": "docs/runbook.md says what to do",
+    "OUTPUT_INVALID": "tandem models verify checks the model",
+    "OVERLOADED": "search again when the server has less to do",
+    "NOT_SERVED": "tandem models add-neighbours adds such a model (docs/neighbours.md)",
+    "MODEL_MISMATCH": "train it again over the served model (docs/neighbours.md)",
+    "TOO_FEW_ITEMS": "ingest more texts and images",
+    "DISABLED": "set INDEX_KEYWORDS_ENABLED=true for tandem up (docs/search.md)",
+    "BEING_BUILT": "search again once they are read",
 }
 
 
@@ -27,6 +41,17 @@ def print_result(
         _print_items(items, attributes_shown=attributes_shown)
     for warning in warnings(result):
         errors.print(f"warning: {warning}")
+    withheld = result.rerank.probability_withheld
+    out.print(
+        f"{result.seconds.total * 1e3:.0f} ms, reranked {result.rerank.reranked_depth} "
+        f"({result.rerank.stop.lower()}{f', no probabilities: {withheld}' if withheld else ''})",
+        highlight=False,
+    )
+    if paths_shown:
+        _print_for_developers(result)
+
+
+def _print_for_developers(result: SearchResult) -> None:
     seconds = result.seconds
     stages = {
         "encode": seconds.encode,
@@ -39,21 +64,15 @@ def print_result(
     }
     times = ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in stages.items())
     out.print(f"{times}; model {result.model_fingerprint}")
-    withheld = result.rerank.probability_withheld
-    out.print(
-        f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}"
-        f"{f', no probabilities: {withheld}' if withheld else ''}); {_spent(result.cost)}",
-        highlight=False,
-    )
+    out.print(_spent(result.cost), highlight=False)
     if (neighbours := result.neighbours) is not None:
         out.print(
             f"by neighbours {neighbours.scored_count} ({neighbours.stop.lower()}), "
             f"model {neighbours.neighbour_model or 'none'}",
             highlight=False,
         )
-    if paths_shown:
-        for line in retrieval_lines(result):
-            out.print(line)
+    for line in retrieval_lines(result):
+        out.print(line)
 
 
 def warnings(result: SearchResult) -> list[str]:
@@ -64,12 +83,12 @@ def warnings(result: SearchResult) -> list[str]:
             case "SHARDS_MISSING":
                 continue  # The coverage says it better, also if a server does not flag it.
             case "RERANK_SKIPPED":
-                lines.append(f"not reranked: {result.rerank.stop.lower()}")
+                lines.append(f"not reranked: {_stop(result.rerank.stop)}")
             case "RERANK_PARTIAL":
-                depth, stop = result.rerank.reranked_depth, result.rerank.stop.lower()
+                depth, stop = result.rerank.reranked_depth, _stop(result.rerank.stop)
                 lines.append(f"only the first {depth} candidates were reranked: {stop}")
             case "NEIGHBOURS_SKIPPED":
-                stop = result.neighbours.stop.lower() if result.neighbours else ""
+                stop = _stop(result.neighbours.stop) if result.neighbours else ""
                 lines.append(f"not ordered by neighbours: {stop}")
             case "NEIGHBOURS_PARTIAL":
                 lines.append(f"ordered without the neighbours of {_missing(result)}")
@@ -81,7 +100,8 @@ def warnings(result: SearchResult) -> list[str]:
     if not result.coverage.is_full:
         lines.insert(0, _partial(result.coverage))
     lines += [
-        f"{use.used_token_count} of the {use.token_count} tokens of a text were read"
+        f"{use.used_token_count} of the {use.token_count} tokens of a text were read; "
+        "--truncation-policy says how (docs/inputs.md)"
         for use in result.text_uses
         if use.is_truncated
     ]
@@ -93,10 +113,16 @@ def _missing(result: SearchResult) -> str:
     return ", ".join(f"shard {number}: {reason}" for number, reason in sorted(missing.items()))
 
 
+def _stop(reason: str) -> str:
+    """Returns a reason in words, with what to do about it."""
+    words = reason.lower().replace("_", " ")
+    return f"{words}; {_WAYS[reason]}" if reason in _WAYS else words
+
+
 def _wordless(result: SearchResult) -> str:
     """Returns the shards that did not search by words, and why."""
     return ", ".join(
-        f"shard {each.shard_number}: {each.keyword_state.name.lower()}"
+        f"shard {each.shard_number}: {_stop(each.keyword_state.name)}"
         for each in result.retrievals
         if each.keyword_state is not None and each.keyword_state is not KeywordState.SEARCHED
     )

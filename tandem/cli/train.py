@@ -236,7 +236,7 @@ def train(
             skipped=reading.skipped,
         )
     with (
-        report_if_interrupted(lambda: _kept(target)),
+        report_if_interrupted(lambda: _kept(target, chosen)),
         torchrun_processes(place) as processes,
         TrainingBar() as bar,
     ):
@@ -297,13 +297,17 @@ def _in_native_precision(recipe: Recipe, device: str) -> Recipe:
     return recipe
 
 
-def _kept(folder: Path) -> str:
+def _kept(folder: Path, recipe: Recipe) -> str:
     """Returns what an interrupted run leaves and how to continue."""
     from tandem.training.run_state import FILE_NAME
 
     if (folder / FILE_NAME).exists():
         return f"{folder} keeps the run up to its last state; --resume continues from there"
-    return "there was no state to resume from yet; run the same command again"
+    return (
+        "there was no state to resume from yet: the first is kept after "
+        f"{recipe.dev_every_round_count:,} rounds or a stage before them; run the same command "
+        "again, or with --set dev_every_round_count=N for an earlier one"
+    )
 
 
 def _tell_start(

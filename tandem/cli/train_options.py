@@ -82,7 +82,9 @@ class TrainOptions:
             close = difflib.get_close_matches(recipe, RECIPE_NAMES, n=1)
             meant = f"; did you mean {close[0]}?" if close else "."
             raise ValueError(
-                f"no recipe {recipe!r}{meant} The recipes are {', '.join(RECIPE_NAMES)}"
+                "\n  ".join(
+                    [f"no recipe {recipe!r}{meant} The recipes are", *map(_described, RECIPE_NAMES)]
+                )
             )
         named = recipe_named(recipe, seed)
         if self.corpus is None or self.corpus == SCENES:
@@ -176,3 +178,9 @@ class TrainOptions:
         ]
         if ignored:
             raise ValueError(f"{', '.join(ignored)} would be ignored: {why}")
+
+
+def _described(name: str) -> str:
+    """Returns a recipe with the first sentence about it."""
+    first = ((finetune if name == FINETUNE else RECIPES[name]).__doc__ or "").partition("\n\n")[0]
+    return f"{name}: {' '.join(first.split()).rstrip('.')}"

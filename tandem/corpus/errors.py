@@ -66,9 +66,10 @@ class SplitUnknown(CorpusError):
         names = sorted(set(known))
         self.place, self.split, self.known, self.left_out = place, split, names, left_out
         flags = f"; pass {' or '.join(f'--split {name}' for name in names)}" if names else ""
+        splits = f"; its splits are: {', '.join(names)}" if names else ""
         super().__init__(
-            f"{place} has no picture of split {split!r}; its splits are: "
-            f"{', '.join(names) or 'none'}{left_out and f' ({left_out})'}{flags}"
+            f"{place} has no picture of split {split!r}{splits}{left_out and f' ({left_out})'}"
+            f"{flags or '; put pictures into it, or give another folder'}"
         )
 
 

@@ -1,5 +1,6 @@
 """Renders a report as Markdown."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
@@ -117,7 +118,8 @@ def order_cells(ranking: Ranking) -> tuple[str, ...]:
     shares = (ranking.ndcg, ranking.mean_average_precision, mean_reciprocal_rank(ranking.ranks))
     return (
         *("" if each is None else f"{each:.3f}" for each in shares),
-        f"{median_rank(ranking.ranks):g}",
+        # Over half of the answers are in no list.
+        f"{median:g}" if math.isfinite(median := median_rank(ranking.ranks)) else "not in a list",
     )
 
 

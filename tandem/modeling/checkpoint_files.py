@@ -3,7 +3,7 @@
 Separate from checkpoint.py, because loading weights imports torch, which takes seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -23,6 +23,11 @@ WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
     "tokenizer.json",
     "training.json",
 )
+_FOREIGN_FORMATS: Final = {
+    ".gguf": "in GGUF, llama.cpp's format, which is not read here; take the same model's folder "
+    "with model.safetensors, or serve it elsewhere as a remote reranker (docs/remote-reranker.md)",
+    ".onnx": "in ONNX, which is not read here; take the same model's folder with model.safetensors",
+}
 # Of open_clip and sentence-transformers.
 _OTHER_FORMATS: Final = ("open_clip_config.json", "modules.json")
 
@@ -50,7 +55,7 @@ class CheckpointFiles:
             )
         missing = [name for name in (WEIGHTS, CONFIG, TOKENIZER) if not (folder / name).is_file()]
         if missing:
-            raise ValueError(f"{folder} is not a checkpoint: it lacks {', '.join(missing)}")
+            raise ValueError(f"{folder} is not a checkpoint: {_what_it_is(folder, missing)}")
         try:
             check_file(folder / WEIGHTS)
             fields = read_object(folder / CONFIG)
@@ -75,6 +80,24 @@ class CheckpointFiles:
             ) from error
         with (folder / WEIGHTS).open("rb") as file:
             return cls(config, tokenizer, file_digest(file, "sha256").hexdigest(), zoo)
+
+
+def _what_it_is(folder: Path, missing: Sequence[str]) -> str:
+    """Returns what is there instead of a checkpoint, and what to do."""
+    if not folder.exists():
+        return "there is no such folder"
+    files = [folder] if folder.is_file() else sorted(folder.iterdir())
+    for path in files:
+        if path.suffix in _FOREIGN_FORMATS:
+            return f"{path.name} is {_FOREIGN_FORMATS[path.suffix]}"
+        if path.name.startswith("open_clip_"):
+            return (
+                f"{path.name} has weights of open_clip alone: put the model's "
+                "open_clip_config.json and tokenizer next to it, and give the folder"
+            )
+    if folder.is_file():
+        return "it is a file; give the folder that it lies in"
+    return f"it lacks {', '.join(missing)}"
 
 
 def _is_published(folder: Path) -> bool:

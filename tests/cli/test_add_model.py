@@ -1,5 +1,6 @@
 """`tandem models add` of published models, as typed: what it says, writes and refuses."""
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -320,3 +321,36 @@ def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_pat
 
     with pytest.raises(ValueError, match=r"text_encoder/1/model\.pt is not the file"):
         up._served(None, repository, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("model-q4.gguf", "is in GGUF, llama.cpp's format.*docs/remote-reranker.md"),
+        ("model.onnx", "is in ONNX"),
+        ("open_clip_pytorch_model.bin", "of open_clip alone: put the model's open_clip_config"),
+        ("adapter_config.json", "it is an adapter, or has one; merge it"),
+        ("notes.txt", "it lacks model.safetensors, config.json, tokenizer.json"),
+    ],
+)
+def test_another_format_than_a_checkpoint_is_refused_by_its_name(
+    tmp_path: Path, file: str, says: str
+) -> None:
+    """Each with what to do, as a folder and, where it is one file, as the file."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / file).write_text("{}")
+    given = [tmp_path / "model"]
+    if file.endswith((".gguf", ".onnx")):
+        given.append(tmp_path / "model" / file)
+
+    for path in given:
+        status, output = add(path, tmp_path / "repository")
+        assert status == 1
+        assert re.search(says, output), output
+
+
+def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
+    status, output = add(tmp_path / "nowhere", tmp_path / "repository")
+
+    assert status == 1
+    assert "there is no such folder" in output

@@ -199,7 +199,7 @@ def test_a_folder_without_pictures_names_the_picture_formats(tmp_path: Path) -> 
     """Rather than its splits alone, of which it has none."""
     (tmp_path / "notes.txt").touch()
 
-    with pytest.raises(ValueError, match=r"splits are: none \(pictures are \.jpg, "):
+    with pytest.raises(ValueError, match=r"no picture of split 'test' \(pictures are \.jpg, "):
         open_corpus(str(tmp_path), "test", seed=1, count=None)
 
 

@@ -8,6 +8,7 @@ import typer
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.stop_signals import Stopped
 from tandem.cli.train import _kept
+from tandem.training.recipes import default
 
 
 def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,8 +33,11 @@ def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixtu
 
 def test_an_interrupted_run_says_whether_it_can_resume(tmp_path: Path) -> None:
     """By the file that --resume looks for."""
-    assert "same command" in _kept(tmp_path)
+    recipe = default()
+    said = _kept(tmp_path, recipe)
+    assert "same command" in said
+    assert f"the first is kept after {recipe.dev_every_round_count} rounds" in said
 
     (tmp_path / "run_state.pt").touch()
 
-    assert "--resume continues" in _kept(tmp_path)
+    assert "--resume continues" in _kept(tmp_path, recipe)

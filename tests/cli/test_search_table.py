@@ -18,6 +18,12 @@ from tandem.client import (
     StageSeconds,
     TextUse,
 )
+from tandem.contract.search_path import (
+    KeywordState,
+    SearchPath,
+    SearchStrategy,
+    ShardRetrieval,
+)
 
 FULL = Coverage(4, 4, 60, 60, {})
 
@@ -38,12 +44,21 @@ def result(
 @pytest.mark.parametrize(
     ("degradation", "said"),
     [
-        ("RERANK_SKIPPED", "not reranked: unavailable"),
-        ("RERANK_PARTIAL", "only the first 8 candidates were reranked: unavailable"),
-        ("TOKENS_MISSING", "3 of the candidates have no tokens for the cross-encoder"),
+        ("RERANK_SKIPPED", "not reranked: unavailable; docs/runbook.md says what to do"),
+        (
+            "RERANK_PARTIAL",
+            "only the first 8 candidates were reranked: unavailable; docs/runbook.md says what to "
+            "do",
+        ),
+        (
+            "TOKENS_MISSING",
+            "3 of the candidates have no tokens for the cross-encoder; ingest them again with the "
+            "model that serves",
+        ),
         (
             "EMBEDDING_CACHED",
-            "the encoder's model is unavailable; the encoding came from a cache",
+            "the encoder's model is unavailable; the encoding came from a cache; docs/runbook.md "
+            "says what to do",
         ),
         (
             "SHARD_REBUILDING",
@@ -62,7 +77,7 @@ def test_each_degradation_is_printed(degradation: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("degradation", "said"),
     [
-        ("NEIGHBOURS_SKIPPED", "not ordered by neighbours: time"),
+        ("NEIGHBOURS_SKIPPED", "not ordered by neighbours: time; rerank fewer (--rerank-k)"),
         ("NEIGHBOURS_PARTIAL", "ordered without the neighbours of shard 3: SERVICE_UNAVAILABLE"),
     ],
 )
@@ -85,7 +100,7 @@ def test_neighbour_scores_have_a_column(capsys: pytest.CaptureFixture[str]) -> N
         plain, neighbours=NeighbourSummary(1, NeighbourStopReason.COMPLETE, "leaprr-1", {})
     )
 
-    print_result(asked)
+    print_result(asked, paths_shown=True)
     printed = capsys.readouterr().out
     print_result(replace(plain, items=(replace(scored, neighbour_score=None),)))
 
@@ -93,6 +108,43 @@ def test_neighbour_scores_have_a_column(capsys: pytest.CaptureFixture[str]) -> N
     assert "neighbours 0.0 ms" in printed
     assert "by neighbours 1 (complete), model leaprr-1" in printed
     assert "neighbours" not in capsys.readouterr().out
+
+
+def test_what_a_setting_or_a_command_changes_is_said_with_it() -> None:
+    """A shard without words, and a server without a neighbour model."""
+    complete = RerankSummary(20, RerankStopReason.COMPLETE)
+    wordless = ShardRetrieval(
+        0, None, SearchPath(SearchStrategy.EXACT_SCAN), 60, KeywordState.DISABLED
+    )
+    answers = [
+        replace(result(("KEYWORDS_SKIPPED",), complete), retrievals=(wordless,)),
+        replace(
+            result(("NEIGHBOURS_SKIPPED",), complete),
+            neighbours=NeighbourSummary(0, NeighbourStopReason.NOT_SERVED, "", {}),
+        ),
+    ]
+
+    [[words], [neighbours]] = map(warnings, answers)
+
+    assert words.endswith(
+        "shard 0: disabled; set INDEX_KEYWORDS_ENABLED=true for tandem up (docs/search.md)"
+    )
+    assert neighbours.endswith(
+        "not served; tandem models add-neighbours adds such a model (docs/neighbours.md)"
+    )
+
+
+def test_the_last_line_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """What developers read, such as the model's fingerprint, comes with --explain."""
+    answer = result((), RerankSummary(2, RerankStopReason.COMPLETE))
+
+    print_result(answer)
+    plain = capsys.readouterr().out
+    print_result(answer, paths_shown=True)
+
+    assert "reranked 2 (complete)" in plain
+    assert not {"model", "pairs"} & set(plain.split())
+    assert {"model", "pairs"} <= set(capsys.readouterr().out.split())
 
 
 def test_a_whole_answer_has_no_warning() -> None:
@@ -130,4 +182,6 @@ def test_a_truncated_text_is_printed() -> None:
     """With how much of it was read."""
     answer = result((), RerankSummary(20, RerankStopReason.COMPLETE), (TextUse(80, 64),))
 
-    assert warnings(answer) == ["64 of the 80 tokens of a text were read"]
+    assert warnings(answer) == [
+        "64 of the 80 tokens of a text were read; --truncation-policy says how (docs/inputs.md)"
+    ]

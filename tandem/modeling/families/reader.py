@@ -88,7 +88,9 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
     if not isinstance(kind, str) or kind not in _FAMILIES:
         raise published.unserved(
             f"{CONFIG} has model_type {shown(kind)}, which is not a supported family; there are "
-            f"{', '.join(_FAMILIES)}, and models in open_clip's format"
+            f"{', '.join(_FAMILIES)}, and models in open_clip's format; an image network can "
+            "be the --image-source of tandem train, and one that judges pairs a remote reranker "
+            "(docs/remote-reranker.md)"
         )
     return _FAMILIES[kind](published)
 

@@ -310,7 +310,7 @@ def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path
 def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a cat")
 
-    with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.avif\)"):
+    with pytest.raises(SplitUnknown, match=r"'test' \(pictures are \.jpg, .*\.avif\)"):
         read_picture_folder(tmp_path, "test")
 
 
