@@ -31,6 +31,18 @@ from tests.support.chassis.open_door import (
     raw,
     refusal,
 )
+from tests.support.chassis.raw_http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    SETTINGS,
+    block,
+    call_headers,
+    ended_streams,
+    frame,
+    opened,
+)
 from tests.support.chassis.scripted_service import sample, until
 
 IDLE_SECONDS = 0.4
@@ -126,6 +138,26 @@ async def test_a_stream_whose_answers_are_not_read_ends() -> None:
         await until(
             lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=60
         )
+
+
+async def test_a_call_whose_answer_is_not_read_ends_in_grpc_too() -> None:
+    """Otherwise it would stay there, with its answer, for as long as its connection."""
+
+    def ended(port: int) -> set[int]:
+        no_window = frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0")
+        calls = b"".join(
+            frame(HEADERS, END_HEADERS, stream, block(call_headers(path.encode())))
+            + frame(DATA, END_STREAM, stream, b"\0" * 5)
+            # grpc.aio keeps the last call until another one comes.
+            for stream, path in ((1, SEARCH), (3, STREAM_SEARCH), (5, SEARCH))
+        )
+        with opened(port, timeout_seconds=60) as connection:
+            connection.sendall(no_window + calls)
+            return ended_streams(connection, 2, timeout_seconds=15)
+
+    limits = replace(DEFAULT_LIMITS, max_unread_seconds=IDLE_SECONDS)
+    async with address(limits=limits) as to:
+        assert await asyncio.to_thread(ended, int(to.rpartition(":")[2])) == {1, 3}
 
 
 async def large(

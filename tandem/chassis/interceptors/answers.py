@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from tandem.chassis.admission import Admission
+from tandem.chassis.ended_call import end_call
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, of_bytes
 from tandem.chassis.places import caller_key
 
@@ -31,7 +32,7 @@ class AnswersInterceptor(HandlerInterceptor):
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> bytes:  # noqa: ANN401
             data: bytes = serialize(await serve(request, context))
             give_back = self._admission.hold_answer(caller_key(context), len(data))
-            timer = self._timer(len(data))
+            timer = self._timer(context, len(data))
 
             # gRPC sends it after this has returned, in the same task.
             def end(_: object) -> None:
@@ -64,9 +65,12 @@ class AnswersInterceptor(HandlerInterceptor):
             try:
                 while (each := await made.get()) is not None:
                     data, give_back = each
-                    with self._sending(len(data), give_back):
+                    with self._sending(context, len(data), give_back):
                         yield data
                 await making
+                # gRPC took small answers into a buffer, where they may stay unread too.
+                timer = self._timer(context, 0)
+                context.add_done_callback(lambda _: timer.cancel())
             finally:
                 making.cancel()
                 await asyncio.gather(making, return_exceptions=True)
@@ -77,17 +81,19 @@ class AnswersInterceptor(HandlerInterceptor):
         return of_bytes(handler, stream if handler.response_streaming else answer)
 
     @contextmanager
-    def _sending(self, byte_count: int, give_back: Callable[[], None]) -> Iterator[None]:
-        timer = self._timer(byte_count)
+    def _sending(
+        self, context: grpc.aio.ServicerContext, byte_count: int, give_back: Callable[[], None]
+    ) -> Iterator[None]:
+        timer = self._timer(context, byte_count)
         try:
             yield
         finally:
             timer.cancel()
             give_back()
 
-    def _timer(self, byte_count: int) -> asyncio.TimerHandle:
+    def _timer(self, context: grpc.aio.ServicerContext, byte_count: int) -> asyncio.TimerHandle:
         task = asyncio.current_task()
         assert task is not None
         # A status could not reach the caller either: it would queue behind the answer.
         seconds = self._admission.limits.unread_seconds(byte_count)
-        return asyncio.get_running_loop().call_later(seconds, task.cancel)
+        return asyncio.get_running_loop().call_later(seconds, end_call, context, task)
