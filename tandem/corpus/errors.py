@@ -5,7 +5,6 @@ CorpusError
 ├── CorpusMalformed         a file violates its layout
 │   ├── PictureIsUrl        a picture is named by a URL
 │   └── ArchiveUnsafe       an archive contains what no corpus needs
-├── CorpusExists            a corpus would overwrite another
 ├── SplitUnknown            the corpus has no such split
 ├── NothingRead             a split was read and gave no record
 ├── ExtraMissing            a reader needs a library that is not installed
@@ -51,10 +50,6 @@ class ArchiveUnsafe(CorpusMalformed):
             f"{place} {why}, which no corpus needs; do not trust this archive, or pack it again "
             "from plain files"
         )
-
-
-class CorpusExists(CorpusError):
-    """A corpus would overwrite another."""
 
 
 class SplitUnknown(CorpusError):

@@ -15,7 +15,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision
@@ -27,6 +26,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.recipes import tiny
+from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
-from tandem.corpus.readers.karpathy import read_karpathy, write_karpathy
+from tandem.corpus.readers.karpathy import read_karpathy
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import PermissionDenied
 from tandem.evaluation.gallery import make_gallery
@@ -30,6 +30,7 @@ from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
 from tandem.training.recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.client.search_server import search_server
+from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.cli.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -23,6 +22,7 @@ from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.vision_tower import VisionTower
 from tandem.training.recipe import in_rounds
 from tandem.training.recipes import recipe_named
+from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint

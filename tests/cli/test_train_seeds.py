@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from tandem.child_processes.child_environment import python_environment
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.evaluation.report import BE, Ranking, Report
 from tandem.training.run_manifest import FILE_NAME
+from tests.support.corpus.written_karpathy import write_karpathy
 
 TEXT, IMAGE = "text→image", "image→text"
 OPTIONS = ["--rounds", "2", "--corpus", "pets", "--set", "margin=0.2", "--set", "dropout=0.1"]

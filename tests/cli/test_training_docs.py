@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.training.recipes import RECIPES
+from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint

@@ -1,4 +1,4 @@
-"""Reads and writes the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
+"""Reads the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
 
     {"dataset": str, "images": [{"filename", "filepath"?, "imgid", "split", "sentids",
                                  "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
@@ -9,19 +9,14 @@ sentence.
 """
 
 import json
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from tandem.contract.attributes import Attributes, check_attributes
-from tandem.corpus.errors import (
-    CorpusError,
-    CorpusExists,
-    CorpusMalformed,
-)
+from tandem.corpus.errors import CorpusError, CorpusMalformed
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import language_field
 from tandem.corpus.readers.image_sources import ImageFile, image_file
@@ -31,7 +26,6 @@ from tandem.corpus.readers.splits import split_named
 from tandem.corpus.records import Caption, Record
 from tandem.errors import AttributeInvalid
 
-DATASET_FILE = "dataset.json"
 IMAGES_FOLDER = "images"
 
 # Python rejects integers of more than 4,300 digits, and the file with them.
@@ -81,43 +75,6 @@ def read_karpathy(
         chosen, _PictureRoots(image_root, walls), split, captions_per_image, left_out
     )
     return RecordStream(records, json_path, left_out, total=len(chosen))
-
-
-def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
-    """Writes records as `folder`/images and `folder`/dataset.json, and returns the JSON's path.
-
-    read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
-    last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
-    CorpusError for an id that two records or captions have, for captions that could not be read,
-    or for bytes that are not JPEG, PNG or WebP.
-    """
-    json_path = folder / DATASET_FILE
-    if json_path.exists():
-        raise CorpusExists(
-            f"{json_path} is there already; choose another folder or delete it first"
-        )
-    (folder / IMAGES_FOLDER).mkdir(parents=True, exist_ok=True)
-    images: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    next_sentid = 0
-    for imgid, record in enumerate(records):
-        if record.captions_fault:
-            raise CorpusError(f"{record.record_id!r} is not whole: {record.captions_fault}")
-        for item_id in _item_ids(record):
-            if item_id in seen:
-                raise CorpusError(
-                    f"two records or captions are called {item_id!r}; give each an id of its own"
-                )
-            seen.add(item_id)
-        image_bytes = record.image.read()
-        # Numbered, because a record_id may be longer than a file name or hold a slash.
-        filename = f"{imgid:06d}{_extension(image_bytes, record.record_id)}"
-        (folder / IMAGES_FOLDER / filename).write_bytes(image_bytes)
-        images.append(_image(record, imgid, filename, next_sentid))
-        next_sentid += len(record.captions)
-    text = json.dumps({"dataset": folder.name, "images": images}, ensure_ascii=False)
-    json_path.write_text(text, encoding="utf-8")
-    return json_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +166,6 @@ def _attributes(image: dict[str, Any], place: str) -> Attributes:
     attributes = {
         name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
     }
-    _check(attributes, place)
-    return attributes
-
-
-def _check(attributes: Attributes, place: str) -> None:
     for name, value in attributes.items():
         parts = value if isinstance(value, tuple) else ()
         if not isinstance(value, str | int | float | tuple) or not all(
@@ -226,6 +178,7 @@ def _check(attributes: Attributes, place: str) -> None:
         check_attributes(attributes)
     except AttributeInvalid as error:
         raise CorpusMalformed(f"{place}: {error.message}") from error
+    return attributes
 
 
 def _image_file(image: dict[str, Any], pictures: _PictureRoots, place: str) -> ImageFile:
@@ -277,38 +230,3 @@ def _field(owner: object, name: str, kind: type[T], place: str) -> T:
             f"{place} has no {kind.__name__} {name!r}; is this a Karpathy split file?"
         )
     return value
-
-
-def _image(record: Record, imgid: int, filename: str, first_sentid: int) -> dict[str, Any]:
-    _check(record.attributes, repr(record.record_id))
-    sentids = range(first_sentid, first_sentid + len(record.captions))
-    return {
-        "filename": filename,
-        "imgid": imgid,
-        "split": record.split,
-        "record_id": record.record_id,
-        "family": record.family,
-        "attributes": dict(record.attributes),
-        "sentids": list(sentids),
-        "sentences": [
-            {
-                "raw": caption.text,
-                "tokens": re.findall(r"\w+", caption.text.lower()),
-                "imgid": imgid,
-                "sentid": sentid,
-                "caption_id": caption.caption_id,
-                "language": caption.language,
-            }
-            for sentid, caption in zip(sentids, record.captions, strict=True)
-        ],
-    }
-
-
-def _extension(image_bytes: bytes, record_id: str) -> str:
-    if image_bytes.startswith(b"\xff\xd8\xff"):
-        return ".jpg"
-    if image_bytes.startswith(b"\x89PNG\r\n\x1a\n"):
-        return ".png"
-    if image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP":
-        return ".webp"
-    raise CorpusError(f"the image of {record_id!r} is not a JPEG, PNG or WebP; convert it first")

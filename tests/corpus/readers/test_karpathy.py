@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.errors import (
     CorpusError,
-    CorpusExists,
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
@@ -21,9 +19,10 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.readers.karpathy import read_karpathy, write_karpathy
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.readers.karpathy import read_karpathy
+from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
+from tests.support.corpus.written_karpathy import write_karpathy
 
 Document = dict[str, Any]
 
@@ -334,71 +333,6 @@ def test_a_written_corpus_reads_back_as_the_same_records(tmp_path: Path) -> None
         read_back = list(read_karpathy(json_path, tmp_path / "corpus" / "images", split))
         for read, original in zip(read_back, records, strict=True):
             assert_same(read, original)
-
-
-def test_a_written_corpus_is_karpathys_layout(tmp_path: Path) -> None:
-    """Other readers find every key that they know, with running numbers."""
-    records = list(islice(emoji_records("test"), 2))
-
-    document = json.loads(write_karpathy(records, tmp_path).read_text())
-
-    first, second = document["images"]
-    assert document["dataset"] == tmp_path.name
-    assert first["filename"] == "000000.webp"
-    assert (tmp_path / "images" / "000000.webp").is_file()
-    assert (first["imgid"], second["imgid"]) == (0, 1)
-    assert first["sentids"] + second["sentids"] == list(
-        range(sum(len(r.captions) for r in records))
-    )
-    sentence = second["sentences"][0]
-    assert (sentence["imgid"], sentence["sentid"]) == (1, second["sentids"][0])
-    assert sentence["tokens"] == records[1].captions[0].text.lower().replace(":", "").split()
-
-
-def test_a_corpus_is_not_written_over_another(tmp_path: Path) -> None:
-    """The first one stays as it was."""
-    first = write_karpathy(islice(emoji_records("test"), 1), tmp_path)
-    before = first.read_bytes()
-
-    with pytest.raises(CorpusExists, match="choose another folder"):
-        write_karpathy(islice(emoji_records("train"), 1), tmp_path)
-
-    assert first.read_bytes() == before
-
-
-def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
-    """They could not be read back; and what is there without dataset.json is not a corpus."""
-    record = next(emoji_records("test"))
-
-    with pytest.raises(CorpusError, match="two records or captions are called"):
-        write_karpathy([record, record], tmp_path)
-
-    assert not (tmp_path / "dataset.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"captions_fault": "cat.txt is not UTF-8"}, "is not whole: cat.txt is not UTF-8"),
-        ({"attributes": {"a style": "noto"}}, "'a style' is not a name"),
-        ({"captions": (Caption("x", "a", "en"), Caption("x", "b", "en"))}, "are called 'x'"),
-    ],
-)
-def test_records_that_would_not_read_back_are_not_written(
-    tmp_path: Path, more: dict[str, Any], says: str
-) -> None:
-    record = replace(next(emoji_records("test")), **more)
-
-    with pytest.raises(CorpusError, match=says):
-        write_karpathy([record], tmp_path)
-
-    assert not (tmp_path / "dataset.json").exists()
-
-
-def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -> None:
-    """The fixture's images are not images, and are refused by the record's name."""
-    with pytest.raises(CorpusError, match="the image of 'v2' is not a JPEG, PNG or WebP"):
-        write_karpathy(read_karpathy(coco, coco.parent, "test"), tmp_path / "out")
 
 
 def test_entries_that_make_no_record_are_passed_one_by_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.corpus.emoji import HELD_OUT_STYLE
-from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy, write_karpathy
+from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.nouns import LANGUAGES, nouns_of
@@ -24,6 +24,7 @@ from tandem.corpus.scenes.records import (
     scene_records,
 )
 from tandem.corpus.scenes.scene import Group, Scene
+from tests.support.corpus.written_karpathy import write_karpathy
 
 numbers = st.integers(0, 100_000)
 splits = st.sampled_from(SPLITS)
