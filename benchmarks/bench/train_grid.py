@@ -35,14 +35,13 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.support.grid_plots import plot_dev_recalls, plot_sample_efficiency
 from benchmarks.support.grid_tables import language_table, recall_table, seed_table
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.evaluation.plots import plot_sample_efficiency
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import loss_curve, recipes
-from tandem.training.curve_plot import plot_dev_recalls
 from tandem.training.recipe import Recipe, in_rounds
 from tandem.training.recipe_settings import with_settings
 from tandem.training.recipes import RECIPES, NamedRecipe

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final, Literal
 
 from matplotlib.axes import Axes
@@ -37,44 +36,6 @@ def plot_run(folder: Path) -> Path:
     return path
 
 
-def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
-    """Plots dev R@1 over the rounds, before and after reranking, averaged over each run's seeds.
-
-    A run that only trains the CE is left out: its dev pairs a text with every image of a smaller
-    set, which is not comparable.
-    """
-    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, name, title in zip(
-        panels, ("be_r1", "ce_r1"), ("retrieved: BE", "reranked: BE + CE"), strict=True
-    ):
-        for number, (run, folders) in enumerate(runs.items()):
-            curves = [_dev_recalls(folder, name) for folder in folders]
-            # Seeds of one recipe are measured at the same rounds.
-            points = [(at[0][0], fmean(y for _, y in at)) for at in zip(*curves, strict=True)]
-            # The same colour in both panels, though the second lacks some runs.
-            _draw(axes, points, run.replace("_", " "), marker=".", colour=f"C{number}")
-        y_name = "dev R@1, %" if axes is panels[0] else ""
-        _finish(axes, y_name, title, legend_at="lower right")
-        axes.set_xlabel("rounds")
-    panels[0].set_ylim(0, 103)
-    figure.savefig(path, dpi=120)
-
-
-def _dev_recalls(folder: Path, name: str) -> list[tuple[float, float]]:
-    """Returns round and recall of the measurements that reranked what the BE retrieved."""
-    recalls = [
-        (line["round"], line["dev_recall_percent"])
-        for line in read_curve(folder)
-        if "dev_recall_percent" in line
-    ]
-    return [
-        (float(round_number), each[name])
-        for round_number, each in recalls
-        if each["be_r1"] is not None and each[name] is not None
-    ]
-
-
 def _smoothed(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
     windows = (lines[start : start + _WINDOW] for start in range(0, len(lines), _WINDOW))
     return [
@@ -88,12 +49,11 @@ def _draw(
     points: Sequence[tuple[float, float]],
     label: str,
     marker: str | None = None,
-    colour: str | None = None,
 ) -> None:
     if points:
         x, y = zip(*points, strict=True)
         # A single point, as in a short run, makes no visible line; a marker shows it.
-        axes.plot(x, y, label=label, marker=marker or ("." if len(x) == 1 else None), color=colour)
+        axes.plot(x, y, label=label, marker=marker or ("." if len(x) == 1 else None))
 
 
 def _finish(

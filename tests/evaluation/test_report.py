@@ -8,30 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tandem.evaluation.evaluation_time import EVERY_PAIR
-from tandem.evaluation.plots import plot_recall_against_time, plot_sample_efficiency
+from tandem.evaluation.plots import plot_recall_against_time
 from tandem.evaluation.published import published_rows
 from tandem.evaluation.report import BE, Ranking, Report, Spread, joined
 from tandem.evaluation.report_markdown import report_markdown
-
-TEXT, IMAGE = "text→image", "image→text"
-CE = "BE + CE 20"
-
-
-def report(ce_ranks: tuple[int | None, ...] = (1, 1, 1, 4)) -> Report:
-    """Returns four queries each way, in two languages."""
-    rankings = (
-        Ranking(TEXT, BE, 0, (1, 2, 6, 4), 0.010),
-        Ranking(TEXT, CE, 20, ce_ranks, 0.060),
-        Ranking(IMAGE, BE, 0, (1, 1, 11, None), 0.012),
-        Ranking(IMAGE, CE, 20, (1, 2, 1, None), 0.070),
-    )
-    languages = {TEXT: ["en", "en", "de", "de"], IMAGE: ["en", "en", "de", "de"]}
-    seconds = {TEXT: {"match": 1.5, "pair_count": 80}, IMAGE: {"match": 2.0, "pair_count": 80}}
-    about = {"title": "scenes test, gallery of 4", "corpus": "scenes"}
-    return Report(about, languages, rankings, seconds)
+from tests.support.evaluation.made_report import CE, IMAGE, TEXT, ink, report
 
 
 def test_sums_over_both_directions_are_those_of_each_order() -> None:
@@ -407,22 +390,3 @@ def test_a_plot_has_a_line_a_direction(tmp_path: Path) -> None:
     plot_recall_against_time(text_only, one)
 
     assert ink(both) > ink(one) > 0
-
-
-def test_sample_efficiency_has_error_bars_with_several_seeds(tmp_path: Path) -> None:
-    """Two lines a direction; several seeds that differ have more ink than one of their mean."""
-    many, one = tmp_path / "many.png", tmp_path / "one.png"
-    better, worse = report((1, 1, 1, 1)), report((2, 2, 2, 2))
-
-    plot_sample_efficiency({1_000: [better, worse], 4_000: [better, worse]}, many, k=20)
-    plot_sample_efficiency(
-        {1_000: [report((1, 1, 2, 2))], 4_000: [report((1, 1, 2, 2))]}, one, k=20
-    )
-
-    assert ink(many) > ink(one) > 0
-
-
-def ink(path: Path) -> int:
-    """Returns how many of a picture's points are not white."""
-    with Image.open(path) as image:
-        return sum(image.convert("L").histogram()[:200])
