@@ -39,14 +39,13 @@ class WeightsNotFinite(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Holds a trained model with its tokenizer, ready to run, in float32."""
+class CheckpointDetails:
+    """Holds what a checkpoint's folder has apart from its weights."""
 
-    model: JointModel
     files: CheckpointFiles
     training: dict[str, Any]
     """The recipe, the scores and the versions that made it."""
-    trained_pictures: TrainedPictures | None = None
+    trained_pictures: TrainedPictures | None
     """The pictures that it was trained on; None if they are not recorded."""
 
     @property
@@ -58,6 +57,13 @@ class Checkpoint:
     def weights_sha256(self) -> str:
         """Digest of the weights file."""
         return self.files.weights_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(CheckpointDetails):
+    """Holds a trained joint model with its tokenizer, ready to run, in float32."""
+
+    model: JointModel
 
 
 def save_checkpoint(
@@ -157,7 +163,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     check_weights_fit(folder, faults)
     load_weights(folder, model)
     pictures = TrainedPictures.read(folder)
-    return Checkpoint(model.eval(), files, training_notes(folder), pictures)
+    return Checkpoint(files, training_notes(folder), pictures, model.eval())
 
 
 def declared_checkpoint_weights(folder: Path) -> dict[str, StoredWeight]:

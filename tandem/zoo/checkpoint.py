@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from tandem.modeling.checkpoint import (
+    CheckpointDetails,
     check_weights_fit,
     declared_checkpoint_weights,
     load_weights,
@@ -27,25 +28,10 @@ from tandem.zoo.zoo_model import ZooModel
 
 
 @dataclass(frozen=True, slots=True)
-class ZooCheckpoint:
+class ZooCheckpoint(CheckpointDetails):
     """Holds a trained model of the zoo with its tokenizer, ready to run, in float32."""
 
     model: ZooModel
-    files: CheckpointFiles
-    training: dict[str, Any]
-    """The recipe, the scores and the versions that made it."""
-    trained_pictures: TrainedPictures | None = None
-    """The pictures that it was trained on; None if they are not recorded."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        return self.files.tokenizer
-
-    @property
-    def weights_sha256(self) -> str:
-        """Digest of the weights file."""
-        return self.files.weights_sha256
 
 
 def is_zoo_checkpoint(folder: Path) -> bool:
@@ -88,4 +74,4 @@ def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
     model = ZooModel(config)
     load_weights(folder, model)
     pictures = TrainedPictures.read(folder)
-    return ZooCheckpoint(model.eval(), files, training_notes(folder), pictures)
+    return ZooCheckpoint(files, training_notes(folder), pictures, model.eval())
