@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import grpc
@@ -81,6 +83,7 @@ class Access:
         """
         place = Address.parse(address)
         options = (*options, *place.channel_options)
+        _let_greenlets_run()
         if self.authority is None:
             return grpc.insecure_channel(place.target, options=options)
         return grpc.secure_channel(place.target, self._credentials(), options=options)
@@ -95,6 +98,23 @@ class Access:
 
     def _credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+
+
+def _let_greenlets_run() -> None:
+    """Makes calls wait as gevent does where it has patched this process.
+
+    gRPC waits outside Python otherwise, where all other greenlets stand still with the caller.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        _init_gevent()
+
+
+@cache
+def _init_gevent() -> None:
+    from grpc.experimental.gevent import init_gevent  # it imports gevent
+
+    init_gevent()
 
 
 def _file_bytes(variable: str, path: str) -> bytes:
