@@ -83,7 +83,8 @@ class Places:
 
     def take(self, caller: str, count: int = 1, byte_count: int = 0) -> None:
         """Takes places and bytes, even if they do not fit."""
-        share = self._shares.setdefault(caller, _Share())
+        # Behind the others, of whom those that waited longest come first among equals.
+        share = self._shares[caller] = self._shares.pop(caller, _Share())
         for each in (self, share):
             each.count += count
             each.byte_count += byte_count

@@ -156,3 +156,19 @@ async def test_only_internal_methods_accept_a_callers_name() -> None:
 
     assert await named("a", is_internal=True) != await named("b", is_internal=True)
     assert await named("a") == await named("b") == await named(None)
+
+
+async def test_floods_of_many_callers_delay_another_by_two_turns_each_at_most() -> None:
+    with bench() as at:
+        floods = [f"flood {number}" for number in range(8)]
+        for number in range(6):
+            for caller in floods:
+                at.ask(caller, f"{caller}: {number}")
+        await at.settled()
+        at.ask("little", "little")
+
+        for _ in range(2 * len(floods)):
+            running = [name for name in at.begun if not at.gates[name].is_set()]
+            await at.end(running[0])
+
+        assert "little" in at.begun
