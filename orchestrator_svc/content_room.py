@@ -121,10 +121,10 @@ class ContentRoom:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def taking(self) -> AsyncIterator[Taking]:
+    async def taking(self, *, content_included: bool = True) -> AsyncIterator[Taking]:
         """Yields a Taking to one answer after the other; releases its bytes if the block fails."""
         async with self._turn:
-            taking = Taking(self)
+            taking = Taking(self, content_included=content_included)
             try:
                 yield taking
             except BaseException:
@@ -141,8 +141,10 @@ class ContentRoom:
 class Taking:
     """Takes room for one answer."""
 
-    def __init__(self, room: ContentRoom) -> None:
+    def __init__(self, room: ContentRoom, *, content_included: bool) -> None:
         self._room = room
+        self.content_included = content_included
+        """Or else the answer has the items' attributes alone."""
         self.taken_bytes = 0
 
     async def reserve(self, byte_count: int) -> None:

@@ -8,7 +8,7 @@ import grpc
 from orchestrator_svc.content_room import ContentBudget
 from orchestrator_svc.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
 from orchestrator_svc.contents.stored_items import StoredItems
-from orchestrator_svc.index_list import IndexList, naming_indexes
+from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.wire.search_wire import fetched_content
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
@@ -44,22 +44,22 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         default_timeout_seconds: float,
         max_timeout_seconds: float,
     ) -> None:
-        self.index_list = index_list
+        self._index_list = index_list
         self._stored_items = stored_items
         self._documents = documents
         self._content_budget = content_budget
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
 
-    @naming_indexes
     async def FetchItems(
         self, request: pb.FetchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.FetchItemsResponse:
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
-        found = await self._stored_items.fetch(
-            request.index_id, request.item_ids, self._deadline(context)
-        )
+        async with self._index_list.naming():
+            found = await self._stored_items.fetch(
+                request.index_id, request.item_ids, self._deadline(context)
+            )
         return pb.FetchItemsResponse(
             items=[
                 index_service_pb2.Item(
@@ -72,15 +72,15 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             ]
         )
 
-    @naming_indexes
     async def ListItems(
         self, request: pb.ListItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListItemsResponse:
         """Returns one page of ids."""
         size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        item_ids, last = await self._stored_items.page(
-            request.index_id, request.page_token, size, self._deadline(context)
-        )
+        async with self._index_list.naming():
+            item_ids, last = await self._stored_items.page(
+                request.index_id, request.page_token, size, self._deadline(context)
+            )
         return pb.ListItemsResponse(item_ids=item_ids, next_page_token=last)
 
     async def EmbedContents(
@@ -105,19 +105,19 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             cost=cost_to_proto(made.cost),
         )
 
-    @naming_indexes
     async def ScoreDocuments(
         self, request: pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreDocumentsResponse:
         """Returns each document's score or error."""
         query, documents = await converted(lambda: _given(request))
-        scored = await self._documents.score(
-            query,
-            documents,
-            request.index_id,
-            truncation_policy_from_proto(request.truncation_policy),
-            self._deadline(context),
-        )
+        async with self._index_list.naming():
+            scored = await self._documents.score(
+                query,
+                documents,
+                request.index_id,
+                truncation_policy_from_proto(request.truncation_policy),
+                self._deadline(context),
+            )
         return pb.ScoreDocumentsResponse(
             scores=map(_score, scored.documents),
             model_fingerprint=scored.fingerprint,

@@ -1,12 +1,9 @@
 """Lists the indexes of all shards, as far as the caller may search them."""
 
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
-
-import grpc
 
 from orchestrator_svc.coverage import MISSING_ERRORS, SearchCoverage, refusal_of
 from orchestrator_svc.fan_out import fan_out
@@ -17,9 +14,7 @@ from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.errors import BatchSizeOutOfRange, IndexNotFound, InternalFault, TandemError
 
-M = TypeVar("M")
 R = TypeVar("R")
-S = TypeVar("S", bound="_Servicer")
 
 # The rest is for the answer from the other shards if one hangs.
 _TIME_SHARE = 0.8
@@ -135,24 +130,6 @@ class IndexList:
         has_more = len(found_ids) > size or any(len(each) == size for each in lists)
         page = [joined[each] for each in found_ids[:size]]
         return IndexPage(page, page[-1].index_id if has_more and page else "", missing)
-
-
-class _Servicer(Protocol):
-    @property
-    def index_list(self) -> IndexList: ...
-
-
-def naming_indexes(
-    answer: Callable[[S, M, grpc.aio.ServicerContext], Awaitable[R]],
-) -> Callable[[S, M, grpc.aio.ServicerContext], Awaitable[R]]:
-    """Returns a servicer's method whose IndexNotFound names the indexes that there are."""
-
-    @functools.wraps(answer)
-    async def naming(self: S, request: M, context: grpc.aio.ServicerContext) -> R:
-        async with self.index_list.naming():
-            return await answer(self, request, context)
-
-    return naming
 
 
 async def _ask(

@@ -7,7 +7,7 @@ from functools import partial
 import grpc
 
 from orchestrator_svc.content_room import ContentBudget
-from orchestrator_svc.index_list import IndexList, naming_indexes
+from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.metrics import StageLaps, timed_stage
 from orchestrator_svc.query import SearchQuery
@@ -58,7 +58,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._remover = remover
         self._shard_map = shard_map
         self._index_survey = index_survey
-        self.index_list = index_list
+        self._index_list = index_list
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
         self._ingest_stream = IngestStream(
@@ -66,7 +66,6 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         )
         self.content_budget = ContentBudget()
 
-    @naming_indexes
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
@@ -75,7 +74,8 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         if request.cursor:
             return await self._turn_page(request, self._search_deadline(context))
         query = await _query(request)
-        answer = await self._searcher.search(query, self._search_deadline(context))
+        async with self._index_list.naming():
+            answer = await self._searcher.search(query, self._search_deadline(context))
         return answer_to_proto(answer)
 
     async def StreamSearchItems(
@@ -93,7 +93,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         query = await _query(request.search)
         answers = self._searcher.stream(query, deadline)
         async with aclosing(answers):
-            async with self.index_list.naming():
+            async with self._index_list.naming():
                 retrieved = await anext(answers)
             yield _phase(search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(retrieved))
             yield _phase(
@@ -114,7 +114,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),
         )
-        outcomes = await self.index_list.named_each(
+        outcomes = await self._index_list.named_each(
             await self._batch_searcher.search_each(queries, self._search_deadline(context))
         )
         return search_service_pb2.BatchSearchItemsResponse(
@@ -165,35 +165,35 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             consistency_token=make_token(removal.sequences, self._shard_map),
         )
 
-    @naming_indexes
     async def RemoveIndex(
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
         """Deletes an index, or a part of a large one, on all shards."""
-        removal = await self._remover.remove_index(request.index_id, self._deadline(context))
+        async with self._index_list.naming():
+            removal = await self._remover.remove_index(request.index_id, self._deadline(context))
         return search_service_pb2.RemoveIndexResponse(
             removed_count=removal.removed_count,
             consistency_token=make_token(removal.sequences, self._shard_map),
             is_complete=removal.is_complete,
         )
 
-    @naming_indexes
     async def DescribeIndex(
         self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.DescribeIndexResponse:
         """Describes an index on all shards, or on those that answer."""
-        surveyed = await self._index_survey.describe(
-            request.index_id,
-            self._search_deadline(context),
-            full_coverage_required=request.full_coverage_required,
-        )
+        async with self._index_list.naming():
+            surveyed = await self._index_survey.describe(
+                request.index_id,
+                self._search_deadline(context),
+                full_coverage_required=request.full_coverage_required,
+            )
         return surveyed_to_proto(surveyed)
 
     async def ListIndexes(
         self, request: search_service_pb2.ListIndexesRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.ListIndexesResponse:
         """Returns one page of the indexes that the caller may search."""
-        page = await self.index_list.page(
+        page = await self._index_list.page(
             request.page_token,
             request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
             self._search_deadline(context),

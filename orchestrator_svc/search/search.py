@@ -368,17 +368,11 @@ class Searcher:
         known = search.contents
         wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
         room = self._content_room or ContentRoom()
-        async with room.taking() as taking:
+        async with room.taking(content_included=search.query.content_included) as taking:
             for item_id in wanted.keys() & known.keys():
                 taking.take(known[item_id].size_bytes)
             unread = [item_id for item_id in wanted if item_id not in known]
-            known |= await self._get(
-                search.query.index_id,
-                unread,
-                search.budget.end,
-                taking,
-                content_included=search.query.content_included,
-            )
+            known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
@@ -396,25 +390,15 @@ class Searcher:
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
         with timed_stage("fetch", laps):
-            async with ContentRoom().taking() as taking:
-                return await self._get(
-                    index_id, item_ids, deadline, taking, content_included=content_included
-                )
+            async with ContentRoom().taking(content_included=content_included) as taking:
+                return await self._get(index_id, item_ids, deadline, taking)
 
     async def _get(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        deadline: Deadline,
-        taking: Taking,
-        *,
-        content_included: bool,
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.readers[number].get(
-                    index_id, owned, deadline, taking, content_included=content_included
-                )
+                self.services.readers[number].get(index_id, owned, deadline, taking)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

@@ -267,13 +267,7 @@ class ItemReader(Protocol):
     """Reads the items of one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def get(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        deadline: Deadline,
-        taking: Taking,
-        *,
-        content_included: bool = True,
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids, and has `taking` account for their bytes."""
         ...

@@ -242,26 +242,15 @@ class ShardClient:
         )
 
     async def get(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        deadline: Deadline,
-        taking: Taking,
-        *,
-        content_included: bool = True,
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids, without those that no longer exist.
 
         `taking` accounts for their bytes; its errors end the read.
         """
         fetched: dict[str, FetchedItem] = {}
-        async for response, reserved_bytes in self._get_each(
-            index_id, item_ids, deadline, taking, content_included=content_included
-        ):
-            items = {
-                item.item_id: _fetched_item(item, content_included=content_included)
-                for item in response.items
-            }
+        async for response, reserved_bytes in self._get_each(index_id, item_ids, deadline, taking):
+            items = {item.item_id: _fetched_item(item) for item in response.items}
             taking.take(sum(item.size_bytes for item in items.values()), reserved_bytes)
             fetched |= items
         return fetched
@@ -404,13 +393,13 @@ class ShardClient:
         taking: Taking | None,
         *,
         are_encodings_included: bool = False,
-        content_included: bool = True,
     ) -> AsyncIterator[tuple[index_service_pb2.GetItemsResponse, int]]:
         """Yields responses until they cover all items; the shard decides how many fit in each.
 
         With each comes how many bytes `taking` reserved for it.
         """
         left = list(item_ids)
+        is_bare = taking is not None and not taking.content_included
         max_bytes = _FIRST_GET_BYTES
         while left:
             batch_ids = left[:MAX_ITEM_ID_COUNT]
@@ -423,8 +412,8 @@ class ShardClient:
                     item_ids=batch_ids,
                     encodings_included=are_encodings_included,
                     # The shard counts the records that it reads, and not what it sends of them.
-                    max_bytes=max_bytes if content_included else 0,
-                    content_excluded=not content_included,
+                    max_bytes=0 if is_bare else max_bytes,
+                    content_excluded=is_bare,
                 ),
                 deadline,
             )
@@ -463,9 +452,8 @@ def _keyword_hit(
     return KeywordHit(hit, message.score)
 
 
-def _fetched_item(item: index_service_pb2.Item, *, content_included: bool) -> FetchedItem:
-    # A shard of an earlier version sends the content in any case.
-    content = content_from_proto(item.content) if content_included else None
+def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:
+    content = content_from_proto(item.content) if item.HasField("content") else None
     size_bytes = 0 if content is None else len(content_bytes(content))
     # ByteSize() copies what it measures.
     item.ClearField("content")

@@ -257,7 +257,7 @@ class AsyncClient:
         pages = ListedPages(full_coverage_required=full_coverage_required)
         while pages.next_request is not None:
             pages.put(await self._call(self._connection().search.ListIndexes, pages.next_request))
-        return pages.listing()
+        return pages.listing
 
     async def ingest(
         self,

@@ -234,7 +234,7 @@ class Client:
         pages = ListedPages(full_coverage_required=full_coverage_required)
         while pages.next_request is not None:
             pages.put(self._call(self._stub.ListIndexes, pages.next_request))
-        return pages.listing()
+        return pages.listing
 
     def ingest(
         self,

@@ -82,8 +82,7 @@ class ListedPages:
     """Collects all pages of ListIndexes."""
 
     def __init__(self, *, full_coverage_required: bool) -> None:
-        self._indexes: list[IndexSummary] = []
-        self._missing_shards: dict[int, ErrorReason] = {}
+        self.listing = IndexListing(())
         self.next_request: search_service_pb2.ListIndexesRequest | None = (
             search_service_pb2.ListIndexesRequest(
                 page_size=MAX_PAGE_SIZE, full_coverage_required=full_coverage_required
@@ -93,13 +92,11 @@ class ListedPages:
 
     def put(self, page: search_service_pb2.ListIndexesResponse) -> None:
         """Takes the answer to `next_request`."""
-        self._indexes += map(summary_from_proto, page.indexes)
-        self._missing_shards |= missing_from_proto(page.missing_shards)
+        self.listing = IndexListing(
+            (*self.listing.indexes, *map(summary_from_proto, page.indexes)),
+            {**self.listing.missing_shards, **missing_from_proto(page.missing_shards)},
+        )
         if not page.next_page_token:
             self.next_request = None
         elif self.next_request is not None:
             self.next_request.page_token = page.next_page_token
-
-    def listing(self) -> IndexListing:
-        """Returns the indexes of all pages."""
-        return IndexListing(tuple(self._indexes), self._missing_shards)

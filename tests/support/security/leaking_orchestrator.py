@@ -33,5 +33,5 @@ async def leak(
 
 
 if __name__ == "__main__":
-    SearchServicer.SearchItems = leak  # type: ignore[method-assign]
+    SearchServicer.SearchItems = leak  # type: ignore[assignment, method-assign]
     asyncio.run(__main__.main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))
