@@ -3,6 +3,7 @@
 Shapes: B rows, H W pixels, R image tokens.
 """
 
+import multiprocessing
 import random
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -31,7 +32,13 @@ def labelled_pixels(
     Yields batches `start` to `batch_count` - 1.
     """
     drawn = _DrawnScenes("train", seed, start * batch_size, batch_count * batch_size, image_size)
-    return iter(DataLoader(drawn, batch_size=batch_size, num_workers=1, prefetch_factor=4))
+    # A fork of a process with gRPC threads, such as one with an Engine, may wait for ever.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([__name__])  # imports torch once, not for each worker
+    loader = DataLoader(
+        drawn, batch_size, num_workers=1, prefetch_factor=4, multiprocessing_context=server
+    )
+    return iter(loader)
 
 
 class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):

@@ -5,8 +5,12 @@ are looked up in a table of every caption of the pool.
 """
 
 import math
+import multiprocessing
+import os
 import random
+import re
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -336,6 +340,19 @@ def test_a_batch_larger_than_the_pool_is_refused(pool: Pool) -> None:
     """Saying how many there are."""
     with pytest.raises(ValueError, match="takes 61 families and the corpus has 60"):
         pool.pool.match_batch(random.Random(0), 61)
+
+
+def test_no_fork_of_this_process_draws_scenes() -> None:
+    """A fork of a process with gRPC threads may wait for ever."""
+    before = set(multiprocessing.active_children())
+
+    batches = labelled_pixels(3, 1, 2, 112)
+
+    [worker] = set(multiprocessing.active_children()) - before
+    parent = re.search(r"PPid:\t(\d+)", Path(f"/proc/{worker.pid}/status").read_text())
+    assert parent is not None
+    assert int(parent[1]) != os.getpid()
+    assert len(list(batches)) == 2
 
 
 def test_labelled_pixels_are_the_scenes_in_order() -> None:
