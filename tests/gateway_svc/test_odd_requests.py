@@ -216,3 +216,30 @@ async def test_bytes_that_are_not_a_request_get_a_problem(sent: bytes) -> None:
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"application/problem+json" in head
     assert "send HTTP 1.1" in json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "body"),
+    [
+        ("1.0", "Content-Length: 2", b"{}"),
+        ("1.0", "Content-Length: 2\r\nAccept: text/event-stream", b"{}"),
+        (
+            "1.1",
+            "Transfer-Encoding: chunked\r\nConnection: close",
+            b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n",
+        ),
+        ("1.1", "Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close", b"{}"),
+    ],
+    ids=["proxy", "proxy_events", "chunked", "expect"],
+)
+async def test_other_programs_send_a_search_in_other_ways(
+    version: str, headers: str, body: bytes
+) -> None:
+    """nginx in HTTP/1.0, Node in chunks, curl after asking whether to."""
+    head = f"POST /v1/search HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json"
+    async with gateway() as served:
+        answer = await served.exchange(f"{head}\r\n{headers}\r\n\r\n".encode() + body)
+
+    assert b" 200 OK" in answer
+    assert ("event-stream" in headers) == (b"event: final" in answer)
+    assert len(served.service.requests) == 1

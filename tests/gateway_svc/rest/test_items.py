@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -155,6 +156,27 @@ async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
     assert found.json()["item_id"] == "a/b c"
     assert found.json()["content"] == {"text": "a/b c"}
     assert (missing.status_code, missing.json()["reason"]) == (404, "ITEM_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    "item_id",
+    [
+        *("2024/07/IMG 1.jpg", "a%20b", "what?#x", "c++", "a/../b", "..", "/abs", "end/", "a//b"),
+        *("Zoe\u0308/Zoë", "猫/写真", "🐱", "a;b=c&d", 'q"uote', "back\\slash", " lead"),
+        "items:remove",
+    ],
+)
+async def test_any_id_is_a_path_with_its_letters_percent_encoded(item_id: str) -> None:
+    """As photo libraries have them; nothing is resolved or decoded twice."""
+    path = f"/v1/items/{quote(item_id, safe='')}?index_id=scenes"
+    request = f"{{}} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with gateway() as served:
+        found = await served.answer_to(request.format("GET").encode())
+        removed = await served.answer_to(request.format("DELETE").encode())
+
+    assert json.loads(found.partition(b"\r\n\r\n")[2])["item_id"] == item_id
+    assert json.loads(removed.partition(b"\r\n\r\n")[2])["removed_count"] == 1
+    assert [list(each.item_ids) for each in served.service.requests] == [[item_id]] * 2
 
 
 async def test_ids_are_listed_page_by_page() -> None:

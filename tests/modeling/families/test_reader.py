@@ -320,6 +320,26 @@ def _embedded(folder: Path) -> torch.Tensor:
         return torch.cat([text, parts.embed_image(torch.full((1, SIZE, SIZE, 3), 90).byte())])
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_a_trainers_checkpoint_of_halves_in_shards_is_read(clip: Path, kind: torch.dtype) -> None:
+    """As fine-tuning leaves it: with its optimizer, which is pickled and never opened."""
+    from safetensors.torch import load_file, save_file
+
+    weights = {name: each.to(kind) for name, each in load_file(clip / "model.safetensors").items()}
+    save_file({name: each.float() for name, each in weights.items()}, clip / "model.safetensors")
+    expected = _embedded(clip)
+    (clip / "model.safetensors").unlink()
+    names = sorted(weights)
+    files = {name: f"model-0000{n % 2 + 1}-of-00002.safetensors" for n, name in enumerate(names)}
+    for file in set(files.values()):
+        save_file({name: weights[name] for name in names if files[name] == file}, clip / file)
+    write_json(clip / "model.safetensors.index.json", {"metadata": {}, "weight_map": files})
+    (clip / "optimizer.pt").write_bytes(b"\x80\x04 no pickle")
+    write_json(clip / "trainer_state.json", {})
+
+    torch.testing.assert_close(_embedded(clip), expected)
+
+
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
 @pytest.mark.parametrize("key", [None, "state_dict", "model"])
 def test_weights_that_a_training_loop_saved_are_read(
