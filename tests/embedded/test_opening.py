@@ -96,7 +96,7 @@ def test_a_path_without_a_folder_or_a_model_is_named(tmp_path: Path, tiny_reposi
 
 def test_python_names_the_class_that_was_called(engine: Engine) -> None:
     """Errors name an engine, not the Client that it is built on."""
-    with pytest.raises(TypeError, match=r"^Engine\.search\(\) got an unexpected keyword"):
+    with pytest.raises(TypeError, match=r"^Engine\.search\(\) missing 1 required keyword-only"):
         engine.search("two cars", index="texts")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^Engine\.ingest\(\) missing 1 required keyword-only"):
         engine.ingest([])  # type: ignore[call-arg]
