@@ -39,7 +39,7 @@ async def check_encoding(model: ServedModel) -> None:
     """
     functions = model.manifest.functions
     sends: dict[str, list[_Send]] = {}
-    for name in (*functions.embed_image, functions.image_tokens):
+    for name in dict.fromkeys((*functions.embed_image, functions.image_tokens)):
         if name is not None:
             sends.setdefault(name, []).append(partial(_send_picture, model, name))
     sends.setdefault(functions.embed_text, []).append(partial(_send_text, model))
