@@ -195,7 +195,8 @@ async def test_an_index_is_described(client: McpClient) -> None:
     assert {"style", "layout", "drawing_count"} <= set(answer["images"]["attributes"])
     assert len(answer["images"]["example_ids"]) == 5
     assert answer["has_cross_encoder_probabilities"]
-    assert answer["other_indexes"] == ["missing"]
+    # "missing" may be named, and does not exist.
+    assert answer["other_indexes"] == []
     assert answer["degradations"] == []
     # Few searches were made, so none need have been measured; what was has a direction.
     assert all(each["query"] in ("text", "image") for each in answer["live_recalls"])
