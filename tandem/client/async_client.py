@@ -298,13 +298,9 @@ class AsyncClient:
         delay_seconds: float | None = 0.0
         while delay_seconds is not None:
             await asyncio.sleep(delay_seconds)
+            size = rounds.batch_item_count
             requests = IngestRequests(
-                rounds,
-                index_id,
-                rounds.batch_item_count,
-                request_id,
-                truncation_policy,
-                target=self._address,
+                rounds, index_id, size, request_id, truncation_policy, target=self._address
             )
             metadata = self._metadata()
             call = self._connection().search.IngestItems(iter(requests), metadata=metadata)
