@@ -10,6 +10,8 @@ DOCS_LOCK ?= requirements/docs.txt
 TRITON_LOCK ?= requirements/triton.txt
 # The programs of others that the metrics are held to.
 REFERENCE_LOCK ?= requirements/reference.txt
+# The clients that OpenAI and Cohere publish, and Envoy.
+OFFICIAL_LOCK ?= requirements/official.txt
 # What drives a browser.
 CONSOLE_LOCK ?= requirements/console.txt
 # What torch asks for, for Triton's image.
@@ -39,7 +41,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: test-references roll-run soak-run sbom check check-types check-rest coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
+.PHONY: test-references test-official roll-run soak-run sbom check check-types check-rest coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
 .PHONY: test-integrations wheels
 
@@ -83,6 +85,10 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 
 test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
 	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/evaluation/test_metrics_by_reference.py
+
+test-official: .venv/official/.ok ## Tries the gateway with the clients of OpenAI and Cohere, and behind Envoy
+	PYTHONPATH=.venv/official $(BIN)/pytest -n 0 -rs tests/gateway_svc/test_official_clients.py \
+		tests/deploy/test_envoy.py
 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
@@ -196,6 +202,8 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(CONSOLE_LOCK)
 	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
 		--output-file $(REFERENCE_LOCK)
+	printf 'openai\ncohere\nhttpx\nenvoy-server\n' | uv pip compile - --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
 
 clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
 	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund
@@ -203,6 +211,10 @@ clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
 
 .venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/reference -r $(REFERENCE_LOCK)
+	touch $@
+
+.venv/official/.ok: $(OFFICIAL_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/official -r $(OFFICIAL_LOCK)
 	touch $@
 
 $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml

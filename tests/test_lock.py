@@ -16,7 +16,15 @@ ROOT = Path(__file__).parents[1]
 
 # torch is installed first, in the build that the machine needs (see the Makefile).
 UNLOCKED = {"torch", "tandem-search", "tandem-search-client", "tandem-search-demo"}
-LOCKS = ("cpu.txt", "console.txt", "docs.txt", "reference.txt", "torch.txt", "triton.txt")
+LOCKS = (
+    "cpu.txt",
+    "console.txt",
+    "docs.txt",
+    "official.txt",
+    "reference.txt",
+    "torch.txt",
+    "triton.txt",
+)
 
 
 def asked_for() -> list[Requirement]:

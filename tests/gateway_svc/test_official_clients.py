@@ -1,7 +1,7 @@
 """The clients that OpenAI and Cohere publish work with the gateway as with their own servers.
 
-They are in no lock of ours: these tests run after `pip install openai==3.57.0 cohere==7.3.1` next
-to the environment. What they send is in test_embeddings and test_rerank, too.
+`make test-official` brings them, and .ci/run runs it; `make test` skips these tests. What they send
+is in test_embeddings and test_rerank, too.
 """
 
 from __future__ import annotations
