@@ -75,6 +75,9 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     # protection also counts calls that are answered or reset and not yet cleaned up, and refuses
     # more (decision 40); the SDK makes half as many at once.
     ("grpc.max_concurrent_streams", MAX_CONNECTION_CALL_COUNT),
+    # gRPC ends calls that wait for a method as CANCELLED, above 3,000 all and, by default, above
+    # 1,000 some of them, of any caller.
+    ("grpc.server.max_pending_requests", 3_000),
     # Otherwise a stream's window grows from 64 KiB to 16 MiB, which a caller may fill unread.
     ("grpc.http2.bdp_probe", 0),
     # Only "identity": a compressed request of 65 kB can inflate to 64 MiB. gRPC answers it with

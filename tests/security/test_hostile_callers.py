@@ -111,7 +111,8 @@ def attacks() -> Mapping[str, Attack]:
         "as many values as there may be, all at once": Attack(
             f"{SERVICE}SearchItems",
             legal,
-            frozenset({"OK", "INDEX_NOT_FOUND", "OVERLOADED"}),
+            # A connection has fewer calls, and gRPC refuses more.
+            frozenset({"OK", "INDEX_NOT_FOUND", "OVERLOADED", "UNAVAILABLE"}),
             TOKEN,
             concurrency=1_000,
             most_grown_bytes=MOST_GROWN_BY_LARGE_BYTES,

@@ -63,6 +63,7 @@ def _ping(_: int) -> bytes:
 FLOODS: Mapping[str, tuple[Burst, int, int]] = {
     "rapid reset": (_reset, 1, 2_000),
     "rapid reset, four times as fast": (_reset, 1, 8_000),
+    "rapid reset, of many connections": (_reset, 20, 1_000),
     "watches": (_watch, 40, 800),
     "checks without a message": (_silent_check, 40, 800),
     "settings": (_settings, 1, 2_000),
