@@ -66,11 +66,15 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 # forbid: pytest compiles 600 files in ten seconds, in each worker.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
+# Whose packages test-console, test-references and test-official bring.
+ELSEWHERE := $(addprefix --ignore=tests/,console evaluation/test_metrics_by_reference.py \
+	gateway_svc/test_official_clients.py deploy/test_envoy.py)
+
 test: .venv/.ok ## Runs the tests except for the slow ones
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow" $(ELSEWHERE)
 
 test-all: .venv/.ok ## Runs every test, with the slow ones
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs $(ELSEWHERE)
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))

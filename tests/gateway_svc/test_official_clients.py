@@ -1,7 +1,7 @@
 """The clients that OpenAI and Cohere publish work with the gateway as with their own servers.
 
-`make test-official` brings them, and .ci/run runs it; `make test` skips these tests. What they send
-is in test_embeddings and test_rerank, too.
+`make test-official` brings them, and .ci/run runs it; `make test` leaves them
+out. What they send is in test_embeddings and test_rerank, too.
 """
 
 from __future__ import annotations
