@@ -7,7 +7,7 @@ tokenize, embed the text, search FAISS flat, score 20 pairs, sort. The served si
 for: four services, Triton, durable storage, and a network between them; with --merged the services
 are in one process. Both are warmed up, and they take turns within the run, so that another load on
 the machine hits both. For many clients the process has a third side: the queries that wait are put
-together by hand. Caches are off.
+together by hand. One client also sends its queries in calls of search_batch. Caches are off.
 
 `large` has 12 layers of 768 and random weights: its answers mean nothing, its arithmetic does. Of
 `one_layer`, which has the first of them alone, most of a search's time is the services' own.
@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.support.in_process import RETURN_N, InProcess, K, keep_memory
 from benchmarks.support.large_model import LAYER_COUNT, export_large
 from benchmarks.support.served_times import Look, cpu_spent, spent
-from tandem.client import Client, SearchResult
+from tandem.client import Client, Search, SearchResult
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest
@@ -41,11 +41,12 @@ from tandem.modeling.export.export import export_model
 THREAD_COUNT = 2
 LAYER_COUNTS = {"large": LAYER_COUNT, "one_layer": 1}
 CLIENT_COUNTS = (1, 16)
+BATCH_SEARCH_COUNT = 12
 # By hand, the pairs of how many queries go into one batch is tried out.
 PAIR_BATCH_SIZES = (K, 3 * K, 128)
 AGREEMENT_COUNT = 20
 
-Search = Callable[[str], object]
+Ask = Callable[[str], object]
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Timing:
         }
 
 
-def measure(search: Search, queries: Sequence[str], client_count: int) -> Timing:
+def measure(search: Ask, queries: Sequence[str], client_count: int) -> Timing:
     """Runs all queries from `client_count` threads, each asking one after another."""
     next_number = count()
     lock = threading.Lock()
@@ -92,6 +93,20 @@ def measure(search: Search, queries: Sequence[str], client_count: int) -> Timing
     with ThreadPoolExecutor(client_count) as clients:
         parts = list(clients.map(ask, range(client_count)))
     return Timing([each for part in parts for each in part], time.perf_counter() - start_time)
+
+
+def measure_batches(client: Client, queries: Sequence[str]) -> Timing:
+    """Runs all queries in calls of search_batch; each takes as long as its batch."""
+    timing = Timing()
+    for start in range(0, len(queries), BATCH_SEARCH_COUNT):
+        batch = queries[start : start + BATCH_SEARCH_COUNT]
+        start_time = time.perf_counter()
+        outcomes = client.search_batch([Search(text, index_id="bench") for text in batch])
+        seconds = time.perf_counter() - start_time
+        failed = [each for each in outcomes if not isinstance(each, SearchResult)]
+        assert not failed, failed[0]
+        timing.add(Timing([seconds] * len(batch), seconds))
+    return timing
 
 
 def measure_by_hand(local: InProcess, queries: Sequence[str], together: int, pairs: int) -> Timing:
@@ -116,6 +131,7 @@ class Run:
         self.timings: dict[tuple[str, int], Timing] = {}
         self.spent: dict[int, list[dict[str, float]]] = {}
         self.cpu: dict[int, list[dict[str, float]]] = {}
+        self.batch_cpu: list[dict[str, float]] = []
         self.stage_gaps_ms: list[float] = []
         self.pair_batch_size = 0
 
@@ -154,6 +170,10 @@ class Run:
         self.cpu.setdefault(clients, []).append(cpu_spent(before, after, len(queries)))
         self.stage_gaps_ms += [_gap_ms(answer) for answer in self._answers]
         self._note("in_process", clients, measure(self._local.search, queries, clients))
+        if clients == 1:
+            before = Look.at(self._stack)
+            self._note("batches", clients, measure_batches(self._client, queries))
+            self.batch_cpu.append(cpu_spent(before, Look.at(self._stack), len(queries)))
         if clients > 1:
             by_hand = measure_by_hand(self._local, queries, clients, self.pair_batch_size)
             self._note("by_hand", clients, by_hand)
@@ -229,7 +249,7 @@ def _result(
         "total_less_stages_ms_max": max(both.stage_gaps_ms),
     }
     for clients in CLIENT_COUNTS:
-        sides = ("served", "in_process", "by_hand") if clients > 1 else ("served", "in_process")
+        sides = ("served", "in_process", "by_hand" if clients > 1 else "batches")
         summaries = {side: both.timings[side, clients].summary() for side in sides}
         served, local = summaries["served"], summaries["in_process"]
         result[f"clients_{clients}"] = {
@@ -242,6 +262,9 @@ def _result(
     rates = [both.timings["served", n].summary()["searches_per_second"] for n in CLIENT_COUNTS]
     by_hand = both.timings["by_hand", CLIENT_COUNTS[-1]].summary()["searches_per_second"]
     result["throughput_gain"] = rates[-1] / rates[0]
+    batches = both.timings["batches", 1].summary()["searches_per_second"]
+    result["batch_throughput_gain"] = batches / rates[0]
+    result["batch_cpu_ms"] = _means(both.batch_cpu)
     result["throughput_of_by_hand"] = rates[-1] / by_hand
     return result
 
@@ -263,7 +286,7 @@ def table(result: dict[str, object]) -> str:
             f"| {clients} | {side.replace('_', ' ')} | {each['p10_ms']:.1f} "
             f"| {each['p50_ms']:.1f} | {each['p99_ms']:.1f} "
             f"| {each['searches_per_second']:.1f} |"
-            for side in ("served", "in_process", "by_hand")
+            for side in ("served", "batches", "in_process", "by_hand")
             if (each := figures.get(side))
         ]
         rows.append(
@@ -274,12 +297,13 @@ def table(result: dict[str, object]) -> str:
     assert isinstance(figures, dict)
     rows += ["", "| one client's search, mean | ms |", "| --- | ---: |"]
     rows += [f"| {name} | {ms:.2f} |" for name, ms in figures["spent_ms"].items()]
-    rows += ["", "| CPU of a search, by process | 1 client, ms | 16 clients, ms |"]
-    rows += ["| --- | ---: | ---: |"]
-    many = result[f"clients_{CLIENT_COUNTS[-1]}"]
+    rows += ["", "| CPU of a search, by process | 1 client, ms | in batches, ms | 16 clients, ms |"]
+    rows += ["| --- | ---: | ---: | ---: |"]
+    many, in_batches = result[f"clients_{CLIENT_COUNTS[-1]}"], result["batch_cpu_ms"]
     assert isinstance(many, dict)
+    assert isinstance(in_batches, dict)
     rows += [
-        f"| {name} | {ms:.1f} | {many['cpu_ms'][name]:.1f} |"
+        f"| {name} | {ms:.1f} | {in_batches[name]:.1f} | {many['cpu_ms'][name]:.1f} |"
         for name, ms in figures["cpu_ms"].items()
     ]
     return "\n".join(rows)

@@ -42,4 +42,6 @@ def test_a_small_run_prints_every_figure(shape: list[str]) -> None:
     assert spent["client"] == pytest.approx(stages + outside)
     assert spent["Triton, executions"] >= 2  # the text, the pairs: nothing came out of a cache
     assert one["cpu_ms"]["models"] > 0
+    assert result["batch_cpu_ms"]["models"] > 0
+    assert result["batch_throughput_gain"] > 0
     assert "| 1 | served |" in table
