@@ -123,10 +123,11 @@ def attacks() -> Mapping[str, Attack]:
 class Door:
     """A process of its own, as others see it."""
 
-    def __init__(self, token_path: Path) -> None:
+    def __init__(self, token_path: Path, encoding_seconds: float = 0.0) -> None:
+        command = [sys.executable, "-m", "tests.support.security.hostile_door", str(token_path)]
         with (token_path.parent / "door.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.security.hostile_door", str(token_path)],
+                [*command, str(encoding_seconds)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -1,8 +1,8 @@
 """The orchestrator's own service behind its locks, over services that are made up.
 
-    python -m tests.support.security.hostile_door FILE_OF_TOKENS
+    python -m tests.support.security.hostile_door FILE_OF_TOKENS [SECONDS]
 
-Prints where it listens, and serves until it is killed.
+Prints where it listens, and serves until it is killed. Each encoding takes so many seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ class Forgotten(list[tuple[str, object]]):
         """Keeps nothing."""
 
 
-async def main(token_path: Path) -> None:
+async def main(token_path: Path, encoding_seconds: float) -> None:
     """Serves."""
+
+    async def encode(_: object) -> None:
+        await asyncio.sleep(encoding_seconds)
+
     bound_memory()
     switch_threads_often()
     log.configure("orchestrator", sys.stderr)
@@ -37,9 +41,10 @@ async def main(token_path: Path) -> None:
     ):
         for service in (behind.encoder, *behind.shards):
             service.calls = Forgotten()
+        behind.encoder.before["EncodeContents"] = encode
         print(address, flush=True)
         await Trimmer().watch()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
