@@ -71,6 +71,8 @@ _RESERVE_BYTES = 4 << 20
 _PAGEFUL = bytes(4000)
 
 _T = TypeVar("_T")
+_Parse = Callable[[str, bytes, bytes | memoryview], _T]
+"""Makes something of an item's id, its key and its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,21 +240,14 @@ class ItemStore:
 
     def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
         """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
-        start: bytes | None = item_key(index_id, "")
-        while start is not None:
-            # One transaction per batch, so that a scan of millions holds no page back for long.
-            batch, start = self._scan(item_key(index_id, ""), start)
-            yield from batch
+        return self._scan(index_id, _stored_embedding)
 
     def scan_damaged(self, index_id: str) -> Iterator[tuple[str, ItemCorrupt]]:
         """Yields the ids of items whose records fail their checksum.
 
         Reads each record without copying it.
         """
-        start: bytes | None = item_key(index_id, "")
-        while start is not None:
-            batch, start = self._scan_damaged(item_key(index_id, ""), start)
-            yield from batch
+        return filter(None, self._scan(index_id, _damage))
 
     def sequence(self) -> int:
         """Returns the number of changes so far, which is where the change log stands."""
@@ -454,47 +449,32 @@ class ItemStore:
             yield from changes
             start += len(changes)
 
-    def _scan(
-        self, prefix: bytes, start: bytes
-    ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
-        """Reads a batch from a key on; returns it and the next key, None at the end."""
-        batch: list[StoredEmbedding | ItemCorrupt] = []
-        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
-            found = cursor.set_range(start)
-            while found and (key := bytes(cursor.key())).startswith(prefix):
-                if len(batch) == _SCAN_COUNT:
-                    return batch, key
-                item_id = key.removeprefix(prefix).decode()
-                batch.append(_stored_embedding(item_id, key, cursor.value()))
-                found = cursor.next()
-        return batch, None
+    def _scan(self, index_id: str, parse: _Parse[_T]) -> Iterator[_T]:
+        """Yields what `parse` makes of each record, by id."""
+        start: bytes | None = item_key(index_id, "")
+        while start is not None:
+            # One transaction per batch, so that a scan of millions holds no page back for long.
+            batch, start = self._batch(item_key(index_id, ""), start, parse)
+            yield from batch
 
-    def _scan_damaged(
-        self, prefix: bytes, start: bytes
-    ) -> tuple[list[tuple[str, ItemCorrupt]], bytes | None]:
-        """Checks a batch from a key on; returns its damaged items and the next key."""
-        damaged: list[tuple[str, ItemCorrupt]] = []
+    def _batch(
+        self, prefix: bytes, start: bytes, parse: _Parse[_T]
+    ) -> tuple[list[_T], bytes | None]:
+        """Reads a batch from a key on; returns it and the next key, None at the end."""
+        batch: list[_T] = []
         left_bytes = _SCAN_BYTES
         with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
             found = cursor.set_range(start)
             while found and (key := bytes(cursor.key())).startswith(prefix):
-                if left_bytes <= 0:
-                    return damaged, key
-                item_id, value = key.removeprefix(prefix).decode(), cursor.value()
+                if len(batch) == _SCAN_COUNT or left_bytes <= 0:
+                    return batch, key
+                value = cursor.value()
                 left_bytes -= len(value)
-                try:
-                    RecordView(item_id, key, value)
-                except ItemCorrupt as error:
-                    damaged.append((item_id, error))
+                batch.append(parse(key.removeprefix(prefix).decode(), key, value))
                 found = cursor.next()
-        return damaged, None
+        return batch, None
 
-    def _read(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        parse: Callable[[str, bytes, bytes | memoryview], _T],
-    ) -> list[_T | None]:
+    def _read(self, index_id: str, item_ids: Sequence[str], parse: _Parse[_T]) -> list[_T | None]:
         with self._files.env.read() as txn:
             self._index_info(txn, index_id)
             parts: list[_T | None] = []
@@ -542,3 +522,11 @@ def _stored_embedding(
     return StoredEmbedding(
         item_id, record.modality, record.embedding(), record.attributes(), record.text()
     )
+
+
+def _damage(item_id: str, key: bytes, value: bytes | memoryview) -> tuple[str, ItemCorrupt] | None:
+    try:
+        RecordView(item_id, key, value)
+    except ItemCorrupt as error:
+        return item_id, error
+    return None
