@@ -33,7 +33,7 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, 
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.machine import machine_about
 from tandem.evaluation.metrics import RECALL_AT
-from tandem.evaluation.report import Report, joined
+from tandem.evaluation.report import Ranking, Report, joined
 from tandem.evaluation.report_markdown import (
     ORDER_METRICS,
     order_cells,
@@ -463,36 +463,35 @@ def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> 
 
 
 def print_report(report: Report) -> None:
-    """Prints R@k with 95 % intervals, one row for each direction and order."""
-    # Fits 80 columns for any numbers.
-    table = Table(
-        title=report.about["title"], title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    table.add_column("direction")
-    table.add_column("order by")
-    for k in RECALL_AT:
-        table.add_column(f"R@{k}   95 % CI", justify="right")
-    last = ""
-    for each in report.rankings:
-        shown = "" if each.direction == last else each.direction
-        table.add_row(shown, each.order_by, *map(recall_cell, each.recalls))
-        last = each.direction
-    out.print(table)
+    """Prints R@k with 95 % intervals, and the metrics of whole orders, a row for each order."""
+    recall_names = [f"R@{k}   95 % CI" for k in RECALL_AT]
+    _print_rows(report, recall_names, lambda each: map(recall_cell, each.recalls), has_title=True)
     # Below 100 if a query matches several items, of which one is the answer.
     out.print(f"{_BEST}: {report.about[_BEST]}")
-    _print_whole_orders(report)
+    _print_rows(report, ORDER_METRICS, order_cells)
 
 
-def _print_whole_orders(report: Report) -> None:
-    """Prints the metrics that count every answer or every rank, as rows of a second table."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+def _print_rows(
+    report: Report,
+    names: Sequence[str],
+    cells: Callable[[Ranking], Iterable[str]],
+    *,
+    has_title: bool = False,
+) -> None:
+    """Prints a row for each direction and order; fits 80 columns for any numbers."""
+    table = Table(
+        title=report.about["title"] if has_title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
     for name in ("direction", "order by"):
         table.add_column(name)
-    for name in ORDER_METRICS:
+    for name in names:
         table.add_column(name, justify="right")
     last = ""
     for each in report.rankings:
         shown = "" if each.direction == last else each.direction
-        table.add_row(shown, each.order_by, *order_cells(each))
+        table.add_row(shown, each.order_by, *cells(each))
         last = each.direction
     out.print(table)

@@ -196,41 +196,37 @@ class Report:
         """
         path = path / "report.json" if path.is_dir() else path
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"{path} is not a report of this version: it is not JSON ({error})"
-            ) from error
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} is not a report of this version: it holds no object")
-        try:
-            if content["format_version"] != FORMAT_VERSION:
-                raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
-            # Earlier releases wrote no pictures, ties, folds or further answers.
-            pictures = content.get("pictures", {})
-            rankings = tuple(
-                Ranking(
-                    **each
-                    | {
-                        "ranks": tuple(each["ranks"]),
-                        "pictures": tuple(pictures.get(each["direction"], ())),
-                        "other_ranks": _tuples(each.get("other_ranks")),
-                    }
-                )
-                for each in content["rankings"]
-            )
-            ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
-            report = cls(
-                content["about"], content["languages"], rankings, content["seconds"], ties, folds
-            )
+            report = cls._of_json(path.read_text(encoding="utf-8"))
             report.check()
-        except KeyError as error:
-            raise ValueError(
-                f"{path} is not a report of this version: it has no {error}"
-            ) from error
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path} is not a report of this version: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path} is not a report of this version: {why}") from error
         return report
+
+    @classmethod
+    def _of_json(cls, text: str) -> Self:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("it holds no object")
+        if content["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
+        # Earlier releases wrote no pictures, ties, folds or further answers.
+        pictures = content.get("pictures", {})
+        rankings = tuple(
+            Ranking(
+                **each
+                | {
+                    "ranks": tuple(each["ranks"]),
+                    "pictures": tuple(pictures.get(each["direction"], ())),
+                    "other_ranks": _tuples(each.get("other_ranks")),
+                }
+            )
+            for each in content["rankings"]
+        )
+        ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
+        return cls(
+            content["about"], content["languages"], rankings, content["seconds"], ties, folds
+        )
 
     def check(self) -> None:
         """Raises ValueError if a part has another type, or rankings have other queries."""
