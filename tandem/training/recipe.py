@@ -4,7 +4,7 @@ A recipe and its seed determine a checkpoint; both are written into its training
 ones are in recipes.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -194,88 +194,85 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_ranges(self.to_dict())
+        for conflict in self._conflicts():
+            raise ValueError(f"recipe {self.name} {conflict}")
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yields what is wrong with fields together, and what to do."""
         if self.precision not in ("bf16", "fp32"):
-            raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
+            yield f"has precision {self.precision!r}: bf16 or fp32"
         brings_network = self.begins_trained or self.begins_with_towers
         if not brings_network and (self.image_source == "vision_tower") != bool(self.vision):
-            raise ValueError(
-                f"recipe {self.name} has image_source {self.image_source} and vision "
-                f"{self.vision!r}; name a network with --image-source FOLDER_OR_NAME"
+            yield (
+                f"has image_source {self.image_source} and vision {self.vision!r}; name a network "
+                "with --image-source FOLDER_OR_NAME"
             )
         if self.held_out_family_count and self.held_out_picture_count:
-            raise ValueError(
-                f"recipe {self.name} holds out both families and pictures: set "
-                "held_out_family_count or held_out_picture_count to 0"
+            yield (
+                "holds out both families and pictures: set held_out_family_count or "
+                "held_out_picture_count to 0"
             )
         if self.has_two_towers and (self.trains_ce or self.mlm_steps_per_round):
-            raise ValueError(
-                f"recipe {self.name} has two towers, whose rounds only train the BE: set "
-                "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
+            yield (
+                "has two towers, whose rounds only train the BE: set ce_steps_per_round and "
+                "mlm_steps_per_round to 0, and matcher_step_count instead"
             )
         fixes_pooling = self.has_two_towers or self.zoo_model or self.begins_trained
         if fixes_pooling and self.embedding_pooling != "mean":
-            raise ValueError(
-                f"recipe {self.name} has embedding_pooling {self.embedding_pooling}, which two "
-                "towers, a network of the zoo and a trained checkpoint fix themselves: leave it out"
+            yield (
+                f"has embedding_pooling {self.embedding_pooling}, which two towers, a network of "
+                "the zoo and a trained checkpoint fix themselves: leave it out"
             )
-        if self.zoo_model and self.zoo_model not in get_args(ZooName):
-            raise ValueError(
-                f"recipe {self.name} has zoo_model {self.zoo_model!r}; there are "
-                f"{', '.join(get_args(ZooName))}"
-            )
-        if self.zoo_model and (self.trains_ce or self.mlm_steps_per_round or self.has_two_towers):
-            raise ValueError(
-                f"recipe {self.name} trains a network of the zoo, whose rounds have one step: set "
-                "ce_steps_per_round and mlm_steps_per_round to 0, and has_two_towers to false"
-            )
-        if self.zoo_model and (self.backbone_step_count or self.begins_trained):
-            raise ValueError(
-                f"recipe {self.name} trains a network of the zoo over a frozen image backbone, and "
-                "from random weights: leave --init and backbone steps out"
-            )
-        if self.zoo_model and self.image_source == "grid" and not self.begins_with_backbone:
-            raise ValueError(
-                f"recipe {self.name} has a network of the zoo over a grid of random weights, which "
-                "would not learn: set begins_with_backbone, or take another image source"
-            )
+        if self.zoo_model:
+            yield from self._zoo_conflicts()
         if self.image_source == "efficientnet_lite0_early" and not self.has_two_towers:
-            raise ValueError(
-                f"recipe {self.name} has image_source efficientnet_lite0_early, which two towers "
-                "continue; take efficientnet_lite0"
+            yield (
+                "has image_source efficientnet_lite0_early, which two towers continue; take "
+                "efficientnet_lite0"
             )
         if self.matcher_step_count and not (self.has_two_towers and self.matcher_width):
-            raise ValueError(
-                f"recipe {self.name} has steps for a matcher and none to train: set has_two_towers "
-                "and matcher_width"
-            )
+            yield "has steps for a matcher and none to train: set has_two_towers and matcher_width"
         if self.begins_with_towers and not self.matcher_step_count:
-            raise ValueError(
-                f"recipe {self.name} takes trained towers as they are, and trains no matcher: set "
-                "matcher_step_count"
-            )
+            yield "takes trained towers as they are, and trains no matcher: set matcher_step_count"
         if self.begins_with_towers and self.matcher_has_towers and not self.matcher_layer_count:
-            raise ValueError(
-                f"recipe {self.name} takes trained towers, and a matcher that shares nothing with "
-                "them begins with a published encoder: set matcher_layer_count"
+            yield (
+                "takes trained towers, and a matcher that shares nothing with them begins with a "
+                "published encoder: set matcher_layer_count"
             )
         if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):
-            raise ValueError(
-                f"recipe {self.name} takes a trained image backbone as it is: "
-                "set backbone_step_count to 0 and begins_trained to False"
+            yield (
+                "takes a trained image backbone as it is: set backbone_step_count to 0 and "
+                "begins_trained to False"
             )
         if self.begins_trained and self.has_half_the_layers:
-            raise ValueError(
-                f"recipe {self.name} has half the layers of a published encoder, and a checkpoint "
-                "of ours keeps all of its layers: leave --init out"
+            yield (
+                "has half the layers of a published encoder, and a checkpoint of ours keeps all of "
+                "its layers: leave --init out"
             )
         uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
         if uses_mined and not self.mined_refresh_round_count:
-            raise ValueError(
-                f"recipe {self.name} draws mined negatives and never mines: "
-                "set mined_refresh_round_count"
-            )
+            yield "draws mined negatives and never mines: set mined_refresh_round_count"
         if uses_mined and not self.trains_be:
-            raise ValueError(f"recipe {self.name} mines by the BE, which it does not train")
+            yield "mines by the BE, which it does not train"
+
+    def _zoo_conflicts(self) -> Iterator[str]:
+        if self.zoo_model not in get_args(ZooName):
+            yield f"has zoo_model {self.zoo_model!r}; there are {', '.join(get_args(ZooName))}"
+        if self.trains_ce or self.mlm_steps_per_round or self.has_two_towers:
+            yield (
+                "trains a network of the zoo, whose rounds have one step: set ce_steps_per_round "
+                "and mlm_steps_per_round to 0, and has_two_towers to false"
+            )
+        if self.backbone_step_count or self.begins_trained:
+            yield (
+                "trains a network of the zoo over a frozen image backbone, and from random "
+                "weights: leave --init and backbone steps out"
+            )
+        if self.image_source == "grid" and not self.begins_with_backbone:
+            yield (
+                "has a network of the zoo over a grid of random weights, which would not learn: "
+                "set begins_with_backbone, or take another image source"
+            )
 
     @property
     def trains_be(self) -> bool:

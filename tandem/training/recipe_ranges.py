@@ -17,6 +17,8 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "vocabulary_size": (1, _MANY),
     "backbone_batch_size": (1, _MANY),
     "backbone_learning_rate": _RATE,
+    "round_count": (1, _MANY),
+    "accumulation_step_count": (1, _MANY),
     "be_batch_size": (2, _MANY),
     "image_size": (16, 8_192),
     "view_count": (1, 100),

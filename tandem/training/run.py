@@ -140,13 +140,6 @@ class Run:
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
-        if recipe.round_count < 1:
-            raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
-        if recipe.accumulation_step_count < 1:
-            raise ValueError(
-                f"recipe {recipe.name} has accumulation_step_count "
-                f"{recipe.accumulation_step_count}; a step needs at least 1 micro-batch"
-            )
         sizes = (
             recipe.be_batch_size if recipe.trains_be else 0,
             2 * recipe.ce_family_count if recipe.trains_ce else 0,

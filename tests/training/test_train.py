@@ -213,12 +213,6 @@ def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_a_recipe_whose_steps_have_no_micro_batch_is_refused(tmp_path: Path) -> None:
-    """It would step along no gradient, or divide by nothing."""
-    with pytest.raises(ValueError, match="accumulation_step_count 0; a step needs"):
-        train(replace(tiny(1), accumulation_step_count=0), SceneSource(), tmp_path, lambda *_: None)
-
-
 def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[..., Run]) -> None:
     """Twice as many micro-batches are drawn, and it is another model."""
     checkpoint, _, _ = trained(1)
@@ -233,7 +227,7 @@ def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
     tmp_path: Path, begins: str
 ) -> None:
     """It would be replaced. A recipe that reads no checkpoint does not say so."""
-    recipe = replace(tiny(1), backbone_step_count=0, round_count=0)
+    recipe = replace(tiny(1), backbone_step_count=0, be_steps_per_round=0, ce_steps_per_round=0)
 
     with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
         train(
@@ -243,13 +237,5 @@ def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
             lambda *_: None,
             init=tmp_path,
         )
-    with pytest.raises(ValueError, match="has no rounds"):
+    with pytest.raises(ValueError, match="has steps for neither"):
         train(recipe, SceneSource(), tmp_path, lambda *_: None, init=tmp_path)
-
-
-def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
-    """There would be no checkpoint, and nothing to say so."""
-    with pytest.raises(ValueError, match="recipe tiny has no rounds"):
-        train(replace(tiny(1), round_count=0), SceneSource(), tmp_path, lambda *_: None)
-
-    assert list(tmp_path.iterdir()) == []
