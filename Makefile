@@ -101,7 +101,7 @@ test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the s
 	for suite in $(SUITES); do \
 		(cd integrations/$$suite && $(abspath $(INTEGRATION_ENVS))/$$suite/bin/mypy) || exit 1; \
 	done
-	$(BIN)/python integrations/scene_system.py sh -c 'for suite in $(SUITES); do \
+	$(BIN)/python tests/support/scene_system.py sh -c 'for suite in $(SUITES); do \
 		$(INTEGRATION_ENVS)/$$suite/bin/python -m pytest -c integrations/$$suite/pyproject.toml \
 			integrations/$$suite/tests || exit 1; done'
 

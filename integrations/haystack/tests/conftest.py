@@ -17,7 +17,7 @@ SCENES = "TANDEM_SCENE_SYSTEM"
 
 @pytest.fixture(scope="session")
 def system() -> dict[str, Any]:
-    """What integrations/scene_system.py says of the system that it started."""
+    """What tests/support/scene_system.py says of the system that it started."""
     if SCENES not in os.environ:
         pytest.fail(f"{SCENES} is not set: run make test-integrations", pytrace=False)
     told: dict[str, Any] = json.loads(os.environ[SCENES])
