@@ -213,6 +213,13 @@ def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("count", ["round_count", "accumulation_step_count"])
+def test_a_recipe_without_rounds_or_micro_batches_is_refused(count: str) -> None:
+    """There would be no checkpoint, or a step along no gradient, and nothing to say so."""
+    with pytest.raises(ValueError, match=count):
+        replace(tiny(1), **{count: 0})  # type: ignore[arg-type]
+
+
 def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[..., Run]) -> None:
     """Twice as many micro-batches are drawn, and it is another model."""
     checkpoint, _, _ = trained(1)
