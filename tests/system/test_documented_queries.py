@@ -19,10 +19,14 @@ INDEX = "documented"
 
 
 def searches(page: str) -> list[str]:
-    """Returns the page's `tandem search "TEXT" ...` commands, without comments."""
+    """Returns the page's `tandem search "TEXT" ...` commands of the demo, without comments.
+
+    Photographs of the reader's own are in an index that the command names.
+    """
     text = (ROOT / page).read_text(encoding="utf-8")
     found = re.findall(r'^ *(?:\.venv/bin/)?(tandem search "[^\n]*)$', text, re.MULTILINE)
-    return list(dict.fromkeys(line.partition("  #")[0].strip() for line in found))
+    commands = dict.fromkeys(line.partition("  #")[0].strip() for line in found)
+    return [command for command in commands if "--index photos" not in command]
 
 
 def ingested_count(page: str) -> int:
