@@ -167,19 +167,19 @@ async def while_slow(
         *(moody(client, rows(SLOW, 8), timeout_seconds=PATIENT_SECONDS) for _ in range(slow_count)),
         return_exceptions=True,
     )
-    await asyncio.sleep(0)  # they are sent in this order
+
+    async def queued(count: int) -> None:
+        await asyncio.to_thread(
+            wait_for_queue, serving.metrics_url, MOODY, count, lambda: not running.done()
+        )
+
+    await queued(slow_count - 1)  # calls may arrive in another order
     waiting = [
         asyncio.create_task(moody(client, rows(PLAIN, 8), timeout_seconds=PATIENT_SECONDS))
         for _ in range(waiting_count)
     ]
     try:
-        await asyncio.to_thread(
-            wait_for_queue,
-            serving.metrics_url,
-            MOODY,
-            slow_count - 1 + waiting_count,
-            lambda: not running.done(),
-        )
+        await queued(slow_count - 1 + waiting_count)
         await body(waiting)
         assert not running.done(), "the slow calls ended too soon"
     finally:
@@ -246,15 +246,15 @@ async def test_cancelled_calls_are_not_run(
     they run, and their caller is let go all the same.
     """
     client = TritonClient(odd_serving.address, is_cancelling=is_cancelling)
+    await moody(client, rows(PLAIN))  # by which it has found out
 
     async def check(factor: float) -> None:
-        slow_count = round(factor)
+        slow_count = 1 + round(factor)
         waiting_count = MOODY_QUEUE_SIZE - slow_count
         before = Counts.at_rest(odd_serving.metrics_url, MOODY)
         given_up: list[asyncio.Task[NDArray[np.generic]]] = []
 
         async def cancel(waiting: list[asyncio.Task[NDArray[np.generic]]]) -> None:
-            # One that Triton took before the slow ones may have its answer.
             given_up.extend(call for call in waiting if call.cancel())
             await asyncio.gather(*waiting, return_exceptions=True)
             assert all(call.cancelled() for call in given_up)

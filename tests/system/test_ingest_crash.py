@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tandem.client import Client
+from tandem.client import NO_RETRIES, Client
 from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
 from tandem.item_store.item_store import ItemStore
@@ -92,7 +92,8 @@ def _ingest_until_refused(
         for n in itertools.count()
     )
     try:
-        with Client(stack.address) as client:
+        # Without retries: the client would wait for the shard that was killed.
+        with Client(stack.address, retries=NO_RETRIES) as client:
             for outcome in client.ingest(items, index_id=INDEX_ID, batch_item_count=8):
                 if outcome.error is not None:
                     return stored, 1

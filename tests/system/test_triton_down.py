@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tandem.client import Client
+from tandem.client import NO_RETRIES, Client
 from tandem.contract.content import Modality
 from tandem.errors import ModelUnavailable
 from tandem.local.stack import LocalStack
@@ -26,7 +26,8 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(tiny_stack: Local
         start_time = time.monotonic()
         with pytest.raises(ModelUnavailable):
             client.search("one walrus", index_id="down")  # which no other test asks this stack
-        [outcome] = client.ingest([("b", "one otter")], index_id="down")
+        with Client(tiny_stack.address, retries=NO_RETRIES) as hasty:
+            [outcome] = hasty.ingest([("b", "one otter")], index_id="down")
         assert isinstance(outcome.error, ModelUnavailable)
         again = client.search("two cats", index_id="down", target_modality=Modality.TEXT)
         assert [item.item_id for item in again.items] == ["a"]

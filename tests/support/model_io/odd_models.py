@@ -10,7 +10,7 @@ MOODY, REVERSED, UNBATCHED, ECHO = "moody", "reversed", "unbatched", "echo"
 # The largest number in moody's input decides what it does.
 PLAIN, NAN, HEADLESS, DOUBLE, SLOW = 1.0, 10.0, 20.0, 30.0, 40.0
 # Enough to wait for one another, too few for what tests/model_io sends to overflow it.
-MOODY_QUEUE_SIZE = 4
+MOODY_QUEUE_SIZE = 6
 REVERSED_INPUT_COUNT = 12
 
 
