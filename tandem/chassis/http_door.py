@@ -112,6 +112,8 @@ class HttpDoor:
             self._visit, sock=self._socket, limit=_REQUEST_BYTES, backlog=_BACKLOG
         )
         await self._stopping.wait()
+        # Out of open files, asyncio listens again a second later, and then finds no socket.
+        self._loop.set_exception_handler(lambda *_: None)
         server.close()
         for visit in self._visits.members:
             visit.cancel()
