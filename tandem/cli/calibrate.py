@@ -13,6 +13,12 @@ from tandem.cli.corpora import CORPUS_HELP, open_corpus, open_divided
 from tandem.cli.progress import query_progress
 from tandem.cli.seeds import MAX_SEED
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readable_records import (
+    ModelCheck,
+    OnError,
+    SkippedRecords,
+    readable_records,
+)
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
@@ -22,12 +28,6 @@ from tandem.model_io.calibration import (
     write_calibrations,
 )
 from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.readable_records import (
-    ModelCheck,
-    OnError,
-    SkippedRecords,
-    readable_records,
-)
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.default_checkpoint import default_checkpoint
 

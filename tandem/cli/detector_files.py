@@ -7,16 +7,16 @@ from typing import Final
 from tandem.cli.user_path import user_path
 from tandem.client import NewContent, RegionContent
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.records import Record
-from tandem.corpus.regions.region_layouts import open_regions
-from tandem.corpus.regions.regions import RegionReader
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     OnError,
     SkippedRecords,
     check_captions_sendable,
     readable_records,
 )
-from tandem.model_io.record_regions import RecordRegions
+from tandem.corpus.record_regions import RecordRegions
+from tandem.corpus.records import Record
+from tandem.corpus.regions.region_layouts import open_regions
+from tandem.corpus.regions.regions import RegionReader
 
 SentRecord = tuple[Record, NewContent]
 """A record, and what is sent for its image."""

@@ -28,6 +28,14 @@ from tandem.cli.report_folder import check_writable, write_report
 from tandem.cli.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.errors import CorpusError
+from tandem.corpus.readable_records import (
+    OnError,
+    RecordCheck,
+    SkippedRecords,
+    check_asking,
+    readable_records,
+)
+from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.gallery_digest import gallery_digest
@@ -41,14 +49,6 @@ from tandem.evaluation.report_markdown import (
 )
 from tandem.evaluation.served import POOL_K
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import (
-    OnError,
-    RecordCheck,
-    SkippedRecords,
-    check_asking,
-    readable_records,
-)
-from tandem.model_io.record_regions import RecordRegions
 from tandem.model_io.visible_text import folded_text
 
 if TYPE_CHECKING:

@@ -33,15 +33,15 @@ from tandem.client.ingest_rounds import may_be_stored_later
 from tandem.contract.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead
-from tandem.corpus.records import Caption, Record
-from tandem.errors import TandemError
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     HeldPicture,
     OnError,
     SkippedRecords,
     records_with_pictures,
 )
-from tandem.model_io.record_regions import RecordRegions
+from tandem.corpus.record_regions import RecordRegions
+from tandem.corpus.records import Caption, Record
+from tandem.errors import TandemError
 from tandem.model_io.smaller_jpeg import sendable_picture
 
 DEFAULT_SPLIT: Final = "test"

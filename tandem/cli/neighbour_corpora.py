@@ -17,12 +17,12 @@ from tandem.cli.any_checkpoint import (
 )
 from tandem.cli.neighbour_gallery import CorpusPart, neighbour_gallery
 from tandem.cli.progress import LongWork, query_progress
+from tandem.corpus.readable_records import ModelCheck, RecordCheck, SkippedRecords
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import ModelCheck, RecordCheck, SkippedRecords
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tandem.corpus.records import Record
-from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     OnError,
     RecordCheck,
     SkippedRecords,
     check_asking,
     readable_records,
 )
+from tandem.corpus.records import Record
+from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.cli.seeds import MAX_SEED
+from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import OnError, SkippedRecords
 
 app = typer.Typer(help="Build the lists that LeaPRR learns from.", no_args_is_help=True)
 

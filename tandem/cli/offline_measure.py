@@ -19,6 +19,7 @@ from tandem.cli.neighbour_gallery import CorpusPart
 from tandem.cli.neighbour_measure import NeighbourMeasure
 from tandem.cli.progress import query_progress
 from tandem.contract.content import TruncationPolicy
+from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.corpus.records import Record
 from tandem.evaluation.checkpoint_origin import origin_about
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
@@ -26,7 +27,6 @@ from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 

@@ -14,9 +14,9 @@ from tandem.cli.progress import LongWork
 from tandem.cli.user_path import user_path
 from tandem.contract.regions import MAX_REGION_COUNT
 from tandem.corpus.errors import RegionsUnreadable
+from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.regions.regions import RegionReader, read_regions
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
-from tandem.model_io.readable_records import OnError, SkippedRecords
 from tandem.model_io.region_vectors import region_vectors
 
 _STAGE = "read the regions"

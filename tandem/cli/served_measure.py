@@ -18,19 +18,19 @@ from tandem.cli.refusals import described
 from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
 from tandem.contract.content import Modality
+from tandem.corpus.readable_records import (
+    OnError,
+    RecordCheck,
+    check_captions_sendable,
+    check_picture_there,
+)
+from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.report import NO_CROSS_ENCODER, Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
-from tandem.model_io.readable_records import (
-    OnError,
-    RecordCheck,
-    check_captions_sendable,
-    check_picture_there,
-)
-from tandem.model_io.record_regions import RecordRegions
 
 
 class ServedMeasure:

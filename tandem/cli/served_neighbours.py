@@ -18,10 +18,10 @@ from tandem.client.retries import DEFAULT_RETRIES, Retries
 from tandem.client.sendable import content_to_proto
 from tandem.contract.content import Modality
 from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
 from tandem.errors import TandemError
 from tandem.evaluation.gallery import Gallery, PictureContent
-from tandem.model_io.readable_records import SkippedRecords, check_picture_there
 from tandem.neighbours.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,

@@ -14,14 +14,14 @@ from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.train_seeds import SeedRuns, evaluate_arguments, shared_options, train_seeds
 from tandem.cli.training_bar import TrainingBar
-from tandem.corpus.records import Record
-from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     OnError,
     SkippedRecords,
     TextCheck,
     readable_records,
 )
+from tandem.corpus.records import Record
+from tandem.model_io.precision import Precision, native_precision
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.spoken_captions import SpokenCaptions
 from tandem.training.recipe import Recipe

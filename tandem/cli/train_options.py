@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from tandem.model_io.readable_records import OnError
+from tandem.corpus.readable_records import OnError
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training.recipe import Recipe, in_rounds, on_corpus

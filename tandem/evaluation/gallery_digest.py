@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
+from tandem.corpus.readable_records import picture_bytes
 from tandem.evaluation.gallery import Gallery
-from tandem.model_io.readable_records import picture_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@
     tokenizer_file, special_tokens  a tokenizer's file, checked
     image_file, image           an image file to pixels, within limits
     picture_fit                 letterbox, squash and crop
-    readable_records            which corpus records a model can take
     buckets, pair_window        pads and groups the rows of a call; limits pairs in Triton
     manifest, model_repository  what an exported model is; the folder that Triton serves
     config_pbtxt, precision     each model's configuration; number formats

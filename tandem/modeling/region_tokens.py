@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tandem.corpus.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
 from tandem.model_io.json_object import FileInvalid, check_file
-from tandem.model_io.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.model_io.tensor_file import failures_named
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH

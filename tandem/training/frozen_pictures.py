@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tandem.corpus.readable_records import ModelCheck, picture_bytes
 from tandem.corpus.records import Record
-from tandem.model_io.readable_records import ModelCheck, picture_bytes
 from tandem.modeling.config import JointConfig
 from tandem.training.data.kept_tokens import KeptTokens, view_digest
 from tandem.training.data.picture_views import picture_view

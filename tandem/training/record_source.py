@@ -14,8 +14,8 @@ from typing import Final
 from tokenizers import Tokenizer
 from torch import nn
 
+from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck
 from tandem.corpus.records import Record
-from tandem.model_io.readable_records import ModelCheck, SkippedRecords, TextCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tandem.cli.neighbour_gallery import neighbour_gallery
-from tandem.corpus.scenes.records import scene_records
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     RecordUnreadable,
     SkippedRecords,
     check_picture_there,
 )
+from tandem.corpus.scenes.records import scene_records
 
 
 def test_a_record_without_a_caption_is_refused_or_skipped() -> None:

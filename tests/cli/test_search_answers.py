@@ -21,9 +21,9 @@ from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
 from tandem.contract.filters import holds
 from tandem.contract.region_wire import regions_to_proto
+from tandem.corpus.record_regions import region_content
 from tandem.corpus.regions.npz_folder import NpzFolder
 from tandem.errors import TextEmpty
-from tandem.model_io.record_regions import region_content
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
 from tests.support.model_io.pictures import encoded, plain

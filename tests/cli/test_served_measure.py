@@ -14,14 +14,14 @@ import typer
 
 from tandem.cli.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
+from tandem.corpus.readable_records import OnError, RecordUnreadable
+from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import CrossEncoderMissing
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.report import Report, joined
-from tandem.model_io.readable_records import OnError, RecordUnreadable
-from tandem.model_io.record_regions import RecordRegions
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server

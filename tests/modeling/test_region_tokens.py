@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
+from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import RecordUnreadable
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling import region_tokens as module
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint

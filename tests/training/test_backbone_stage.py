@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from tandem.corpus.readable_records import ModelCheck
 from tandem.model_io.precision import native_precision
-from tandem.model_io.readable_records import ModelCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource

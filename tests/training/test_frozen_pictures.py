@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.readable_records import ModelCheck
+from tandem.corpus.readable_records import ModelCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
 from tandem.training.data.kept_tokens import view_digest

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.model_io.precision import native_precision
-from tandem.model_io.readable_records import RecordUnreadable
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel

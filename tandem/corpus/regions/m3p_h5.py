@@ -20,7 +20,8 @@ from tandem.corpus.errors import (
     RegionsMissing,
     RegionsUnreadable,
 )
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, checked_regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.model_io.region_vectors import are_numbers
 
 try:
     import h5py

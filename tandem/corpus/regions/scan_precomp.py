@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tandem.corpus.errors import CorpusMalformed, RegionsMissing
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, are_numbers, checked_regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.model_io.region_vectors import are_numbers
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5

@@ -4,8 +4,8 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
+from tandem.corpus.readable_records import RecordFault, RecordUnreadable
 from tandem.corpus.records import Record
-from tandem.model_io.readable_records import RecordFault, RecordUnreadable
 from tandem.training.data.caption_groups import caption_groups
 
 

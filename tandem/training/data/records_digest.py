@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 
+from tandem.corpus.readable_records import picture_bytes
 from tandem.corpus.records import Record
-from tandem.model_io.readable_records import picture_bytes
 
 OnPicture = Callable[[bytes], object]
 """Is called with the SHA-256 of each picture's file, in the order of the records."""

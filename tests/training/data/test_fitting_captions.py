@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     OnError,
     RecordFault,
     RecordUnreadable,

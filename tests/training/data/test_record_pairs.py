@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from tandem.corpus.emoji import emoji_records
+from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Caption, ImageSource, Record
-from tandem.model_io.readable_records import RecordUnreadable
 from tandem.training.data.batches import TextBatch
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages

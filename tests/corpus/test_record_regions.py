@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tandem.corpus.errors import RegionsUnreadable
+from tandem.corpus.readable_records import RecordFault, RecordUnreadable
 from tandem.corpus.readers.image_sources import ImageFile
+from tandem.corpus.record_regions import RecordRegions, region_content
 from tandem.corpus.records import Record
 from tandem.corpus.regions.regions import Regions, checked_regions
-from tandem.model_io.readable_records import RecordFault, RecordUnreadable
-from tandem.model_io.record_regions import RecordRegions, region_content
 
 BOXES = np.array([[0, 0, 320, 240], [160, 120, 640, 480]])
 

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from tandem.corpus.errors import CorpusMalformed
-from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
-from tandem.corpus.readers.karpathy import read_karpathy
-from tandem.corpus.readers.picture_folder import read_picture_folder
-from tandem.corpus.readers.webdataset import read_webdataset
-from tandem.corpus.records import Caption, Record
-from tandem.model_io.image import MAX_IMAGE_BYTES
-from tandem.model_io.readable_records import (
+from tandem.corpus.readable_records import (
     ModelCheck,
     OnError,
     RecordFault,
@@ -25,6 +19,12 @@ from tandem.model_io.readable_records import (
     readable_records,
     records_with_pictures,
 )
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
+from tandem.corpus.readers.karpathy import read_karpathy
+from tandem.corpus.readers.picture_folder import read_picture_folder
+from tandem.corpus.readers.webdataset import read_webdataset
+from tandem.corpus.records import Caption, Record
+from tandem.model_io.image import MAX_IMAGE_BYTES
 from tandem.model_io.text import TextPreprocessor
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tests.support.model_io.pictures import encoded, plain, png_header

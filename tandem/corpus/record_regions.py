@@ -7,10 +7,10 @@ import numpy as np
 
 from tandem.contract.regions import MAX_REGION_COUNT, RegionContent
 from tandem.corpus.errors import CorpusError, RegionsMissing, RegionsUnreadable
+from tandem.corpus.readable_records import RecordFault, RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
 from tandem.corpus.regions.regions import RegionReader, Regions
-from tandem.model_io.readable_records import RecordFault, RecordUnreadable
 
 
 class RecordRegions:
