@@ -73,8 +73,8 @@ ELSEWHERE := $(addprefix --ignore=tests/,console evaluation/test_metrics_by_refe
 test: .venv/.ok ## Runs the tests except for the slow ones
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow" $(ELSEWHERE)
 
-test-all: .venv/.ok ## Runs every test, with the slow ones
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs $(ELSEWHERE)
+test-all: .venv/.ok ## Runs every test, with the slow ones and every row of each grid
+	TANDEM_GRID_RUNS=full $(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs $(ELSEWHERE)
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
@@ -129,7 +129,7 @@ soak-run: .venv/.ok ## Looks for what grows in 20 minutes, after 10; MINUTES=120
 
 coverage: .venv/.ok ## Runs the tests, reports which lines they reach, in every process, and fails below the floor in pyproject.toml; twice the time
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup -q
+	TANDEM_GRID_RUNS=full $(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup -q
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -14,6 +14,7 @@ import structlog
 from hypothesis import settings
 
 from tandem.child_processes.child_environment import loopback_spared
+from tests.support import grid
 
 # Times on a shared machine say nothing about the code, so no example has a deadline of its own.
 settings.register_profile("tandem", deadline=None, derandomize=True)
@@ -62,6 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if (worker := getattr(config, "workerinput", None)) and config.args == _TEST_PATHS:
         config.args[:] = _rotated(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def pytest_report_header() -> str:
+    """Names the seed with which a failed row of a grid runs again."""
+    if grid.IS_FULL:
+        return "grids: every row"
+    return f"grids: a sample, TANDEM_GRID_SEED={grid.SEED}"
 
 
 def _rotated(number: int, worker_count: int) -> list[str]:
