@@ -17,7 +17,6 @@ upstream       calls the orchestrator
 faults         HTTP's own refusals, and the status of each named error
 problem        errors as problem details (RFC 9457)
 json_message   JSON to messages and back
-message_writer messages to JSON, fast
 console_files  serves console/, the files of the web console
 
 protocols/     Connect and gRPC-Web

@@ -1,9 +1,8 @@
-"""Converts JSON to protobuf messages and back, as protobuf's own mapping says."""
+"""Converts JSON to protobuf messages and back by protobuf's own mapping, within limits."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 from collections import Counter
@@ -11,11 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from gateway_svc.malformed import malformed
-from gateway_svc.message_shape import misshapen
-from gateway_svc.message_writer import write_json
 from tandem.contract.request_limits import RequestLimit
 from tandem.errors import MessageTooLarge
 
@@ -25,26 +23,14 @@ Given = TypeVarTuple("Given")
 
 # In the event loop up to this size, which takes about a millisecond.
 _LARGE_BYTES = 64 * 1024
-_MAX_DETAIL_CHARACTERS = 300
 _MAX_NAME_CHARACTERS = 64
-# json_format's message for a field that does not exist.
-_UNKNOWN_FIELD = re.compile(
-    r'Message type "(?P<message>tandem\.v1\.[\w.]+)" has no field named "(?P<field>.*?)" at "',
-    re.DOTALL,
-)
-# json_format's message for the name of an enum's value that does not exist.
-_UNKNOWN_NAME = re.compile(
-    r"Failed to parse (?P<field>\w+) field: Invalid enum value (?P<value>.*?) for enum type "
-    r"(?P<enum>tandem\.v1\.[\w.]+)",
-    re.DOTALL,
-)
-# json_format's message for the hundredth level of messages.
-_TOO_DEEP = "Message too deep"
+# Of json_format's message, which repeats itself for each level and says at its end where it is.
+_HEAD_CHARACTERS, _TAIL_CHARACTERS = 200, 800
 _DEPTH = ("it is nested too deeply", "send fewer levels")
-_NAMES_REMEDY = "send one of them"
-_UTF8_REMEDY = "send JSON in UTF-8, without a byte order mark"
 # Commas of texts count as well; one of 8 KiB rarely has more.
 _TEXT_SIGN_COUNT = 2_000
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_ROUNDED_FROM = 2**53
 
 
 async def read_json(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
@@ -64,22 +50,14 @@ async def message_from_json(
 
 def parsed(value: Any, message_class: type[AnyMessage]) -> AnyMessage:  # noqa: ANN401 (JSON)
     """Returns the message of a JSON value; raises RequestMalformed."""
-    message = message_class()
     try:
-        if why := misshapen(value, message):
-            raise malformed(why)
-        json_format.ParseDict(value, message)
-    # json_format raises these for odd values, ParseError for most.
-    except (json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-        text = str(error)
-        if _TOO_DEEP in text:
-            raise malformed(*_DEPTH) from None
-        if why := _unknown_name(text, message):
-            raise malformed(why, _NAMES_REMEDY) from None
-        raise malformed(_unknown_field(text, message) or _short(error)) from None
+        _check(value, message_class.DESCRIPTOR, message_class.DESCRIPTOR.name)
+        return json_format.ParseDict(value, message_class())
     except RecursionError:
         raise malformed(*_DEPTH) from None
-    return message
+    # json_format raises these for odd values, ParseError for most.
+    except (json_format.ParseError, ValueError, TypeError, ArithmeticError) as error:
+        raise malformed(_short(error)) from None
 
 
 async def by_size(byte_count: int, work: Callable[[*Given], Answer], *given: *Given) -> Answer:
@@ -98,48 +76,71 @@ async def parse_message(
 
 
 def message_to_json(message: Message, *, is_canonical: bool = True) -> bytes:
-    """Returns protobuf's canonical JSON, or one with the proto's names and every field."""
-    return write_json(message, is_canonical=is_canonical)
+    """Returns protobuf's canonical JSON, or /v1's: the proto's names, every field, plain values."""
+    value = json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=not is_canonical,
+        always_print_fields_with_no_presence=not is_canonical,
+    )
+    shown = value if is_canonical else _with_plain_attributes(value)
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def check_sign_count(body: bytes, limit: RequestLimit) -> None:
-    """Raises MessageTooLarge if a body has far more values than the method's messages may have.
+def _with_plain_attributes(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, list):
+        return [_with_plain_attributes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {key: _plain(typed) for key, typed in each.items()}
+        if name == "attributes"
+        else _with_plain_attributes(each)
+        for name, each in value.items()
+    }
 
-    Counting is fast; parsing makes an object of every value.
-    """
+
+def _plain(typed: dict[str, Any]) -> Any:  # noqa: ANN401 (JSON)
+    """Returns an attribute's value, but a typed one where a reader's doubles would round it."""
+    number: float
+    match typed:
+        case {"text": value} | {"flag": value} | {"texts": {"values": value}}:
+            return value
+        case {"integer": digits}:
+            number = int(digits)
+        case {"real": real}:
+            number = float(real)
+        case _:
+            return typed
+    return number if abs(number) < _ROUNDED_FROM else typed
+
+
+def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
+    # Counting is fast; parsing makes an object of every value.
     count = body.count(b",") + body.count(b"[") + body.count(b"{")
     most = limit.max_field_count + _TEXT_SIGN_COUNT
     if count > most:
         raise MessageTooLarge(why=f"the body has over {most:,} values")
-
-
-def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
-    check_sign_count(body, limit)
-    return _loaded(body)
-
-
-def _loaded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
-    text = _text(body)
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_members)
+        value = json.loads(
+            body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_members
+        )
+        if b"\\u" in body:
+            # protobuf fails over a lone surrogate without naming it.
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise malformed(*_DEPTH) from None
-    except ValueError as error:
-        if "set_int_max_str_digits" in str(error):  # advice for Python programs
-            raise malformed("a number has too many digits", "send a smaller one") from None
-        raise malformed(f"it is not JSON: {_short(error)}") from None
-
-
-def _text(body: bytes) -> str:
-    try:
-        text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise malformed(f"the body is not UTF-8 at byte {error.start:,}", _UTF8_REMEDY) from None
-    if text.startswith("\N{BYTE ORDER MARK}"):
-        raise malformed("the body begins with a byte order mark", _UTF8_REMEDY)
-    if not text:
-        raise malformed("the body is empty")
-    return text
+        raise malformed(
+            f"the body is not UTF-8 at byte {error.start:,}", "send JSON in UTF-8"
+        ) from None
+    except UnicodeEncodeError as error:
+        before = error.object[max(0, error.start - _MAX_NAME_CHARACTERS) : error.start]
+        raise malformed(
+            f"there is a lone surrogate after {before!a}", "send text that is Unicode"
+        ) from None
+    except ValueError as error:
+        raise malformed(f"it is not JSON: {_short(error)}") from None
+    return value
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -150,14 +151,6 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise malformed(f"the member {twice[:_MAX_NAME_CHARACTERS]!a} occurs twice", "send it once")
-    if not (names_text := "".join(members)).isascii():
-        try:
-            names_text.encode()
-        except UnicodeEncodeError:
-            # protobuf fails over it without naming it.
-            raise malformed(
-                "a member's name has a lone surrogate", "send text that is Unicode"
-            ) from None
     return members
 
 
@@ -165,28 +158,51 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _unknown_field(text: str, message: Message) -> str:
-    """Returns what names the field and all fields of its message; empty for another fault."""
-    found = _UNKNOWN_FIELD.search(text)
-    if not found:
-        return ""
-    kind = message.DESCRIPTOR.file.pool.FindMessageTypeByName(found["message"])
-    names, name = [field.name for field in kind.fields], found["field"][:_MAX_NAME_CHARACTERS]
-    close = difflib.get_close_matches(name, names, n=1)
-    meant = f"; did you mean {close[0]}?" if close else "."
-    return f"{kind.name} has no field {name!a}{meant} Its fields are {', '.join(names)}"
+def _check(value: Any, kind: Any, where: str) -> None:  # noqa: ANN401 (JSON; two descriptors)
+    """Raises RequestMalformed for what json_format would read as something else.
+
+    It iterates over a text or a list in place of an object, keeps the last of two names of one
+    field, skips what is not base64, and takes `true` for a number. The rest it refuses itself.
+    """
+    if not isinstance(value, dict):
+        raise malformed(f"{where} is not a JSON object")
+    fields = {name: field for field in kind.fields for name in (field.name, field.json_name)}
+    given: dict[str, str] = {}
+    for name, each in value.items():
+        if (field := fields.get(name)) is None:
+            continue
+        place = f"{where}.{name}"
+        if (other := given.setdefault(field.name, name)) != name:
+            raise malformed(f"{place} and {other} are one field", "send it once")
+        if isinstance(each, list) and field.is_repeated:
+            for number, element in enumerate(each):
+                _check_element(element, field, f"{place}[{number}]")
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            field = field.message_type.fields_by_name["value"]
+            for key, element in each.items() if isinstance(each, dict) else ():
+                _check_element(element, field, f"{place}[{key!a:.64}]")
+        elif each is not None:
+            _check_element(each, field, place)
 
 
-def _unknown_name(text: str, message: Message) -> str:
-    """Returns what names an enum's field and all names of its values; empty for another fault."""
-    found = _UNKNOWN_NAME.search(text)
-    if not found:
-        return ""
-    kind = message.DESCRIPTOR.file.pool.FindEnumTypeByName(found["enum"])
-    names = ", ".join(each.name for each in kind.values)
-    return f"{found['field']} is {found['value'][:_MAX_NAME_CHARACTERS]!a}, none of {names}"
+def _check_element(value: Any, field: FieldDescriptor, place: str) -> None:  # noqa: ANN401 (JSON)
+    if field.message_type is not None:
+        # Others have a JSON of their own: a Duration is a text.
+        if field.message_type.file.package == "tandem.v1":
+            _check(value, field.message_type, place)
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        # Four characters are three bytes, so one alone is less than a byte.
+        is_base64 = isinstance(value, str) and _BASE64.fullmatch(value) is not None
+        if not is_base64 or len(value.rstrip("=")) % 4 == 1:
+            raise malformed(f"{place} is not base64", "send the bytes as base64")
+    elif field.type != FieldDescriptor.TYPE_BOOL and (
+        isinstance(value, bool) or not isinstance(value, str | int | float)
+    ):
+        raise malformed(f"{place} is neither a text nor a number", "send one of them")
 
 
 def _short(error: Exception) -> str:
     text = " ".join(str(error).split())
-    return text.encode("utf-8", "replace").decode()[:_MAX_DETAIL_CHARACTERS]
+    if len(text) > _HEAD_CHARACTERS + _TAIL_CHARACTERS:
+        text = f"{text[:_HEAD_CHARACTERS]} … {text[-_TAIL_CHARACTERS:]}"
+    return text.encode("utf-8", "replace").decode()

@@ -62,13 +62,9 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
 
 
 def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
-    """Returns a text that protobuf can hold; raises RequestMalformed, which names `where`."""
+    """Returns a text; raises RequestMalformed, which names `where`."""
     if not isinstance(value, str):
         raise malformed(f"{where} is not text", "send a JSON string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise malformed(f"{where} has a lone surrogate", "send text that is Unicode") from None
     return value
 
 

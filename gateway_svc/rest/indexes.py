@@ -13,7 +13,6 @@ from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.rest.url_parameters import (
     FULL_COVERAGE,
     PAGE_PARAMETERS,
-    checked_text,
     page_of,
     query_flag,
 )
@@ -54,7 +53,7 @@ class GetIndex(JsonEndpoint):
         """Returns the state on the shards that answer; raises IndexNotFound."""
         query = query_parameters(call, "full_coverage_required")
         request = pb.DescribeIndexRequest(
-            index_id=checked_text(call.request.path_params["index_id"], "index_id"),
+            index_id=call.request.path_params["index_id"],
             full_coverage_required=query_flag(query, "full_coverage_required"),
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)

@@ -23,7 +23,7 @@ from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.item_error import item_error
 from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
-from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, checked_text, page_of
+from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, page_of
 from gateway_svc.upstream import Upstream
 from tandem.contract.attribute_wire import value_to_proto
 from tandem.errors import ItemNotFound, RequestMalformed
@@ -90,8 +90,8 @@ class GetItem(JsonEndpoint):
         item_id = call.request.path_params["item_id"]
         query = query_parameters(call, "index_id")
         request = content_service_pb2.FetchItemsRequest(
-            index_id=checked_text(query.get("index_id", ""), "index_id"),
-            item_ids=[checked_text(item_id, "item_id")],
+            index_id=query.get("index_id", ""),
+            item_ids=[item_id],
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         found = content_service_pb2.FetchItemsResponse.FromString(answer)
@@ -117,7 +117,7 @@ class ListItems(JsonEndpoint):
         """Returns one page of ids."""
         query = query_parameters(call, "index_id", "page_size", "page_token")
         request = content_service_pb2.ListItemsRequest(
-            index_id=checked_text(query.get("index_id", ""), "index_id"), **page_of(query)
+            index_id=query.get("index_id", ""), **page_of(query)
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
@@ -140,9 +140,9 @@ class DeleteItem(JsonEndpoint):
         """Returns whether it existed; an unknown id is not an error."""
         query = query_parameters(call, "index_id", "request_id")
         request = pb.RemoveItemsRequest(
-            index_id=checked_text(query.get("index_id", ""), "index_id"),
-            item_ids=[checked_text(call.request.path_params["item_id"], "item_id")],
-            request_id=checked_text(query.get("request_id", ""), "request_id"),
+            index_id=query.get("index_id", ""),
+            item_ids=[call.request.path_params["item_id"]],
+            request_id=query.get("request_id", ""),
         )
         answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
         return answer_json(pb.RemoveItemsResponse.FromString(answer))
@@ -190,7 +190,7 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
     if not isinstance(item_id, str):
         raise malformed(f"{where}.item_id is not text", "send a JSON string")
     return index_service_pb2.Item(
-        item_id=checked_text(item_id, f"{where}.item_id"),
+        item_id=item_id,
         content=content_of(value["content"], f"{where}.content"),
         attributes=_attributes(value.get("attributes"), where),
     )

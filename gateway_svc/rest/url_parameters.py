@@ -32,7 +32,7 @@ FULL_COVERAGE = parameter(
 
 def page_of(query: Mapping[str, str]) -> dict[str, Any]:
     """Returns a message's page_token, and page_size if it is given; raises RequestMalformed."""
-    page: dict[str, Any] = {"page_token": checked_text(query.get("page_token", ""), "page_token")}
+    page: dict[str, Any] = {"page_token": query.get("page_token", "")}
     if (size := query.get("page_size")) is not None:
         # 0 would be the default.
         if not (size.isascii() and size.isdecimal() and len(size) < 10 and int(size)):
@@ -47,12 +47,3 @@ def query_flag(query: Mapping[str, str], name: str) -> bool:
     if value not in _FLAGS:
         raise malformed(f"{name} is neither true nor false", "send one of them")
     return _FLAGS[value]
-
-
-def checked_text(text: str, where: str) -> str:
-    """Returns a text that protobuf can hold; raises RequestMalformed."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise malformed(f"{where} is not UTF-8", "send text that is Unicode") from None
-    return text

@@ -112,7 +112,7 @@ async def test_an_overload_says_when_to_retry() -> None:
         (b"[" * 100_000, "over"),
         (b"[" * 20_000, "nested too deeply"),
         (b'{"colour": "red"}', "colour"),
-        (b'{"retrieveK": "many"}', "retrieveK is not a whole number"),
+        (b'{"retrieveK": "many"}', "Failed to parse retrieveK field"),
         (b'{"query": {"image": "data:image/png;base64,AAAA"}}', "query.image is not base64"),
         (b'{"query": {"text": "\xff"}}', "UTF-8"),
     ],
