@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from tandem.model_io.json_object import shown
-from tandem.modeling.families.architecture import check_architecture
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.licence import licence_notes
 from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
@@ -24,8 +22,7 @@ from tandem.modeling.families.published_model import (
     CrossEncoderParts,
     PublishedModel,
 )
-from tandem.modeling.families.text_rules import end_token_id, read_text_rules
-from tandem.modeling.published.files import CONFIG
+from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,22 +42,16 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
     """Returns a BLIP that was trained for retrieval; refuses one for questions or captions."""
     from transformers import BlipConfig, BlipForImageTextRetrieval
 
-    fields = folder.config()
-    check_architecture(folder, fields, _KNOWN_CLASS)
-    config = read_config(folder, BlipConfig, fields)
-    if not config.text_config.is_decoder:
-        raise folder.refused(
-            f"{CONFIG} has is_decoder {shown(config.text_config.is_decoder)} in text_config, so "
-            "that its text encoder reads no picture and no pair has a score; set it to true if the "
-            "weights have layers named crossattention, or take a checkpoint trained for retrieval"
-        )
+    config = read_config(folder, BlipConfig, folder.config())
+    # Otherwise its text encoder reads no picture, and no pair has a score.
+    folder.check_served(config.text_config.to_dict(), {"is_decoder": (True,)})
     image, scale = read_image_rules(folder, "BlipImageProcessor", config.vision_config.image_size)
     tokenizer, text = read_text_rules(
         folder,
         vocabulary_size=config.text_config.vocab_size,
         position_count=min(_MAX_TOKENS, config.text_config.max_position_embeddings),
     )
-    _check_end_token(folder, tokenizer, config.text_config)
+    check_end_token(folder, tokenizer, config.text_config.sep_token_id)
     encode_id = _encode_id(tokenizer, config.text_config)
     model = load_model(folder, BlipForImageTextRetrieval, config, attention="eager")
     licence = folder.licence()
@@ -144,16 +135,6 @@ class BlipPair(nn.Module):
         )
         logits_B2 = self.head(read.last_hidden_state[:, 0])
         return logits_B2[:, 1:] - logits_B2[:, :1]
-
-
-def _check_end_token(
-    folder: PublishedFolder, tokenizer: "Tokenizer", config: "BlipTextConfig"
-) -> None:
-    if (own := end_token_id(folder, tokenizer)) != config.sep_token_id:
-        raise folder.refused(
-            f"its tokenizer ends texts with {own}, and its configuration has sep_token_id "
-            f"{config.sep_token_id}; they are not of one checkpoint; take all files of one"
-        )
 
 
 def _encode_id(tokenizer: "Tokenizer", config: "BlipTextConfig") -> int | None:

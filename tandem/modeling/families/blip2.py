@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.architecture import check_architecture
 from tandem.modeling.families.cross_encoder import published_cross_encoder
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 # The authors cut captions to this many tokens.
 _MAX_TOKENS: Final = 35
-_KNOWN_CLASS: Final = "Blip2ForImageTextRetrieval"
 _NO_BI_ENCODER: Final = (
     "Its bi-encoder is not served: a picture's similarity is the largest of those of {count} "
     "query vectors, and an index holds one embedding an item. Add a bi-encoder of another model."
@@ -35,9 +33,7 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
     """Returns the cross-encoder of a BLIP-2 that was trained for retrieval."""
     from transformers import Blip2Config, Blip2ForImageTextRetrieval
 
-    fields = folder.config()
-    check_architecture(folder, fields, _KNOWN_CLASS)
-    config = read_config(folder, Blip2Config, fields)
+    config = read_config(folder, Blip2Config, folder.config())
     vision, reader = config.vision_config, config.qformer_config
     image, scale = read_image_rules(folder, "BlipImageProcessor", vision.image_size)
     tokenizer, text = read_text_rules(

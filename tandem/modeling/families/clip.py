@@ -14,7 +14,7 @@ from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
-from tandem.modeling.families.text_rules import end_token_id, read_text_rules
+from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
 
 if TYPE_CHECKING:
@@ -70,27 +70,8 @@ def clip_text_rules(
         vocabulary_size=config.vocab_size,
         position_count=config.max_position_embeddings,
     )
-    _check_end_token(folder, tokenizer, config, is_metaclip)
+    ends_with: int = config.eos_token_id
+    if ends_with == _HIGHEST_ID_ENDS and not is_metaclip:
+        ends_with = max(tokenizer.get_vocab(with_added_tokens=True).values())
+    check_end_token(folder, tokenizer, ends_with)
     return tokenizer, text
-
-
-def _check_end_token(
-    folder: PublishedFolder,
-    tokenizer: Tokenizer,
-    config: Any,  # noqa: ANN401  of transformers
-    is_metaclip: bool,
-) -> None:
-    """Refuses a tokenizer whose end token is not where the tower pools."""
-    own = end_token_id(folder, tokenizer)
-    if config.eos_token_id == _HIGHEST_ID_ENDS and not is_metaclip:
-        highest = max(tokenizer.get_vocab(with_added_tokens=True).values())
-        if own != highest:
-            raise folder.refused(
-                f"its text tower pools at the highest id of a text, and its tokenizer ends texts "
-                f"with {own} of {highest}; they are not of one checkpoint; take all files of one"
-            )
-    elif own != config.eos_token_id:
-        raise folder.refused(
-            f"its text tower pools at eos_token_id {config.eos_token_id}, and its tokenizer ends "
-            f"texts with {own}; they are not of one checkpoint; take all files of one"
-        )

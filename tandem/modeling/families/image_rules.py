@@ -4,11 +4,15 @@ Shapes: B batch, H W pixels, C channels.
 """
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, Final
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from tandem.model_io.image import decode_image
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.families.image_processor import PROCESSOR_FILES, read_fit, read_processor
@@ -25,17 +29,22 @@ _FILTERS: Final = {
 }
 
 
+Numbers = float | Sequence[float]
+"""One for each colour, or one for all three."""
+
+
 class PixelScale(nn.Module):
     """Rescales and normalises pixels: uint8 [B, H, W, 3] to float32 [B, 3, H, W]."""
 
     mean_C11: Tensor  # noqa: N815  a shape
     std_C11: Tensor  # noqa: N815  a shape
 
-    def __init__(self, factor: float, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(self, factor: float, mean: Numbers, std: Numbers) -> None:
         super().__init__()
         self.factor = factor
-        self.register_buffer("mean_C11", torch.tensor(mean).view(3, 1, 1))
-        self.register_buffer("std_C11", torch.tensor(std).view(3, 1, 1))
+        for name, numbers in (("mean_C11", mean), ("std_C11", std)):
+            three = torch.tensor(numbers, dtype=torch.float32).expand(3)
+            self.register_buffer(name, three.reshape(3, 1, 1))
 
     def forward(self, pixels_BHWC: Tensor) -> Tensor:
         """Returns float32 [B, 3, H, W]."""
@@ -57,59 +66,60 @@ def read_image_rules(
     image tower takes. Refuses a processor of another kind, and rules that do not end in that size.
     With `is_squashed` pictures are squashed to it, though the processor would keep their shape.
     """
-    settings = read_processor(folder, processor)
-    if not settings.do_resize:
-        raise folder.unserved("its image processor does not resize pictures to one size")
-    if is_squashed:
-        fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
-    else:
-        fit, sides, size = read_fit(folder, settings)
-    if image_size not in (size, [size, size], (size, size)):
-        raise folder.refused(
-            f"its image processor makes pictures of {size} pixels per side, and its image tower "
-            f"takes {shown(image_size)}; take the {PROCESSOR_FILES[1]} of the same model"
+    with folder.reading("its image processor is not served"):
+        settings = read_processor(folder, processor)
+        fit, sides, size = read_fit(settings)
+        if is_squashed:
+            fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
+        if image_size not in (size, [size, size], (size, size)):
+            raise folder.refused(
+                f"its image processor makes pictures of {size} pixels per side, and its image "
+                f"tower takes {shown(image_size)}; take the {PROCESSOR_FILES[1]} of the same model"
+            )
+        is_scaled_larger = sides != (size, size)
+        rules = ImageRules(
+            size=size,
+            fit=fit,
+            filter=_FILTERS[settings.resample],
+            resize_to=sides[0] if is_scaled_larger and fit is Fit.CROP else None,
+            squash_to=sides if is_scaled_larger and fit is Fit.SQUASH else None,
+            # As transformers does: without do_convert_rgb it can only read pictures that are RGB.
+            transparency=Transparency.WHITE,
+            is_exact=True,
         )
-    is_scaled_larger = sides != (size, size)
-    rules = ImageRules(
-        size=size,
-        fit=fit,
-        filter=_filter(folder, settings.resample),
-        resize_to=sides[0] if is_scaled_larger and fit is Fit.CROP else None,
-        squash_to=sides if is_scaled_larger and fit is Fit.SQUASH else None,
-        # As transformers does: without do_convert_rgb it can only read pictures that are RGB.
-        transparency=Transparency.WHITE,
-        is_exact=True,
-    )
-    return rules, _pixel_scale(folder, settings)
+        rules.check()
+        scale = _pixel_scale(settings)
+        if not is_squashed:
+            _check_pixels(folder, settings, rules, scale)
+    return rules, scale
 
 
-def _filter(folder: PublishedFolder, number: Any) -> Filter:  # noqa: ANN401  of a file
-    is_number = isinstance(number, int) and not isinstance(number, bool)
-    found = _FILTERS.get(int(number)) if is_number else None
-    if found is None:
-        raise folder.malformed(f"resample is {shown(number)}, not one of {list(_FILTERS)}")
-    return found
-
-
-def _pixel_scale(folder: PublishedFolder, settings: Any) -> PixelScale:  # noqa: ANN401
+def _pixel_scale(settings: Any) -> PixelScale:  # noqa: ANN401  of transformers
     factor = settings.rescale_factor if settings.do_rescale else 1.0
-    mean: tuple[float, ...] = (0.0,) * 3
-    std: tuple[float, ...] = (1.0,) * 3
     if settings.do_normalize:
-        mean = _three(folder, "image_mean", settings.image_mean)
-        std = _three(folder, "image_std", settings.image_std)
-    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-    if not is_number or not factor > 0 or min(std) <= 0:
-        raise folder.malformed(
-            f"rescale_factor is {shown(factor)} and image_std {shown(list(std))}; all must be "
-            "above 0"
-        )
-    return PixelScale(factor, mean, std)
+        return PixelScale(factor, settings.image_mean, settings.image_std)
+    return PixelScale(factor, 0.0, 1.0)
 
 
-def _three(folder: PublishedFolder, name: str, value: Any) -> tuple[float, ...]:  # noqa: ANN401  of a file
-    values = [value] * 3 if isinstance(value, int | float) else value
-    is_three = isinstance(values, list | tuple) and len(values) == 3
-    if not is_three or not all(isinstance(each, int | float) for each in values):
-        raise folder.malformed(f"{name} is {shown(value)}, not three numbers")
-    return tuple(float(each) for each in values)
+def _check_pixels(
+    folder: PublishedFolder,
+    settings: Any,  # noqa: ANN401  of transformers
+    rules: ImageRules,
+    scale: PixelScale,
+) -> None:
+    """Refuses rules that give other pixels of small, high and wide pictures than the library."""
+    size, random = rules.size, np.random.default_rng(0)
+    for width, height in ((size // 2 + 1, size // 3 + 1), (size + 7, 2 * size), (2 * size, size)):
+        levels = random.integers(0, 256, (height, width, 3), np.uint8)
+        file = BytesIO()
+        Image.fromarray(levels).save(file, "PNG")
+        made = scale(torch.tensor(decode_image(file.getvalue(), rules))[None]).numpy()
+        # Some classes leave colours alone, and then read no picture but RGB.
+        own = settings(images=[Image.fromarray(levels)], return_tensors="np", do_convert_rgb=True)
+        expected = own["pixel_values"]
+        is_equal = made.shape == expected.shape and np.isfinite(made).all()
+        if not is_equal or not np.allclose(made, expected, rtol=1e-3, atol=1e-3):
+            raise folder.unserved(
+                f"its {type(settings).__name__} makes other pixels of a picture of {width} x "
+                f"{height}, as {list(expected.shape)}, than scaling, cropping and normalising do"
+            )

@@ -5,14 +5,14 @@ here either is an error, found by the files' headers before memory is allocated.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import within
+from tandem.model_io.json_object import shown, within
 from tandem.modeling.families.published_folder import PublishedFolder
-from tandem.modeling.published.files import CONFIG, WEIGHT_NAMES, PublishedCheckpointInvalid
+from tandem.modeling.published.files import CONFIG
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 if TYPE_CHECKING:
@@ -62,12 +62,9 @@ def read_config(
             "its weights are quantised (quantization_config), which is not read; take the "
             "checkpoint that they were made from, with the --precision that you want"
         )
-    try:
+    with folder.reading(f"its configuration is none of {kind.__name__}"):
         # Whatever number type the weights were saved in, they are read in float32.
         config = kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
-    except Exception as error:  # whatever its checks raise
-        what = f"its configuration is none of {kind.__name__}"
-        raise folder.refused_by_library(what, error) from error
     _check_patches(folder, config.to_dict())
     return config
 
@@ -118,34 +115,30 @@ def load_model(
     *,
     attention: Attention = "sdpa",
     renamed: Renaming = lambda name: name,
-    names: Sequence[str] = WEIGHT_NAMES,
     options: Mapping[str, object] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> Model:
     """Returns the model with the folder's weights, float32 on the CPU, in evaluation mode.
 
-    `options` go to the model's class. Refuses a missing, an unknown and a misshapen weight, and one
-    that is NaN or infinite.
+    `options` go to the model's class; `weights` were converted from another format. Refuses a
+    missing, an unknown and a misshapen weight, and one that is NaN or infinite.
     """
-    declared = _present(folder.declared_weights(names), renamed)
-    model = _empty_model(folder, kind, config, attention, options)
-    if faults := weight_faults(declared, weights_like(model.state_dict())):
-        raise _not_its_weights(folder, kind, faults)
-    return _filled(model, _present(folder.read_weights(names), renamed))
+    from transformers.initialization import no_init_weights
 
-
-def model_of_weights(
-    folder: PublishedFolder,
-    kind: type[Model],
-    config: "PreTrainedConfig",
-    weights: Mapping[str, Tensor],
-    options: Mapping[str, object] | None = None,
-) -> Model:
-    """Returns the model with weights that were converted from another format; errors alike."""
-    weights = _present(weights, lambda name: name)
-    model = _empty_model(folder, kind, config, "sdpa", options)
-    if faults := weight_faults(weights_like(weights), weights_like(model.state_dict())):
-        raise _not_its_weights(folder, kind, faults)
-    return _filled(model, weights)
+    declared = folder.declared_weights() if weights is None else weights_like(weights)
+    config._attn_implementation = attention  # noqa: SLF001  transformers has no public name
+    # Memory that is never written is never taken: the stored weights replace it.
+    with folder.reading(f"no {kind.__name__} has its configuration"), no_init_weights():
+        model = kind(config, **(options or {}))
+    if faults := weight_faults(_present(declared, renamed), weights_like(model.state_dict())):
+        of = f", and {CONFIG} names {shown(config.architectures)}" if config.architectures else ""
+        raise folder.refused(
+            f"the weights are not those of {kind.__name__}{of}: {'; '.join(faults)}; take "
+            "configuration and weights of one checkpoint"
+        )
+    stored = folder.read_weights() if weights is None else weights
+    model.load_state_dict(_present(stored, renamed), assign=True)
+    return model.eval().requires_grad_(False)
 
 
 def parameter_count(*modules: nn.Module) -> int:
@@ -160,36 +153,3 @@ def _present(weights: Mapping[str, Weight], renamed: Renaming) -> dict[str, Weig
         if name is not None and not _COUNTERS.search(name):
             present[name] = weight
     return present
-
-
-def _empty_model(
-    folder: PublishedFolder,
-    kind: type[Model],
-    config: "PreTrainedConfig",
-    attention: Attention,
-    options: Mapping[str, object] | None = None,
-) -> Model:
-    from transformers.initialization import no_init_weights
-
-    config._attn_implementation = attention  # noqa: SLF001  transformers has no public name
-    try:
-        # Memory that is never written is never taken: the stored weights replace it.
-        with no_init_weights():
-            return kind(config, **(options or {}))
-    except Exception as error:  # whatever a configuration makes its layers raise
-        what = f"no {kind.__name__} has its configuration"
-        raise folder.refused_by_library(what, error) from error
-
-
-def _not_its_weights(
-    folder: PublishedFolder, kind: type[Model], faults: Sequence[str]
-) -> PublishedCheckpointInvalid:
-    return folder.refused(
-        f"the weights are not those of {kind.__name__}: {'; '.join(faults)}; take configuration "
-        "and weights of one checkpoint"
-    )
-
-
-def _filled(model: Model, weights: Mapping[str, Tensor]) -> Model:
-    model.load_state_dict(weights, assign=True)
-    return model.eval().requires_grad_(False)

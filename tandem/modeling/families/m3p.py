@@ -143,31 +143,20 @@ def _weights(folder: PublishedFolder) -> dict[str, Tensor]:
 
 def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointConfig, int]:
     """Returns the shape and the number of features; the authors' files have no configuration."""
-    names = (_WORDS, _POSITIONS, _FEATURES, "ffns.0.lin1.weight")
-    found = [weights.get(name) for name in names]
-    tables = [each for each in found if each is not None and each.dim() == 2]
-    if len(tables) != len(names):
-        raise folder.malformed(f"it lacks {' or '.join(names)}; it is not an M3P file")
-    words, positions, features, inner = tables
-    if words.shape[1] % _HEAD_WIDTH:
-        raise folder.malformed(
-            f"its width is {words.shape[1]:,}, and M3P's heads are {_HEAD_WIDTH} wide"
-        )
-    try:
+    with folder.reading("it is not an M3P file"):
+        vocabulary_size, width = weights[_WORDS].shape
         config = JointConfig(
-            vocabulary_size=words.shape[0],
-            width=words.shape[1],
+            vocabulary_size=vocabulary_size,
+            width=width,
             layer_count=layer_count(weights, r"attentions\.(\d+)\."),
-            head_count=words.shape[1] // _HEAD_WIDTH,
-            max_text_tokens=positions.shape[0],
+            head_count=width // _HEAD_WIDTH,
+            max_text_tokens=len(weights[_POSITIONS]),
             encoder="post_norm",
-            feed_forward_width=inner.shape[0],
+            feed_forward_width=len(weights["ffns.0.lin1.weight"]),
             norm_epsilon=1e-12,
             image_source="regions",
         )
-    except ValueError as error:
-        raise folder.refused(str(error)) from error
-    return config, features.shape[1]
+        return config, weights[_FEATURES].shape[1]
 
 
 def _layers(count: int) -> dict[str, tuple[str, ...]]:

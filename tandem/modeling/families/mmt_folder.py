@@ -28,11 +28,12 @@ _OWN_TYPES: Final = "mmt_retrieval."
 _HEAD: Final = "class_head.pt"
 _READ_BY_HEAD: Final = {"pooled_cls_token_embeddings": True, "cls_token_embeddings": False}
 _MEAN: Final = "pooling_mode_mean_tokens"
-_OTHER_POOLING: Final = (
-    "pooling_mode_cls_token",
-    "pooling_mode_max_tokens",
-    "pooling_mode_mean_sqrt_len_tokens",
-)
+_MEAN_ALONE: Final = {
+    _MEAN: (True,),
+    "pooling_mode_cls_token": (False,),
+    "pooling_mode_max_tokens": (False,),
+    "pooling_mode_mean_sqrt_len_tokens": (False,),
+}
 
 
 def is_mmt_folder(folder: PublishedFolder) -> bool:
@@ -52,7 +53,8 @@ def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
             f"{' and '.join(_AROUND)} at most"
         )
     if "Pooling" in places:
-        _check_pooling(folder.inner(places["Pooling"]))
+        pooling = folder.inner(places["Pooling"])
+        pooling.check_served({_MEAN: False} | pooling.config(), _MEAN_ALONE)
     head, reads_pooled = _head(folder, places.get("ClassificationHead"))
     place = places[encoders[0]]
     inner = PublishedFolder(folder.path / place)
@@ -76,7 +78,7 @@ def _places(folder: PublishedFolder) -> dict[str, str]:
     places = {each.kind: each.path for each in read_modules(folder)}
     for place in places.values():
         if place in ("", ".", "..") or any(each in place for each in "\0/\\"):
-            raise folder.malformed(f"{MODULES} names {shown(place)}, no folder next to it")
+            raise folder.unserved(f"{MODULES} names {shown(place)}, no folder next to it")
     return places
 
 
@@ -87,17 +89,8 @@ def _head(folder: PublishedFolder, place: str | None) -> tuple[Mapping[str, Tens
     folder = folder.inner(place)
     fields = folder.fields(_LENGTHS)
     read = fields.get("input_key", "cls_token_embeddings")
-    if not isinstance(read, str) or read not in _READ_BY_HEAD:
-        raise folder.unserved(
-            f"its head reads {shown(read)}; only {' and '.join(_READ_BY_HEAD)} are known"
-        )
+    folder.check_served({"input_key": read}, {"input_key": tuple(_READ_BY_HEAD)})
     return folder.read_weights([_HEAD]), _READ_BY_HEAD[read]
-
-
-def _check_pooling(folder: PublishedFolder) -> None:
-    fields = folder.config()
-    if not fields.get(_MEAN) or any(fields.get(name) for name in _OTHER_POOLING):
-        raise folder.unserved("its pooling is not the plain mean of all positions")
 
 
 def _length(field: object) -> int | None:

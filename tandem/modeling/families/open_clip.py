@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tandem.model_io.json_object import shown
 from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.clip import clip_text_rules
-from tandem.modeling.families.loaded_model import model_of_weights, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.open_clip_config import OpenClipConfig
 from tandem.modeling.families.open_clip_weights import named_as_clip
 from tandem.modeling.families.pooled_text import PooledTextTower
@@ -48,7 +48,7 @@ def _two_towers(folder: PublishedFolder, config: OpenClipConfig) -> PublishedMod
     image, scale = config.image_rules()
     tokenizer, text = clip_text_rules(folder, clip_config.text_config)
     weights = named_as_clip(folder.read_weights(OPEN_CLIP_WEIGHTS))
-    model = model_of_weights(folder, CLIPModel, clip_config, weights)
+    model = load_model(folder, CLIPModel, clip_config, weights=weights)
     parts = BiEncoderParts(
         embed_text=TextTower(model.text_model, model.text_projection).eval(),
         embed_image=ImageTower(scale, model.vision_model, model.visual_projection).eval(),
@@ -71,8 +71,11 @@ def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> Publis
         for name, each in weights.items()
         if name not in of_text and name not in ("logit_scale", "logit_bias")
     }
-    vision = model_of_weights(
-        folder, CLIPVisionModelWithProjection, clip_config.vision_config, named_as_clip(of_image)
+    vision = load_model(
+        folder,
+        CLIPVisionModelWithProjection,
+        clip_config.vision_config,
+        weights=named_as_clip(of_image),
     )
     embed_text, vocabulary_size = _xlm_roberta(folder, config, of_text)
     tokenizer, text = read_text_rules(
@@ -96,26 +99,25 @@ def _xlm_roberta(
     """Returns the text tower, with the shape of its weights, and the size of its vocabulary."""
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
-    pooler = config.text.get("hf_pooler_type", "mean_pooler")
-    if pooler != "mean_pooler":
-        raise folder.unserved(f"hf_pooler_type is {shown(pooler)}; only mean_pooler is served")
+    folder.check_served(config.text, {"hf_pooler_type": ("mean_pooler",)})
     encoder = _inside(weights, "text.transformer.")
-    xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(folder, encoder))
-    model = model_of_weights(
-        folder, XLMRobertaModel, xlm_config, encoder, {"add_pooling_layer": False}
+    xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(encoder))
+    model = load_model(
+        folder,
+        XLMRobertaModel,
+        xlm_config,
+        weights=encoder,
+        options={"add_pooling_layer": False},
     )
-    head = _projection(folder, config, weights, xlm_config.hidden_size)
+    head = _projection(config, weights, xlm_config.hidden_size)
     return PooledTextTower(model, "mean", head).eval(), xlm_config.vocab_size
 
 
-def _xlm_roberta_fields(folder: PublishedFolder, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+def _xlm_roberta_fields(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     layers = {name.split(".")[2] for name in weights if name.startswith("encoder.layer.")}
-    try:
-        words = weights["embeddings.word_embeddings.weight"]
-        positions = weights["embeddings.position_embeddings.weight"]
-        inner = weights["encoder.layer.0.intermediate.dense.weight"]
-    except KeyError as error:
-        raise folder.malformed(f"its text tower is not XLM-R: it lacks {error}") from error
+    words = weights["embeddings.word_embeddings.weight"]
+    positions = weights["embeddings.position_embeddings.weight"]
+    inner = weights["encoder.layer.0.intermediate.dense.weight"]
     return {
         "vocab_size": words.shape[0],
         "hidden_size": words.shape[1],
@@ -131,9 +133,7 @@ def _xlm_roberta_fields(folder: PublishedFolder, weights: Mapping[str, Tensor]) 
     }
 
 
-def _projection(
-    folder: PublishedFolder, config: OpenClipConfig, weights: Mapping[str, Tensor], width: int
-) -> nn.Module:
+def _projection(config: OpenClipConfig, weights: Mapping[str, Tensor], width: int) -> nn.Module:
     """Returns the layers between pooling and embedding; refuses missing and unused weights."""
     kind, dim = config.text.get("hf_proj_type", "mlp"), config.embedding_dim
     inner = (width + dim) // 2
@@ -143,14 +143,8 @@ def _projection(
             nn.Linear(width, inner, bias=False), nn.GELU(), nn.Linear(inner, dim, bias=False)
         ),
     }
-    if not isinstance(kind, str) or kind not in made:
-        raise folder.unserved(f"hf_proj_type is {shown(kind)}, and {', '.join(made)} are served")
-    try:
-        made[kind].load_state_dict(_inside(weights, "text.proj."))
-    except RuntimeError as error:
-        raise folder.refused_by_library(
-            "the weights of its text projection are others", error
-        ) from error
+    config.folder.check_served({"hf_proj_type": kind}, {"hf_proj_type": tuple(made)})
+    made[kind].load_state_dict(_inside(weights, "text.proj."))
     return made[kind].requires_grad_(False)
 
 

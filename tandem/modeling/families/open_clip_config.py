@@ -23,6 +23,11 @@ _FILTERS: Final = {
     # A random filter is for training; open_clip evaluates with this one.
     "random": Filter.BICUBIC,
 }
+_SERVED: Final = {
+    "resize_mode": tuple(_FITS),
+    "interpolation": tuple(_FILTERS),
+    "mode": ("RGB",),
+}
 _MODEL: Final = {"embed_dim", "quick_gelu", "vision_cfg", "text_cfg"}
 # Settings of training, of the logits of a whole batch, and of a forward's return value.
 _MODEL_WITHOUT_EFFECT: Final = {
@@ -72,22 +77,16 @@ class OpenClipConfig:
     def read(cls, folder: PublishedFolder) -> Self:
         """Reads the folder's open_clip_config.json; refuses settings that CLIPModel lacks."""
         fields = folder.fields(OPEN_CLIP_CONFIG)
-        model = _object(folder, fields, "model_cfg")
+        model = fields["model_cfg"]
         _check_known(folder, "model_cfg", model, _MODEL | _MODEL_WITHOUT_EFFECT)
-        if not isinstance(model.get("quick_gelu", False), bool):
-            raise folder.refused(
-                f"quick_gelu is {shown(model['quick_gelu'])}, not true or false; take the "
-                f"{OPEN_CLIP_CONFIG} that its publisher has"
-            )
+        folder.check_served(model, {"quick_gelu": (False, True)})
         config = cls(
             folder=folder,
             embedding_dim=_integer(folder, model, "embed_dim", None),
             quick_gelu=bool(model.get("quick_gelu")),
-            vision=_object(folder, model, "vision_cfg"),
-            text=_object(folder, model, "text_cfg"),
-            preprocessing=_object(
-                folder, {"preprocess_cfg": fields.get("preprocess_cfg") or {}}, "preprocess_cfg"
-            ),
+            vision=model["vision_cfg"],
+            text=model["text_cfg"],
+            preprocessing=fields.get("preprocess_cfg") or {},
         )
         _check_known(folder, "vision_cfg", _without_timm(config.vision), _VISION)
         of_text = _TEXT | _HUGGING_FACE_TEXT if config.text_model else _TEXT
@@ -112,14 +111,9 @@ class OpenClipConfig:
             self._vision_integer(name, unset)
             for name, unset in (("width", 768), ("head_width", 64))
         )
-        if head_width > width:
-            raise self.folder.refused(
-                f"vision_cfg has width {width} and heads of {head_width} (head_width), so no head; "
-                f"take the {OPEN_CLIP_CONFIG} that its publisher has"
-            )
         vision = {
             "hidden_size": width,
-            "intermediate_size": int(width * self._ratio(self.vision)),
+            "intermediate_size": int(width * self.vision.get("mlp_ratio", 4.0)),
             "num_hidden_layers": self._vision_integer("layers", 12),
             "num_attention_heads": width // head_width,
             "image_size": self._vision_integer("image_size", 224),
@@ -133,38 +127,21 @@ class OpenClipConfig:
     def image_rules(self) -> tuple[ImageRules, PixelScale]:
         """Returns how open_clip makes pictures when it evaluates."""
         wanted, size = self.preprocessing, self._vision_integer("image_size", 224)
-        fit = _FITS.get(str(wanted.get("resize_mode", "shortest")))
-        if fit is None:
-            raise self.folder.unserved(
-                f"resize_mode is {shown(wanted.get('resize_mode'))}, and {', '.join(_FITS)} are "
-                "served"
-            )
-        kernel = _FILTERS.get(str(wanted.get("interpolation", "bicubic")))
-        if kernel is None:
-            raise self.folder.unserved(
-                f"interpolation is {shown(wanted.get('interpolation'))}, and {', '.join(_FILTERS)} "
-                "are served"
-            )
-        if wanted.get("size", size) not in (size, [size, size]):
-            raise self.folder.malformed(
-                f"preprocess_cfg makes pictures of {shown(wanted['size'])} pixels, and the image "
-                f"tower takes {size}"
-            )
-        if wanted.get("mode", "RGB") != "RGB":
-            raise self.folder.unserved(
-                f"preprocess_cfg has mode {shown(wanted['mode'])}, and only RGB is served"
-            )
+        self.folder.check_served(wanted, _SERVED | {"size": (size, [size, size])})
+        fit = _FITS[wanted.get("resize_mode", "shortest")]
+        kernel = _FILTERS[wanted.get("interpolation", "bicubic")]
         rules = ImageRules(
             size=size, fit=fit, filter=kernel, transparency=Transparency.IGNORE, is_exact=True
         )
-        mean, std = (self._three(name, unset) for name, unset in (("mean", _MEAN), ("std", _STD)))
+        # As open_clip reads them: null stands for OpenAI's.
+        mean, std = wanted.get("mean") or _MEAN, wanted.get("std") or _STD
         return rules, PixelScale(1 / 255, mean, std)
 
     def _text_fields(self, act: str) -> dict[str, Any]:
         return {
             "vocab_size": self._text_integer("vocab_size", 49408),
             "hidden_size": (width := self._text_integer("width", 512)),
-            "intermediate_size": int(width * self._ratio(self.text)),
+            "intermediate_size": int(width * self.text.get("mlp_ratio", 4.0)),
             "num_hidden_layers": self._text_integer("layers", 12),
             "num_attention_heads": self._text_integer("heads", 8),
             "max_position_embeddings": self.context_length,
@@ -174,36 +151,11 @@ class OpenClipConfig:
             "eos_token_id": 2,
         }
 
-    def _ratio(self, fields: Mapping[str, Any]) -> float:
-        ratio = fields.get("mlp_ratio", 4.0)
-        if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 < ratio < 1000:
-            raise self.folder.malformed(f"mlp_ratio is {shown(ratio)}, not a number above 0")
-        return float(ratio)
-
     def _vision_integer(self, name: str, unset: int) -> int:
         return _integer(self.folder, self.vision, name, unset)
 
     def _text_integer(self, name: str, unset: int) -> int:
         return _integer(self.folder, self.text, name, unset)
-
-    def _three(self, name: str, unset: tuple[float, ...]) -> tuple[float, ...]:
-        # As open_clip reads it: one number stands for three, and none for OpenAI's.
-        value = self.preprocessing.get(name) or unset
-        if isinstance(value, int | float):
-            value = (value,) * 3
-        is_three = isinstance(value, list | tuple) and len(value) == 3
-        if not is_three or not all(isinstance(each, int | float) for each in value):
-            raise self.folder.malformed(f"{name} is {shown(value)}, not three numbers")
-        if name == "std" and min(value) <= 0:
-            raise self.folder.malformed(f"std is {shown(value)}; all must be above 0")
-        return tuple(float(each) for each in value)
-
-
-def _object(folder: PublishedFolder, fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = fields.get(name)
-    if not isinstance(value, dict):
-        raise folder.malformed(f"{OPEN_CLIP_CONFIG} has {name} {shown(value)}, not an object")
-    return value
 
 
 def _integer(

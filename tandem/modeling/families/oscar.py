@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.serialization import safe_globals
 
-from tandem.model_io.json_object import shown, within
+from tandem.model_io.json_object import within
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_folder import PublishedFolder
@@ -74,16 +74,9 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
     config = bert_config(folder, fields)
     width = fields.get("img_feature_dim", 2054)
     epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
-    try:
-        within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
-        within("img_layer_norm_eps", epsilon, 0.0, 1.0)
-    except ValueError as error:
-        raise folder.malformed(f"config.json: {error}") from error
-    if fields.get("img_feature_type", "faster_r-cnn") not in ("faster_r-cnn", "frcnn"):
-        raise folder.unserved(
-            f"img_feature_type is {shown(fields['img_feature_type'])}, a code book's; only a "
-            "detector's features (faster_r-cnn) are read"
-        )
+    within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
+    # Otherwise a code book's features.
+    folder.check_served(fields, {"img_feature_type": ("faster_r-cnn", "frcnn")})
     weights = present_names(folder.read_weights(), "bert.")
     taken = take_head(folder, weights, mmt, ("classifier",), "pooler.dense")
     has_image_norm = bool(fields.get("use_img_layernorm"))

@@ -3,7 +3,8 @@
 No code of a checkpoint is ever run: a file that asks for it (`auto_map`) is refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,12 @@ class PublishedFolder:
         card = self._root / _CARD
         if not card.is_file():
             return ""
-        try:
-            return card_licence(card)
-        except FileInvalid as error:
-            raise PublishedCheckpointInvalid(str(error)) from error
+        return card_licence(card)
 
     def inner(self, name: str) -> "PublishedFolder":
         """Returns a folder inside this one."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise self.malformed(f"it names {shown(name)}, which is not a folder inside it")
+            raise self.refused(f"it names {shown(name)}, no folder inside it; download it again")
         return PublishedFolder(self.path / name, self._root, self._read)
 
     def sha256s(self) -> Mapping[str, str]:
@@ -113,19 +111,36 @@ class PublishedFolder:
         """Returns the error that names the folder; `why` ends with what can be done."""
         return PublishedCheckpointInvalid(f"{self.path}: {why}")
 
-    def malformed(self, why: str) -> PublishedCheckpointInvalid:
-        """Returns the error of a file that no publisher can have meant so."""
-        return self.refused(f"{why}; take the file that the model was published with")
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Turns whatever an odd file makes a library or our arithmetic raise into a refusal.
+
+        The message of another error becomes one line without a trace of C++.
+        """
+        try:
+            yield
+        except PublishedCheckpointInvalid:
+            raise
+        except FileInvalid as error:
+            raise PublishedCheckpointInvalid(str(error)) from error
+        except Exception as error:  # an odd field may make a library raise anything
+            message = " ".join(str(error).split())
+            message = message.partition(_CPP_TRACE)[0].rstrip(' "')[:_MAX_MESSAGE_LENGTH]
+            if isinstance(error, LookupError | ArithmeticError) or not message:
+                # Such as "'nonsense'", a key alone.
+                message = f"{type(error).__name__} {message}".rstrip()
+            remedy = "" if "; " in message else "; take the file that the model was published with"
+            raise self.refused(f"{what}: {message}{remedy}") from error
+
+    def check_served(
+        self, fields: Mapping[str, Any], served: Mapping[str, Sequence[object]]
+    ) -> None:
+        """Refuses a field, where it is stated, with a value that would give another function."""
+        for name, values in served.items():
+            if (value := fields.get(name, values[0])) not in values:
+                known = " or ".join(map(shown, values))
+                raise self.unserved(f"{name} is {shown(value)}, and only {known} is served")
 
     def unserved(self, why: str) -> PublishedCheckpointInvalid:
         """Returns the error of a model that may be sound, and that is not served."""
         return self.refused(f"{why}; take another checkpoint")
-
-    def refused_by_library(self, what: str, error: Exception) -> PublishedCheckpointInvalid:
-        """Returns the error with a library's message, on one line and without a trace of C++."""
-        message = " ".join(str(error).split())
-        message = message.partition(_CPP_TRACE)[0].rstrip(' "')[:_MAX_MESSAGE_LENGTH]
-        if isinstance(error, LookupError | ArithmeticError) or not message:
-            # Such as "'nonsense'", a key alone.
-            message = f"{type(error).__name__} {message}".rstrip()
-        return self.malformed(f"{what}: {message}")

@@ -59,6 +59,11 @@ def read_published_model(folder: Path, image_folder: Path | None = None) -> Publ
     another model.
     """
     published = PublishedFolder(folder)
+    with published.reading("it cannot be read"):
+        return _read(published, image_folder)
+
+
+def _read(published: PublishedFolder, image_folder: Path | None) -> PublishedModel:
     if not published.has(OPEN_CLIP_CONFIG) and (read := region_reader(published)):
         return read(published)
     _check_transformers(published)

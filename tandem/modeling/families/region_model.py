@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import RegionRules, TextRules
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import parameter_count
+from tandem.modeling.families.loaded_model import check_ranges, parameter_count
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder
@@ -25,6 +24,8 @@ _TOKENIZER_FILES: Final = (
     "sentencepiece.bpe.model",
 )
 _SPECIAL_COUNT: Final = 2
+# Other values would be another function of the same weights.
+_SERVED: Final = {"hidden_act": ("gelu",), "position_embedding_type": ("absolute",)}
 # So that a caption of 60 tokens is not padded to 512.
 _LONGER_TEXTS: Final = (96, 192)
 
@@ -66,7 +67,7 @@ def region_model(
     position_count = parts.model.text_position_count(regions.max_regions)
     max_tokens = min(max_tokens or position_count, position_count)
     if max_tokens <= _SPECIAL_COUNT:
-        raise folder.malformed(
+        raise folder.unserved(
             f"it has {parts.config.max_text_tokens:,} positions, which leaves none for a text next "
             f"to {regions.max_regions} regions"
         )
@@ -109,19 +110,12 @@ def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConf
         "feed_forward_width": "intermediate_size",
         "max_text_tokens": "max_position_embeddings",
     }
-    if lacks := [name for name in names.values() if type(fields.get(name)) is not int]:
-        raise folder.malformed(f"config.json has no whole number for {', '.join(lacks)}")
-    if fields.get("hidden_act", "gelu") != "gelu":
-        raise folder.unserved(f"hidden_act is {shown(fields['hidden_act'])}; only gelu is known")
-    positions = fields.get("position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise folder.unserved(f"position_embedding_type is {shown(positions)}; absolute is served")
-    try:
+    check_ranges(folder, fields)
+    folder.check_served(fields, _SERVED)
+    with folder.reading("config.json is not BERT's"):
         return JointConfig(
             **{own: fields[name] for own, name in names.items()},
             encoder="post_norm",
             norm_epsilon=fields.get("layer_norm_eps", 1e-12),
             image_source="regions",
         )
-    except ValueError as error:
-        raise folder.malformed(f"config.json: {error}") from error

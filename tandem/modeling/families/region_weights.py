@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.stored_weights import (
     StoredWeight,
-    not_finite,
     weight_faults,
     weights_like,
 )
@@ -91,8 +90,7 @@ def fill(
     """Copies the weights into the model, which is then in evaluation mode.
 
     `dropped` are the names of weights that the model does not need. Raises
-    PublishedCheckpointInvalid for a weight that is missing, unused, of another shape, NaN or
-    infinite.
+    PublishedCheckpointInvalid for a weight that is missing, unused or of another shape.
     """
     own = model.state_dict()
     assert own.keys() == sources.keys(), sorted(own.keys() ^ sources.keys())
@@ -107,8 +105,6 @@ def fill(
             f"the weights are not those of this family: {'; '.join(faults)}; take configuration "
             "and weights of one checkpoint"
         )
-    if names := not_finite(kept):
-        raise folder.refused(f"weights are NaN or infinite: {names}; download it again")
     taken = {name: torch.cat([kept[part] for part in parts]) for name, parts in sources.items()}
     model.load_state_dict(taken)
     model.eval().requires_grad_(False)

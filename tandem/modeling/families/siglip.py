@@ -19,7 +19,7 @@ from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import (
     TOKENIZER_CONFIG,
-    end_token_id,
+    check_end_token,
     read_text_rules,
 )
 from tandem.modeling.families.towers import ImageTower, TextTower
@@ -34,8 +34,6 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
     from transformers import SiglipConfig, SiglipModel
 
     config = read_config(folder, SiglipConfig, folder.config())
-    if not config.vision_config.vision_use_head:
-        raise folder.unserved("its image tower has no pooling head, so it gives no embedding")
     model = load_model(folder, SiglipModel, config)
     text_config = config.text_config
     tokenizer, text = read_text_rules(
@@ -45,7 +43,7 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
         is_fixed_length=True,
         reads_padding=True,
     )
-    end_token_id(folder, tokenizer)
+    check_end_token(folder, tokenizer)
     image, scale = read_image_rules(folder, IMAGE_PROCESSOR, config.vision_config.image_size)
     parts = BiEncoderParts(
         embed_text=TextTower(model.text_model, nn.Identity(), reads_padding=True).eval(),

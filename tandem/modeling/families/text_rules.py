@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import FileInvalid, check_file, shown
+from tandem.model_io.json_object import check_file, shown
 from tandem.model_io.preprocessing import TextRules
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.modeling.export.export_manifest import text_length_buckets
@@ -21,7 +21,6 @@ from tandem.modeling.families.tokenizer_class import (
 )
 from tandem.modeling.published.files import (
     BYTE_PAIRS,
-    CONFIG,
     TOKENIZER,
     PublishedCheckpointInvalid,
     check_vocabulary,
@@ -68,11 +67,6 @@ def read_text_rules(
                 f"checkpoint, or write {what}_side into {TOKENIZER_CONFIG} if training had it right"
             )
     max_tokens = min(position_count, _stated_length(config) or position_count)
-    if max_tokens <= (around := tokenizer.num_special_tokens_to_add(is_pair=False)):
-        raise folder.refused(
-            f"its texts have at most {max_tokens} tokens, of which {around} are not words; see "
-            f"model_max_length in {TOKENIZER_CONFIG} and max_position_embeddings in {CONFIG}"
-        )
     return tokenizer, TextRules(
         tokenizer=TOKENIZER,
         max_tokens=max_tokens,
@@ -85,38 +79,32 @@ def read_text_rules(
 
 def read_tokenizer(folder: PublishedFolder, vocabulary_size: int) -> Tokenizer:
     """Returns the tokenizer as its file says; refuses that of another model."""
-    try:
-        if folder.has(TOKENIZER):
-            tokenizer = read_tokenizer_file(folder.file(TOKENIZER))
-        elif folder.has(VOCABULARY):
-            folder.file(VOCABULARY)
-            tokenizer = word_piece_tokenizer(folder.path)
-        elif all(folder.has(name) for name in BYTE_PAIRS):
-            for name in BYTE_PAIRS:
-                check_file(folder.file(name))
-            tokenizer = older_tokenizer(folder.path)
-        else:
-            raise _slow_only(folder)
-        check_vocabulary(tokenizer, vocabulary_size)
-    except FileInvalid as error:
-        raise PublishedCheckpointInvalid(str(error)) from error
-    except PublishedCheckpointInvalid:
-        raise
-    except ValueError as error:
-        raise folder.refused(str(error)) from error
+    if folder.has(TOKENIZER):
+        tokenizer = read_tokenizer_file(folder.file(TOKENIZER))
+    elif folder.has(VOCABULARY):
+        folder.file(VOCABULARY)
+        tokenizer = word_piece_tokenizer(folder.path)
+    elif all(folder.has(name) for name in BYTE_PAIRS):
+        for name in BYTE_PAIRS:
+            check_file(folder.file(name))
+        tokenizer = older_tokenizer(folder.path)
+    else:
+        raise _slow_only(folder)
+    check_vocabulary(tokenizer, vocabulary_size)
     return tokenizer
 
 
-def end_token_id(folder: PublishedFolder, tokenizer: Tokenizer) -> int:
-    """Returns the id that the tokenizer puts after every text."""
-    ids: list[int] = tokenizer.encode("").ids
-    mask = tokenizer.encode("").attention_mask
-    around = [each for each, counts in zip(ids, mask, strict=True) if counts]
-    if not around:
+def check_end_token(
+    folder: PublishedFolder, tokenizer: Tokenizer, wanted: int | None = None
+) -> None:
+    """Refuses a tokenizer that ends texts with nothing, or not with the id where a model pools."""
+    split = tokenizer.encode("")
+    counted = [each for each, counts in zip(split.ids, split.attention_mask, strict=True) if counts]
+    if not counted or wanted not in (None, counted[-1]):
         raise folder.refused(
-            f"its tokenizer puts no end token after a text, where the model pools; {SAVE_ONCE}"
+            f"its tokenizer ends texts with {counted[-1:]} and its configuration with {wanted}; "
+            f"they are not of one checkpoint; take all files of one, or {SAVE_ONCE}"
         )
-    return around[-1]
 
 
 def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
@@ -154,5 +142,8 @@ def _pad_id(
         token = next(known, None)
     pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
     if pad_id is None:
-        raise folder.malformed(f"its padding token is {shown(token)}, which its tokenizer lacks")
+        raise folder.refused(
+            f"its padding token is {shown(token)}, which its tokenizer lacks; set pad_token in "
+            f"{TOKENIZER_CONFIG}"
+        )
     return int(pad_id)

@@ -62,9 +62,10 @@ class PublishedTextTower:
 
 def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
     """Returns the tower that modules.json lists; refuses steps other than those of such a tower."""
-    transformer, *steps = read_library_modules(folder)
-    if transformer.kind != "Transformer":
-        raise folder.unserved(f"its first module is {shown(transformer.kind)}, not Transformer")
+    entries = read_library_modules(folder)
+    kinds = [each.kind for each in entries[:2]]
+    folder.check_served({"modules": kinds}, {"modules": (["Transformer", "Pooling"],)})
+    transformer, *steps = entries
     inner = folder.inner(transformer.path)
     architecture, encoder, config = _encoder(inner)
     tokenizer, text = _text_rules(folder, inner, config)
@@ -82,11 +83,8 @@ def _encoder(folder: PublishedFolder) -> tuple[str, nn.Module, Any]:
     import transformers
 
     fields = folder.config()
-    kind = fields.get("model_type")
-    if not isinstance(kind, str) or kind not in _ENCODERS:
-        raise folder.unserved(
-            f"its text encoder has model_type {shown(kind)}; there are {', '.join(_ENCODERS)}"
-        )
+    folder.check_served({"model_type": None} | fields, {"model_type": tuple(_ENCODERS)})
+    kind = fields["model_type"]
     name, options, _ = _ENCODERS[kind]
     config = read_config(folder, getattr(transformers, f"{name}Config"), fields)
     prefix = f"{kind.removeprefix('xlm-')}."
@@ -107,15 +105,9 @@ def _text_rules(
     config: Any,  # noqa: ANN401  of transformers
 ) -> tuple[Tokenizer, TextRules]:
     settings = inner.optional_fields(_TRANSFORMER_SETTINGS)
-    if processing := settings.get("processing_kwargs"):
-        raise folder.refused(
-            f"{_TRANSFORMER_SETTINGS} has processing_kwargs {shown(processing)}, which are not "
-            f"supported; let {_TRANSFORMER_SETTINGS} and the tokenizer say how long texts may be"
-        )
+    folder.check_served(settings, {"processing_kwargs": (None, {})})
     positions = config.max_position_embeddings - _ENCODERS[config.model_type][2]
     longest = settings.get("max_seq_length")
-    if longest is not None and (not isinstance(longest, int) or longest < 3):
-        raise folder.malformed(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(longest)}")
     tokenizer, text = read_text_rules(
         inner,
         vocabulary_size=config.vocab_size,
@@ -134,11 +126,7 @@ def _prompt(folder: PublishedFolder) -> str:
     name = settings.get("default_prompt_name")
     if name is None:
         return ""
-    prompts = settings.get("prompts")
-    prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
-    if not isinstance(prompt, str):
-        raise folder.malformed(f"{_MODEL_SETTINGS} lacks its default prompt {shown(name)}")
-    return prompt
+    return str(settings["prompts"][name])
 
 
 def _steps(
@@ -147,16 +135,11 @@ def _steps(
     config: Any,  # noqa: ANN401  of transformers
 ) -> tuple[Pooling, nn.Module, int]:
     """Returns the pooling, the layers after it, and the number of dimensions that they give."""
-    if not steps or steps[0].kind != "Pooling":
-        raise folder.unserved("its second module is not Pooling")
     pooling = _pooling(folder.inner(steps[0].path))
     dim = int(getattr(config, "hidden_size", None) or config.dim)
     layers: list[nn.Module] = []
     for step in steps[1:]:
-        if step.kind not in ("Dense", NORMALIZE):
-            raise folder.unserved(
-                f"it has a module {shown(step.kind)}; Pooling, Dense and Normalize are served"
-            )
+        folder.check_served({"module": step.kind}, {"module": ("Dense", NORMALIZE)})
         inner = folder.inner(step.path)
         check_step(inner)
         if step.kind == NORMALIZE:  # before a layer it changes more than the length
@@ -176,31 +159,20 @@ def _pooling(folder: PublishedFolder) -> Pooling:
         modes = [_POOLING_NAMES.get(str(each), str(each)) for each in several]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise folder.unserved(f"it pools by {shown(modes)}; {', '.join(_POOLINGS)} are served")
-    if fields.get("include_prompt") is False:
-        raise folder.unserved("it leaves its prompt out of the pooling, which is not supported")
+    folder.check_served(fields, {"include_prompt": (True,)})
     return _POOLINGS[modes[0]]
 
 
 def _dense(folder: PublishedFolder, width: int) -> tuple[list[nn.Module], int]:
     fields = folder.config()
-    into, out = fields.get("in_features"), fields.get("out_features")
-    if into != width or not isinstance(out, int) or out < 1:
-        raise folder.malformed(
-            f"its layer takes {shown(into)} numbers and gives {shown(out)}, after {width}"
-        )
-    if fields.get("use_residual"):
-        raise folder.unserved("its layer adds what it takes (use_residual), which is not supported")
+    folder.check_served(fields, {"in_features": (width,), "use_residual": (False, None)})
+    out = fields["out_features"]
     activation = str(fields.get("activation_function", "torch.nn.Tanh"))
-    package, _, name = activation.rpartition(".")
-    if name not in _ACTIVATIONS or not package.startswith("torch."):
-        raise folder.unserved(
-            f"activation_function is {shown(activation)}; {', '.join(_ACTIVATIONS)} of torch.nn "
-            "are served"
-        )
+    # Any other class would be code of the checkpoint.
+    name = activation.rpartition(".")[2]
+    if name not in _ACTIVATIONS or not activation.startswith("torch."):
+        raise folder.unserved(f"activation_function is {shown(activation)}, which is not served")
     linear = nn.Linear(width, out, bias=fields.get("bias", True) is True)
     weights = {n.removeprefix("linear."): each for n, each in folder.read_weights().items()}
-    try:
-        linear.load_state_dict(weights)
-    except RuntimeError as error:
-        raise folder.refused_by_library("the weights of its layer are others", error) from error
+    linear.load_state_dict(weights)
     return [linear.requires_grad_(False), _ACTIVATIONS[name]()], out

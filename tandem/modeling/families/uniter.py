@@ -81,16 +81,15 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
     config = bert_config(folder, folder.config())
     _check_cased(folder)
     weights = present_names(folder.read_weights(), "module.", "uniter.")
-    features = weights.get(_FEATURES)
-    if features is None or features.dim() != 2:
-        raise folder.malformed(f"it has no {_FEATURES}; it is not UNITER's or VILLA's")
+    with folder.reading("it is not UNITER's or VILLA's"):
+        feature_width = weights[_FEATURES].shape[1]
     if "rank_output.weight" not in weights:
         for end in ENDS:
             both = weights.get(f"itm_output.{end}")
             if both is not None and both.shape[:1] == (2,):
                 weights[f"rank_output.{end}"] = both[1:]
     taken = take_head(folder, weights, mmt, ("rank_output", "itm_output"), "pooler.dense")
-    model = UniterEncoder(config, features.shape[1], taken.head)
+    model = UniterEncoder(config, feature_width, taken.head)
     sources = {
         **bert_embeddings(),
         **both_ends("text_norm", "embeddings.LayerNorm"),
@@ -100,7 +99,7 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
     for own, published in _PARTS.items():
         sources |= both_ends(own, f"img_embeddings.{published}")
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
-    rules = RegionRules(feature_width=features.shape[1], box_numbers=_BOX, max_regions=MAX_REGIONS)
+    rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
     parts = RegionModelParts("uniter", "UniterModel", model, config, rules)
     return region_model(folder, parts, taken.notes, mmt)
 

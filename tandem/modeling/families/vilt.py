@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.architecture import check_architecture
 from tandem.modeling.families.cross_encoder import published_cross_encoder
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
@@ -24,7 +23,6 @@ from tandem.modeling.families.text_rules import read_text_rules
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval
 
-_KNOWN_CLASS: Final = "ViltForImageAndTextRetrieval"
 _NOTES: Final = (
     "Pictures are squashed to a square; its authors keep their shape, so scores of pictures that "
     "are not squares differ from theirs.",
@@ -36,9 +34,7 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
     """Returns the cross-encoder of a ViLT that was trained for retrieval."""
     from transformers import ViltConfig, ViltForImageAndTextRetrieval
 
-    fields = folder.config()
-    check_architecture(folder, fields, _KNOWN_CLASS)
-    config = read_config(folder, ViltConfig, fields)
+    config = read_config(folder, ViltConfig, folder.config())
     image, scale = read_image_rules(
         folder, "ViltImageProcessor", config.image_size, is_squashed=True
     )

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import torch
 
-from tandem.model_io.json_object import shown
 from tandem.modeling.families.loaded_model import check_ranges
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.reader import published_model_folder
@@ -51,13 +50,13 @@ class PublishedVision:
         Raises PublishedCheckpointInvalid for a folder without a known vision network.
         """
         folder = PublishedFolder(published_model_folder(name_or_folder))
-        network = _network_fields(folder)
-        processor = _processor_fields(folder)
-        size = _image_size(folder, network, processor)
-        mean, std = _mean_and_std(folder, processor)
+        with folder.reading("it has no vision network that can be read"):
+            network = _network_fields(folder)
+            processor = _processor_fields(folder)
+            size = _image_size(network, processor)
+            mean, std = _mean_and_std(processor)
         vision = {"network": network, "mean": mean, "std": std}
-        shape = _token_shape(folder, network, size)
-        return cls(folder, vision, size, *shape)
+        return cls(folder, vision, size, *_token_shape(folder, network, size))
 
     def start(self, tower: VisionTower) -> None:
         """Loads the folder's weights; refuses missing and misshapen ones, leaves out a head's."""
@@ -65,7 +64,7 @@ class PublishedVision:
         quiet: Any = _transformers_logging()
         quiet.set_verbosity_error()
         quiet.disable_progress_bar()
-        try:
+        with self.folder.reading("its weights cannot be read"):
             # Its own loading: older files have other names for the same weights.
             loaded, report = type(network).from_pretrained(  # type: ignore[attr-defined]
                 self.folder.path,
@@ -76,11 +75,9 @@ class PublishedVision:
                 dtype=torch.float32,
                 **class_options(self.vision["network"]),
             )
-        except Exception as error:  # whatever a file makes it raise
-            raise self.folder.refused_by_library("its weights cannot be read", error) from error
         faults = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if faults:
-            raise self.folder.malformed(
+            raise self.folder.unserved(
                 f"the weights are not those of {type(network).__name__}: missing or of another "
                 f"shape {', '.join(faults[:_SHOWN_COUNT])}"
             )
@@ -107,10 +104,7 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     fields = folder.config()
     kind = fields.get("model_type")
     if isinstance(kind, str) and kind in _PARTS:
-        part = fields.get("vision_config")
-        if not isinstance(part, dict):
-            raise folder.malformed("config.json has no vision_config")
-        fields = {**part, "model_type": _PARTS[kind]}
+        fields = {**fields["vision_config"], "model_type": _PARTS[kind]}
     check_ranges(folder, fields)
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
 
@@ -124,60 +118,35 @@ def _processor_fields(folder: PublishedFolder) -> dict[str, Any]:
     return dict(_IMAGENET)
 
 
-def _image_size(
-    folder: PublishedFolder, network: Mapping[str, Any], processor: Mapping[str, Any]
-) -> int:
+def _image_size(network: Mapping[str, Any], processor: Mapping[str, Any]) -> int:
     for stated in (processor.get("crop_size"), processor.get("size"), network.get("image_size")):
         sides = stated if isinstance(stated, dict) else {"height": stated}
         side = sides.get("height", sides.get("shortest_edge"))
         if isinstance(side, int) and not isinstance(side, bool):
-            if side % 16:
-                raise folder.unserved(
-                    f"its pictures have {side} pixels on a side, not a multiple of 16"
-                )
             return side
     return _DEFAULT_SIZE
 
 
-def _mean_and_std(
-    folder: PublishedFolder, processor: Mapping[str, Any]
-) -> tuple[list[float], list[float]]:
+def _mean_and_std(processor: Mapping[str, Any]) -> tuple[list[float], list[float]]:
     """Returns mean and deviation of levels of 0 to 1, whatever levels the processor makes."""
-    mean, std = (_three(folder, processor, name) for name in ("image_mean", "image_std"))
+    mean, std = ([*map(float, processor.get(name, _IMAGENET[name]))] for name in _IMAGENET)
     if processor.get("do_normalize") is False:
         mean, std = [0.0] * 3, [1.0] * 3
     factor = processor.get("rescale_factor", PIXEL_FACTOR)
     if processor.get("do_rescale") is False:
         factor = 1.0
-    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-    if not is_number or not factor > 0 or min(std) <= 0:
-        raise folder.malformed(
-            f"rescale_factor is {shown(factor)} and image_std {shown(std)}; all must be above 0"
-        )
     if factor == PIXEL_FACTOR:
         return mean, std
     levels = factor / PIXEL_FACTOR
     return [each / levels for each in mean], [each / levels for each in std]
 
 
-def _three(folder: PublishedFolder, processor: Mapping[str, Any], name: str) -> list[float]:
-    values = processor.get(name, _IMAGENET[name])
-    is_three = isinstance(values, list | tuple) and len(values) == 3
-    if not is_three or not all(isinstance(each, int | float) for each in values):
-        raise folder.malformed(f"{name} is {shown(values)}, not three numbers")
-    return [float(each) for each in values]
-
-
 @torch.inference_mode()
 def _token_shape(folder: PublishedFolder, fields: Mapping[str, Any], size: int) -> tuple[int, int]:
     """Returns R and D, by running the network without memory for its weights."""
-    try:
-        with torch.device("meta"):
-            network = vision_network(fields).eval()
-            states = network(pixel_values=torch.empty(1, 3, size, size)).last_hidden_state
-    except Exception as error:  # whatever a size makes its layers raise
-        what = f"it gives no image tokens of {size} pixels"
-        raise folder.refused_by_library(what, error) from error
+    with folder.reading(f"it gives no image tokens of {size} pixels"), torch.device("meta"):
+        network = vision_network(fields).eval()
+        states = network(pixel_values=torch.empty(1, 3, size, size)).last_hidden_state
     if states.ndim == 4:
         return int(states.shape[2] * states.shape[3]), int(states.shape[1])
     return int(states.shape[1]), int(states.shape[2])

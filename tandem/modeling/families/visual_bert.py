@@ -68,10 +68,8 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
     from transformers import VisualBertConfig
 
     settings = read_config(folder, VisualBertConfig, folder.config())
-    if settings.bypass_transformer:
-        raise folder.unserved(
-            "bypass_transformer is set: its regions go past most layers, which is not supported"
-        )
+    # Otherwise its regions go past most layers.
+    folder.check_served(settings.to_dict(), {"bypass_transformer": (False,)})
     config = bert_config(folder, settings.to_dict())
     weights = present_names(folder.read_weights(), "visual_bert.")
     taken = take_head(folder, weights, None, (_HEAD,), "pooler.dense")

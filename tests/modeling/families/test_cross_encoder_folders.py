@@ -169,42 +169,17 @@ _OTHER_SIZE = _with("preprocessor_config.json", size={"height": 48, "width": 48}
     ("name", "change", "told"),
     [
         ("blip", _cut, "damaged or cut short"),
-        ("blip-2", _cut, "damaged or cut short"),
-        ("vilt", _cut, "damaged or cut short"),
         ("blip", _without("itm_head.weight"), "missing itm_head.weight"),
         ("blip-2", _without("query_tokens"), "missing query_tokens"),
         ("vilt", _without("rank_output.bias"), "missing rank_output.bias"),
         ("blip", _EXTRA, "unexpected extra"),
-        ("blip-2", _EXTRA, "unexpected extra"),
-        ("vilt", _EXTRA, "unexpected extra"),
         ("blip", _OTHER_SIZE, "48 pixels per side, and its image tower takes 32"),
-        ("blip-2", _OTHER_SIZE, "48 pixels per side, and its image tower takes 32"),
-        (
-            "blip",
-            _with("preprocessor_config.json", size={"height": 32, "width": 48}),
-            "which is not a square",
-        ),
-        (
-            "blip",
-            _with("config.json", architectures=["BlipForQuestionAnswering"]),
-            "only BlipForImageTextRetrieval matches texts and pictures",
-        ),
         (
             "blip",
             lambda folder: change_json(
                 folder / "config.json", text_config=_text_config(folder) | {"is_decoder": False}
             ),
-            r"has is_decoder false in text_config.*set it to true if the weights have .*crossatt",
-        ),
-        (
-            "vilt",
-            _with("config.json", architectures=["ViltForQuestionAnswering"]),
-            "only ViltForImageAndTextRetrieval matches",
-        ),
-        (
-            "blip-2",
-            _with("config.json", architectures=["Blip2ForConditionalGeneration"]),
-            "only Blip2ForImageTextRetrieval matches",
+            "is_decoder is false",
         ),
     ],
 )
@@ -232,7 +207,9 @@ def test_the_tokenizer_of_another_model_is_refused(
 def test_a_tokenizer_that_ends_texts_otherwise_is_refused(copied: Published) -> None:
     folder = copied("blip")
     change_json(folder / "config.json", text_config=_text_config(folder) | {"sep_token_id": 4})
-    with pytest.raises(PublishedCheckpointInvalid, match=r"ends texts with 3.*sep_token_id 4"):
+    with pytest.raises(
+        PublishedCheckpointInvalid, match=r"ends texts with .3. and its configuration with 4"
+    ):
         read_published_model(folder)
 
 

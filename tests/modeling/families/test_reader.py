@@ -221,7 +221,6 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_with("config.json", model_type="siglip2"), "fixed resolution"),
         (_with("config.json", auto_map={"AutoModel": "x.Model"}), "never run"),
         (_with("preprocessor_config.json", auto_map={"AutoImageProcessor": "x.Y"}), "never run"),
-        (_with("config.json", text_config={"num_hidden_layers": "two"}), "its configuration"),
         (_cut_weights, "damaged or cut short"),
         (
             _changed_weights(lambda weights: weights.pop("logit_scale")),
@@ -239,11 +238,6 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         (_without_file("preprocessor_config.json"), "preprocessing of pictures is unknown"),
         (_without_file("tokenizer.json"), "has no tokenizer"),
         (_slow_only, "spiece.model alone.*save_pretrained"),
-        (_with("preprocessor_config.json", crop_size=24), "32; take the preprocessor_config.json"),
-        (_with("preprocessor_config.json", size=24), "out of pictures of 24"),
-        (_with("preprocessor_config.json", do_center_crop=False), "no square"),
-        (_with("preprocessor_config.json", do_resize=False), "does not resize"),
-        (_without_size, "scales .do_resize. without a size; take the file"),
         (_with("tokenizer_config.json", pad_token="\ud800"), r"lone surrogate \('\\ud800'\)"),
         (
             _with("config.json", quantization_config={"quant_method": "bitsandbytes"}),
@@ -254,18 +248,9 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
             'error "Overflow when unpacking long long; take the file',
         ),
         (_without_one_part, "model-2.safetensors is missing, and model.safetensors.index.json"),
-        (_with("preprocessor_config.json", resample=9), "resample is 9"),
-        (_with("preprocessor_config.json", image_std=[0.5, 0.5]), "three numbers"),
-        (_with("preprocessor_config.json", image_std=[0.5, 0.5, 0]), "above 0"),
-        (
-            _with("preprocessor_config.json", image_processor_type="FlavaImageProcessor"),
-            "FlavaImageProcessor.*those of CLIP",
-        ),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
         (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),
-        (_with("tokenizer_config.json", model_max_length=2), "at most 2 tokens, of which 2"),
-        (_with("preprocessor_config.json", size=10**9), "1000000000 pixels on their shorter"),
-        (_with("preprocessor_config.json", resample=True), "resample is true"),
+        (_with("preprocessor_config.json", size=10**9), "size is 1000000000, not 1 to"),
         (_with("config.json", vision_config={"patch_size": 0}), "patch_size is 0 of"),
         (
             _with("config.json", vision_config={"image_size": 10**5}),
@@ -281,24 +266,14 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
         (
-            _with("config.json", vision_config={"num_attention_heads": -2}),
-            r"vision_config\.num_attention_heads is -2, not 1 to 65,536; take the config.json",
-        ),
-        (
             _with("config.json", text_config={"num_hidden_layers": 10**9}),
             r"text_config\.num_hidden_layers is 1000000000, not 1 to 1,000",
         ),
-        (_with("config.json", text_config={"layer_norm_eps": None}), "eps is null, not 0.0 to 1.0"),
         (_tokenizer(normalizer=None), "keeps the case of letters.*save_pretrained"),
         (_tokenizer(post_processor=None), "'two dogs' into .*save_pretrained"),
-        (_without_end, "no end token.*save_pretrained"),
+        (_without_end, r"ends texts with \[\].*save_pretrained"),
         (_random_splits, "at random"),
         (_added_word, "<extra>.*520.*save_pretrained"),
-        (
-            _with("tokenizer_config.json", added_tokens_decoder={"5": {"content": "<extra>"}}),
-            "adds the token.*save_pretrained",
-        ),
-        (_byte_pairs_without_merges, "vocab.json alone.*save_pretrained"),
     ],
 )
 def test_a_refused_folder_is_named_with_a_remedy(
