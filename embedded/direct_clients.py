@@ -24,19 +24,8 @@ from index_svc.retrieval.query import Query
 from index_svc.servicer import IndexServicer
 from index_svc.shard import Answer
 from orchestrator_svc.assembly import Clients, breaker_rule
-from orchestrator_svc.hit import Hit, Match, merge_windows
 from orchestrator_svc.services.breaker import BreakerRule
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    Embeddings,
-    EncodedContents,
-    EncodePurpose,
-    ScoreQuery,
-    ShardHits,
-    ShardQuery,
-    ShardScores,
-)
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from orchestrator_svc.services.shard_client import ShardClient
@@ -47,6 +36,10 @@ from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
 from tandem.errors import ModelOutputInvalid, SequenceNotReached, TandemError
+from tandem.stages.encoding import EncodedContents, EncodePurpose
+from tandem.stages.hit import Hit, merge_windows
+from tandem.stages.reranking import Candidates, Match, ScoreQuery, ShardScores
+from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery
 
 T = TypeVar("T")
 Request = TypeVar("Request")

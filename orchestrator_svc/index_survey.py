@@ -11,12 +11,12 @@ from orchestrator_svc.coverage import (
     refusal_of,
 )
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.services.interfaces import IndexDescriber, ShardDescription
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import DirectionRecall, ShardIndex, joined_recalls
 from tandem.errors import IndexNotFound, InternalFault, TandemError
+from tandem.stages.retrieval import IndexDescriber, ShardDescription
 
 # The rest is for the answer from the other shards if one hangs.
 _TIME_SHARE = 0.8

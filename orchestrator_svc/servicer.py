@@ -13,7 +13,7 @@ from orchestrator_svc.metrics import StageLaps, timed_stage
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.search.batch_search import BatchSearcher
 from orchestrator_svc.search.search import SearchAnswer, Searcher
-from orchestrator_svc.services.interfaces import FetchedItem
+from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
 from orchestrator_svc.wire.index_wire import listed_to_proto, surveyed_to_proto

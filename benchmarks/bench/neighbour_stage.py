@@ -30,13 +30,13 @@ from index_svc.retrieval.hit import F32
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
-from orchestrator_svc.services.interfaces import ModalityNeighbours
 from tandem.contract.content import Modality
 from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.served_networks import described
+from tandem.stages.neighbours import ModalityNeighbours
 
 _ADD_COUNT = 50_000
 # An exact scan of a million rows takes a second, and there is one for each candidate.

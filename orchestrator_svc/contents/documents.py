@@ -5,17 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.hit import Match
 from orchestrator_svc.rerank.pair_quota import PairQuota
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    CandidateScorer,
-    ContentEncoder,
-    EncodedContents,
-    EncodePurpose,
-    ScoreQuery,
-    ShardScores,
-)
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
@@ -29,6 +19,8 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
+from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoreQuery, ShardScores
 
 # In one call to rerank_svc: tokens of an image have up to 900 kB.
 _TOKENS_COUNT = 32

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.services.interfaces import Graph, ModalityNeighbours, ShardNeighbours
 from tandem.contract.content import Modality
 from tandem.contract.model_description import NeighbourModelDescription
+from tandem.stages.neighbours import Graph, ModalityNeighbours, ShardNeighbours
 
 _QUERY_NUMBER = 0
 # From here on, an item is the query itself, encoded in another batch.

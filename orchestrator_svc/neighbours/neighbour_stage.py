@@ -7,20 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator_svc.hit import Hit
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
 from orchestrator_svc.neighbours.outcome import NeighbourOutcome, NeighbourStop
 from orchestrator_svc.neighbours.served_model import ServedNeighbourModels
-from orchestrator_svc.services.interfaces import (
-    Embeddings,
-    Graph,
-    GraphScorer,
-    GraphScores,
-    ModalityNeighbours,
-    NeighbourFinder,
-    ShardNeighbourQuery,
-    ShardNeighbours,
-)
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
 from tandem.contract.model_description import NeighbourModelDescription
@@ -34,6 +23,17 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
+from tandem.stages.hit import Hit
+from tandem.stages.neighbours import (
+    Graph,
+    GraphScorer,
+    GraphScores,
+    ModalityNeighbours,
+    NeighbourFinder,
+    ShardNeighbourQuery,
+    ShardNeighbours,
+)
+from tandem.stages.retrieval import Embeddings
 
 POOL_COUNT = 512
 # Of the stage's time, how long to wait for late shards; the network needs the rest.

@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from orchestrator_svc.services.interfaces import GraphScorer
 from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
+from tandem.stages.neighbours import GraphScorer
 
 # A rerank_svc that takes longer to describe its model is passed over.
 _ANSWER_SECONDS = 1.0

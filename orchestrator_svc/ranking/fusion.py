@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule
 from orchestrator_svc.ranking.explanation import RankTerm
 from tandem.contract.fusion_method import FusionMethod
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator_svc.hit import Hit, KeywordHit
 from orchestrator_svc.query import HybridRule
 from tandem.contract.hybrid import HybridFusion, HybridRank
+from tandem.stages.hit import Hit, KeywordHit
 
 RANK_CONSTANT = 60
 """The k of Cormack et al. 2009, who found that its value matters little."""

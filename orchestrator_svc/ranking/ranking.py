@@ -10,12 +10,13 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule, SearchQuery
 from orchestrator_svc.ranking.diversity import distinct_places, marginal_order, similarities
 from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank, scaled
 from orchestrator_svc.ranking.fusion import Fusion
 from tandem.contract.content import Modality
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
 
 # Comparing so many hits with each other takes a millisecond.
 _LONG_COUNT = 100

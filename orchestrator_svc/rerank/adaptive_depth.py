@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 
-from orchestrator_svc.hit import Hit
-from orchestrator_svc.services.interfaces import ModelDescriber
 from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import ModelDescriber
 
 # A search waits no longer for a rule; without one it is reranked in full.
 _ASK_SECONDS = 0.2

@@ -7,17 +7,10 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
 from orchestrator_svc.rerank.pace import RerankPace
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    CandidateScorer,
-    ScoreQuery,
-    ShardScores,
-)
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
@@ -38,6 +31,8 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoreQuery, ShardScores
 
 # A bi-encoder alone has no cross-encoder, unless a remote one is set for it later.
 _ABSENT_SECONDS = 10.0

@@ -9,16 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.hit import Hit
 from orchestrator_svc.query import EncodingSource, SearchQuery, StoredItemSource, check_part_count
 from orchestrator_svc.rerank.rerank import STOP_OF_ERROR, RerankStop
 from orchestrator_svc.search.stored_contents import StoredContents
-from orchestrator_svc.services.interfaces import (
-    ContentEncoder,
-    EncodedContents,
-    EncodePurpose,
-    ItemReader,
-)
+from orchestrator_svc.services.item_reader import ItemReader
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
@@ -45,6 +39,8 @@ from tandem.errors import (
     TextTooLong,
     TruncationPolicyInvalid,
 )
+from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.hit import Hit
 
 # Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
 _SHORTEST_SUM = 1e-5

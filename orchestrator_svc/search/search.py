@@ -8,7 +8,6 @@ from typing import Self
 from orchestrator_svc.content_room import ContentRoom, Taking
 from orchestrator_svc.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.hit import Hit
 from orchestrator_svc.metrics import (
     StageLaps,
     note_degradations,
@@ -34,14 +33,7 @@ from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.search.retrieval import Retrieval, Retriever
 from orchestrator_svc.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import (
-    CandidateScorer,
-    ContentEncoder,
-    FetchedItem,
-    ItemReader,
-    ShardQuery,
-    ShardSearcher,
-)
+from orchestrator_svc.services.item_reader import FetchedItem, ItemReader
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import read_tokens
@@ -49,6 +41,10 @@ from tandem.chassis.deadline import Deadline
 from tandem.chassis.tracing import annotate
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated
+from tandem.stages.encoding import ContentEncoder
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import CandidateScorer
+from tandem.stages.retrieval import ShardQuery, ShardSearcher
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,6 @@ from itertools import accumulate, islice
 
 from orchestrator_svc.services.call_batcher import CallBatcher, OpenSearches
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    CandidateScorer,
-    ContentEncoder,
-    Embeddings,
-    EncodedContents,
-    EncodePurpose,
-    ScoreQuery,
-    ShardHits,
-    ShardQuery,
-    ShardScores,
-    ShardSearcher,
-)
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import ShardClient
 from tandem.chassis.deadline import Deadline
@@ -33,6 +20,9 @@ from tandem.contract.limits import (
     MAX_SCORE_QUERY_COUNT,
 )
 from tandem.errors import TandemError
+from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.reranking import Candidates, CandidateScorer, ScoreQuery, ShardScores
+from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
 
 # Of a message's 64 MiB.
 _MAX_ANSWER_BYTES = 48 * 2**20

@@ -6,13 +6,13 @@ import grpc
 
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import FAILURES, Dependency
-from orchestrator_svc.services.interfaces import EncodedContents, EncodePurpose
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import InternalFault, ModelUnavailable, TandemError
+from tandem.stages.encoding import EncodedContents, EncodePurpose
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,

@@ -5,22 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import grpc
 
-from orchestrator_svc.hit import Match
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    Graph,
-    GraphScores,
-    ScoreQuery,
-    ShardScores,
-)
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality, Tokens
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
+from tandem.stages.neighbours import Graph, GraphScores
+from tandem.stages.reranking import Candidates, Match, ScoreQuery, ShardScores
 from tandem.v1 import (
     content_pb2,
     model_service_pb2,

@@ -8,19 +8,9 @@ import grpc
 import numpy as np
 
 from orchestrator_svc.content_room import Taking
-from orchestrator_svc.hit import Hit, KeywordHit, merge_windows
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
-from orchestrator_svc.services.interfaces import (
-    Embeddings,
-    FetchedItem,
-    ModalityNeighbours,
-    ShardDescription,
-    ShardHits,
-    ShardNeighbourQuery,
-    ShardNeighbours,
-    ShardQuery,
-)
+from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
@@ -39,6 +29,9 @@ from tandem.contract.index_description import (
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import keyword_state_from_proto, path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
+from tandem.stages.hit import Hit, KeywordHit, merge_windows
+from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.retrieval import Embeddings, ShardDescription, ShardHits, ShardQuery
 from tandem.v1 import attribute_pb2, index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,

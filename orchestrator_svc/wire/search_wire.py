@@ -18,7 +18,7 @@ from orchestrator_svc.query import (
 )
 from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.search.search import SearchAnswer
-from orchestrator_svc.services.interfaces import FetchedItem
+from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.wire.cursor_wire import Page, explanation_to_proto, make_cursor
 from tandem.contract.attribute_wire import (
     CheckedFilter,

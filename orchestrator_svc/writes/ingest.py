@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import timed_stage
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import EncodedContents
 from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
@@ -23,6 +22,7 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
+from tandem.stages.encoding import EncodedContents
 
 
 @dataclass(frozen=True, slots=True)

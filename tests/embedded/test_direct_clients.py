@@ -15,12 +15,6 @@ from embedded.local_server import LocalServer
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import (
-    Candidates,
-    EncodePurpose,
-    ScoreQuery,
-    ShardQuery,
-)
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from tandem import Engine
@@ -38,6 +32,9 @@ from tandem.errors import (
 from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.manifest import Manifest
 from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.stages.encoding import EncodePurpose
+from tandem.stages.reranking import Candidates, ScoreQuery
+from tandem.stages.retrieval import ShardQuery
 from tests.support.model_io.pictures import encoded, noise
 
 INDEX = "colours"

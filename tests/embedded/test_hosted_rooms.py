@@ -12,7 +12,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.interfaces import ShardQuery
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.services.startup import Dependencies
@@ -24,6 +23,7 @@ from tandem.contract.content import Modality
 from tandem.errors import ServiceUnavailable, ShardMapMismatch
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
+from tandem.stages.retrieval import ShardQuery
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector

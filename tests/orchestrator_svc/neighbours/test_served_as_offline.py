@@ -14,7 +14,6 @@ import torch
 from index_svc.retrieval.neighbourhood import NeighbourQuery
 from index_svc.retrieval.searchable_index import SearchableIndex
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
-from orchestrator_svc.services.interfaces import Graph, ModalityNeighbours, ShardNeighbours
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.model_io.manifest import model_file
@@ -23,6 +22,7 @@ from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelMa
 from tandem.neighbours.leaprr.config import Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.neighbours.leaprr.served_networks import install_leaprr
+from tandem.stages.neighbours import Graph, ModalityNeighbours, ShardNeighbours
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
     FINGERPRINT,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator_svc.neighbours.served_model import ServedNeighbourModels
-from orchestrator_svc.services.interfaces import Graph, GraphScores
 from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
+from tandem.stages.neighbours import Graph, GraphScores
 from tests.orchestrator_svc.neighbours.test_neighbour_search import DESCRIPTION, MODEL
 
 WITHOUT = ModelDescription(

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule
 from orchestrator_svc.ranking.fusion import Fusion
 from tandem.contract.fusion_method import FusionMethod
 from tandem.evaluation import fusion as evaluated
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
 
 Reference = Callable[[evaluated.Scores, evaluated.Scores, float], evaluated.Scores]
 

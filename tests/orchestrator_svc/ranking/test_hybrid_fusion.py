@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.hit import Hit, KeywordHit
 from orchestrator_svc.query import HybridRule
 from orchestrator_svc.ranking.hybrid_fusion import (
     distribution_scores,
@@ -18,6 +17,7 @@ from orchestrator_svc.ranking.hybrid_fusion import (
 )
 from tandem.contract.hybrid import HybridFusion, HybridRank
 from tandem.errors import RankingInvalid
+from tandem.stages.hit import Hit, KeywordHit
 
 NEAREST = [Hit("a", 0.9), Hit("b", 0.7), Hit("c", 0.5)]
 WORDED = [KeywordHit(Hit("c", 0.5), 8.0), KeywordHit(Hit("d", 0.1), 4.0)]

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule, SearchQuery, WeightedPart
 from orchestrator_svc.ranking.ranking import (
     OrderingStage,
@@ -22,6 +21,8 @@ from orchestrator_svc.ranking.ranking import (
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import RankingInvalid
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
 
 # Few different values, so that ties are common.
 values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])

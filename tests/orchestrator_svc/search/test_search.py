@@ -8,7 +8,7 @@ import pytest
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.query import SearchQuery, WeightedPart
 from orchestrator_svc.search.search import SearchAnswer
-from orchestrator_svc.services.interfaces import FetchedItem
+from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
 from tandem.chassis.deadline import Deadline

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.hit import Hit, merge_hits
+from tandem.stages.hit import Hit, merge_hits
 
 # Few different values, so that ties are common.
 values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])

@@ -1,4 +1,4 @@
-"""Hits and matches as shards return them, and functions that merge lists of hits."""
+"""Defines what a shard finds, and merges lists of hits."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.contract.hybrid import HybridRank
-from tandem.contract.model_description import relevance
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +39,6 @@ class KeywordHit:
 
     hit: Hit
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Holds the cross-encoder's score of one candidate."""
-
-    logit: float
-    probability: float | None
-    """None if the cross-encoder was not calibrated."""
-
-    @property
-    def relevance(self) -> float:
-        """The match on a scale of 0 to 1; a probability only if that is known."""
-        return relevance(self.logit, self.probability)
 
 
 def merge_hits(shards: Iterable[Sequence[Hit]], count: int) -> list[Hit]:

@@ -1,0 +1,95 @@
+"""Defines what reranking by neighbours asks of shards and of the neighbour model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.chassis.deadline import Deadline
+from tandem.contract.content import Modality
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import ModelDescription
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardNeighbourQuery:
+    """Describes a request for the neighbours that one shard has of a query and its candidates."""
+
+    index_id: str
+    fingerprint: str
+    nodes: NDArray[np.float32]
+    """[V, d], the query, then its candidates."""
+    pool_k: int
+    """Items of each modality, nearest to the query, among which neighbours are found."""
+    pillar_k: int
+    neighbour_k: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModalityNeighbours:
+    """Holds the neighbours of one modality that one shard found."""
+
+    pillars: NDArray[np.float32]
+    """[L, d], nearest to the query, best first."""
+    numbers: NDArray[np.int64]
+    """[V, C], each node's nearest items; a number stands for one item of the shard."""
+    similarities: NDArray[np.float32]
+    """[V, C]."""
+
+
+ShardNeighbours: TypeAlias = Mapping[Modality, ModalityNeighbours]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Holds a query, its items and their neighbours, as a neighbour model reads them."""
+
+    fingerprint: str
+    """Of the model that made the embeddings."""
+    query_modality: Modality
+    nodes: NDArray[np.float32]
+    """[V, d], the query, then its items."""
+    item_pillars: NDArray[np.float32]
+    """[L, d]."""
+    query_pillars: NDArray[np.float32]
+    """[L, d]."""
+    near: Mapping[Modality, NDArray[np.int64]]
+    """[V, C], each node's nearest items of that modality; a number stands for one item."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphScores:
+    """Holds the scores of a graph's items, in their order."""
+
+    scores: Sequence[float]
+    neighbour_model: str
+    cost: InferenceCost = field(default_factory=InferenceCost)
+
+
+class NeighbourFinder(Protocol):
+    """Finds neighbours on one shard, as index_svc does; `ShardClient` says what it raises."""
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns the neighbours among the shard's items, by modality."""
+        ...
+
+
+class GraphScorer(Protocol):
+    """Scores graphs, as every rerank_svc does; `RerankClient` says what it raises."""
+
+    @property
+    def is_refusing_graphs(self) -> bool:
+        """Whether the circuit breaker would refuse a graph now."""
+        ...
+
+    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
+        """Returns the scores of the graph's items."""
+        ...
+
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
+        """Returns the description of the model that is served."""
+        ...

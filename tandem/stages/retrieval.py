@@ -1,0 +1,85 @@
+"""Defines one shard of an index as a search sees it: a query in, hits out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.chassis.deadline import Deadline
+from tandem.contract.attribute_wire import CheckedFilter
+from tandem.contract.content import Modality
+from tandem.contract.index_description import ShardIndex
+from tandem.contract.search_path import KeywordState, SearchPath
+from tandem.stages.hit import Hit, KeywordHit
+
+Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
+"""One query's, float32 [d] of unit length each. The one nearest to an item gives its similarity."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardQuery:
+    """Describes a search of one shard, without its embeddings.
+
+    Searches with equal queries can share one call, whatever their embeddings.
+    """
+
+    index_id: str
+    fingerprint: str
+    modality: Modality
+    """What to find."""
+    query_modality: Modality
+    retrieve_k: int
+    filter: CheckedFilter | None = None
+    """A condition on the items' attributes; None finds all."""
+    minimum_sequence: int = 0
+    """The shard answers once it has applied every change up to this one."""
+    embeddings_included: bool = False
+    keywords: str = ""
+    """Words that find items too; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardHits:
+    """Holds a shard's nearest items, best first, and its item count of the index and modality."""
+
+    hits: Sequence[Hit]
+    item_count: int
+    path: SearchPath
+    """How they were found."""
+    keyword_hits: Sequence[KeywordHit] = ()
+    """What the words found, best first."""
+    keyword_state: KeywordState | None = None
+    """Whether the shard searched by words; None if none were to be searched for."""
+
+
+class ShardSearcher(Protocol):
+    """Searches one shard, as index_svc does; `ShardClient` says what it raises."""
+
+    async def search(
+        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
+    ) -> ShardHits:
+        """Returns the items nearest to any of the embeddings, best first."""
+        ...
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was abandoned after that time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDescription:
+    """Holds one shard's description of an index."""
+
+    fingerprint: str
+    embedding_dimension: int
+    index: ShardIndex
+
+
+class IndexDescriber(Protocol):
+    """Describes an index on one shard, as index_svc does; `ShardClient` says what it raises."""
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the index."""
+        ...
