@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -30,15 +30,14 @@ from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.settings import OrchestratorSettings
-from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
 from rerank_svc.servicer import RerankServicer
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
-from tandem.errors import ModelOutputInvalid, SequenceNotReached, TandemError
+from tandem.errors import ModelOutputInvalid, SequenceNotReached
 from tandem.stages.encoding import EncodedContents, EncodePurpose
 from tandem.stages.hit import Hit, merge_windows
-from tandem.stages.reranking import Candidates, Match, ScoreQuery, ShardScores
+from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
 from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery
 
 T = TypeVar("T")
@@ -160,39 +159,23 @@ class DirectRerankClient(RerankClient):
 
     async def _score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
-    ) -> ShardScores:
-        async def score(given: QueryCandidates, seconds: float) -> ScoredBatch:
-            scored = await self._room.servicer.score(
+    ) -> ScoredBatch:
+        async def score(given: Candidates, seconds: float) -> ScoredBatch:
+            return await self._room.servicer.score(
                 query.index_id, query.fingerprint, [given], seconds, query.model_version
             )
-            if isinstance(scored.outcomes[0], TandemError):
-                raise scored.outcomes[0]
-            return scored
 
-        request = QueryCandidates(candidates.tokens, candidates.item_ids, candidates.content)
         batch = await self._dependency.call(
             _called(self._room.channel, "ScoreCandidates", score),
-            request,
+            candidates,
             deadline,
             self._check_batch,
         )
-        [scores] = batch.outcomes
-        assert not isinstance(scores, TandemError)
-        return ShardScores(
-            _matches(candidates, scores),
-            batch.cost,
-            batch.model_version,
-            batch.reranker,
-            batch.default_fusion,
-        )
+        return replace(batch, outcomes=[_as_sent_matches(batch.matches)])
 
     def _check_batch(self, batch: ScoredBatch) -> None:
-        [scores] = batch.outcomes
-        assert not isinstance(scores, TandemError)
-        for score in scores:
-            if score is not None and not (
-                math.isfinite(score.logit) and 0.0 <= (score.probability or 0.0) <= 1.0
-            ):
+        for match in batch.matches.values():
+            if not (math.isfinite(match.logit) and 0.0 <= (match.probability or 0.0) <= 1.0):
                 raise ModelOutputInvalid(model=self._name, why="a score is not a number")
 
 
@@ -260,19 +243,14 @@ def _hits(found: Found, query: ShardQuery) -> list[Hit]:
     ]
 
 
-def _matches(candidates: Candidates, scores: Sequence[MatchScore | None]) -> dict[str, Match]:
-    found = {
-        item_id: score
-        for item_id, score in zip(candidates.item_ids, scores, strict=True)
-        if score is not None
-    }
-    logits = _as_sent([score.logit for score in found.values()])
+def _as_sent_matches(matches: Matches) -> Matches:
+    logits = _as_sent([each.logit for each in matches.values()])
     probabilities = _as_sent(
-        [math.nan if each.probability is None else each.probability for each in found.values()]
+        [math.nan if each.probability is None else each.probability for each in matches.values()]
     )
     return {
         item_id: Match(logit, None if math.isnan(probability) else probability)
-        for item_id, logit, probability in zip(found, logits, probabilities, strict=True)
+        for item_id, logit, probability in zip(matches, logits, probabilities, strict=True)
     }
 
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Self
 
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
@@ -14,7 +13,7 @@ from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
-from tandem.contract.content import Content, ImageTokens, Tokens
+from tandem.contract.content import ImageTokens, Tokens
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
@@ -31,50 +30,7 @@ from tandem.model_io.joined_scoring import JoinedCall
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryCandidates:
-    """One query and its candidates."""
-
-    query: Tokens
-    item_ids: Sequence[str]
-    content: Content | None = None
-    """The query itself, which only a remote cross-encoder reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatchScore:
-    """The cross-encoder's logit, and its calibrated probability."""
-
-    logit: float
-    probability: float | None
-    """None if the model was not calibrated."""
-
-    @classmethod
-    def of(cls, logit: float, calibration: ProbabilityCalibration | None) -> Self:
-        """Returns the score of a logit."""
-        return cls(logit, None if calibration is None else calibration.probability(logit))
-
-
-Scores = Sequence[MatchScore | None]
-"""The scores of one query in the order of its item ids; None for deleted items."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredBatch:
-    """Each query's scores or its error, with times and cost."""
-
-    outcomes: Sequence[Scores | TandemError]
-    read_seconds: float
-    inference_seconds: float
-    cost: InferenceCost
-    model_version: int
-    """The version of the model that scored them."""
-    reranker: str = ""
-    """The fingerprint of the model, or a remote one's identity."""
-    default_fusion: FusionMethod = FusionMethod.CROSS_ENCODER
-    """How the model's authors combine both scores."""
+from tandem.stages.reranking import Candidates, Match, ScoredBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +98,7 @@ class Reranker:
         self,
         index_id: str,
         fingerprint: str,
-        queries: Sequence[QueryCandidates | TandemError],
+        queries: Sequence[Candidates | TandemError],
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
@@ -162,10 +118,10 @@ class Reranker:
         calibration = self._calibration_of(model.version)
         hashed = {
             number: _HashedQuery(
-                query_digest(each.query, fingerprint, model.version), each.query, each.item_ids
+                query_digest(each.tokens, fingerprint, model.version), each.tokens, each.item_ids
             )
             for number, each in enumerate(queries)
-            if isinstance(each, QueryCandidates)
+            if isinstance(each, Candidates)
         }
         digests = [each.digest for each in hashed.values()]
         # Calls of several queries fill their batches by themselves.
@@ -188,12 +144,12 @@ class Reranker:
                 else errors.get(number) or _scores(hashed[number], logits, calibration)
                 for number, each in enumerate(queries)
             ],
-            read_time - start_time,
-            time.monotonic() - read_time,
             replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
             model.version,
             model.manifest.fingerprint,
             _FUSIONS[model.manifest.default_fusion],
+            read_time - start_time,
+            time.monotonic() - read_time,
         )
 
     async def score_tokens(
@@ -203,10 +159,11 @@ class Reranker:
         candidates: Sequence[Tokens],
         timeout_seconds: float,
         model_version: int | None = None,
-    ) -> ScoredBatch:
+    ) -> tuple[Sequence[Match], ScoredBatch]:
         """Scores candidates that are not stored, without the cache.
 
-        Raises CrossEncoderMissing, ModelMismatch, TokensInvalid, and the errors of the model.
+        Returns their scores in order, and a batch of no query with the cost. Raises
+        CrossEncoderMissing, ModelMismatch, TokensInvalid, and the errors of the model.
         """
         start_time = time.monotonic()
         manifest = self._model.manifest
@@ -225,13 +182,12 @@ class Reranker:
         )
         count_cost(inferred.cost)
         logits = [float(logit) for logit in inferred.values]
-        return ScoredBatch(
-            [[MatchScore.of(logit, calibration) for logit in logits]],
-            0.0,
-            time.monotonic() - start_time,
+        return [Match.of(logit, calibration) for logit in logits], ScoredBatch(
+            [],
             inferred.cost,
             model.version,
             manifest.fingerprint,
+            inference_seconds=time.monotonic() - start_time,
         )
 
     async def _kept(
@@ -347,9 +303,13 @@ def _scores(
     query: _HashedQuery,
     logits: Mapping[_PairName, float],
     calibration: ProbabilityCalibration | None,
-) -> Scores:
-    found = (logits.get((query.digest, item_id)) for item_id in query.item_ids)
-    return [None if logit is None else MatchScore.of(logit, calibration) for logit in found]
+) -> dict[str, Match]:
+    found = {item_id: logits.get((query.digest, item_id)) for item_id in query.item_ids}
+    return {
+        item_id: Match.of(logit, calibration)
+        for item_id, logit in found.items()
+        if logit is not None
+    }
 
 
 def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:

@@ -1,14 +1,13 @@
 """Implements RerankService."""
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import grpc
 
 from rerank_svc.metrics import observe_stage
 from rerank_svc.neighbour_scorer import NeighbourScorer, graph_from_proto
-from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.content import Tokens
@@ -21,6 +20,7 @@ from tandem.contract.limits import (
     MAX_SCORE_QUERY_COUNT,
 )
 from tandem.errors import BatchSizeOutOfRange, NeighbourModelMissing, TandemError
+from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -38,7 +38,7 @@ class CandidateReranker(Protocol):
         self,
         index_id: str,
         fingerprint: str,
-        queries: Sequence[QueryCandidates | TandemError],
+        queries: Sequence[Candidates | TandemError],
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
@@ -52,7 +52,7 @@ class CandidateReranker(Protocol):
         candidates: Sequence[Tokens],
         timeout_seconds: float,
         model_version: int | None = None,
-    ) -> ScoredBatch:
+    ) -> tuple[Sequence[Match], ScoredBatch]:
         """Scores candidates that are not stored."""
         ...
 
@@ -86,17 +86,9 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             deadline_seconds(context, self._default_timeout_seconds),
             request.model_version,
         )
-        [outcome] = scored.outcomes
-        if isinstance(outcome, TandemError):
-            raise outcome
         return rerank_service_pb2.ScoreCandidatesResponse(
-            scores=[_score(score) for score in outcome],
-            read_duration=duration_to_proto(scored.read_seconds),
-            inference_duration=duration_to_proto(scored.inference_seconds),
-            cost=cost_to_proto(scored.cost),
-            model_version=scored.model_version,
-            reranker=scored.reranker,
-            default_fusion=fusion_to_proto(scored.default_fusion),
+            scores=_scores(request.item_ids, scored.matches),
+            **_report(scored),
         )
 
     async def ScoreBatch(
@@ -117,13 +109,11 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             request.model_version,
         )
         return rerank_service_pb2.ScoreBatchResponse(
-            results=[_result(outcome) for outcome in scored.outcomes],
-            read_duration=duration_to_proto(scored.read_seconds),
-            inference_duration=duration_to_proto(scored.inference_seconds),
-            cost=cost_to_proto(scored.cost),
-            model_version=scored.model_version,
-            reranker=scored.reranker,
-            default_fusion=fusion_to_proto(scored.default_fusion),
+            results=[
+                _result(each.item_ids, outcome)
+                for each, outcome in zip(request.queries, scored.outcomes, strict=True)
+            ],
+            **_report(scored),
         )
 
     async def ScoreTokens(
@@ -134,7 +124,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         """Scores candidates by their tokens."""
         _check("candidates", len(request.candidates), MAX_CONTENT_COUNT)
         query, candidates = await converted(lambda: _tokens(request))
-        scored = await self._reranker.score_tokens(
+        matches, scored = await self._reranker.score_tokens(
             request.model_fingerprint,
             query,
             candidates,
@@ -142,11 +132,8 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             request.model_version or None,
         )
         observe_stage("inference", scored.inference_seconds)
-        [outcome] = scored.outcomes
-        if isinstance(outcome, TandemError):
-            raise outcome
         return rerank_service_pb2.ScoreTokensResponse(
-            scores=[_score(score) for score in outcome],
+            scores=map(_score, matches),
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
@@ -181,7 +168,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         self,
         index_id: str,
         fingerprint: str,
-        queries: Sequence[QueryCandidates | TandemError],
+        queries: Sequence[Candidates | TandemError],
         timeout_seconds: float,
         model_version: int,
     ) -> ScoredBatch:
@@ -199,14 +186,26 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
 
 def _query(
     message: rerank_service_pb2.ScoreCandidatesRequest | rerank_service_pb2.QueryCandidates,
-) -> QueryCandidates:
+) -> Candidates:
     _check("item_ids", len(message.item_ids), MAX_RERANK_K)
-    return QueryCandidates(
+    return Candidates(
         # A model without a cross-encoder makes none, and a remote one reads none.
         tokens_from_proto(message.query, may_be_empty=True),
         [check_item_id(item_id) for item_id in message.item_ids],
         content_from_proto(message.query_content) if message.HasField("query_content") else None,
     )
+
+
+def _report(scored: ScoredBatch) -> Mapping[str, Any]:
+    """Returns the fields of a response beside its scores."""
+    return {
+        "read_duration": duration_to_proto(scored.read_seconds),
+        "inference_duration": duration_to_proto(scored.inference_seconds),
+        "cost": cost_to_proto(scored.cost),
+        "model_version": scored.model_version,
+        "reranker": scored.reranker,
+        "default_fusion": scored.default_fusion and fusion_to_proto(scored.default_fusion),
+    }
 
 
 def _tokens(request: rerank_service_pb2.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
@@ -215,7 +214,7 @@ def _tokens(request: rerank_service_pb2.ScoreTokensRequest) -> tuple[Tokens, lis
     return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
 
 
-def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> QueryCandidates | TandemError:
+def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> Candidates | TandemError:
     try:
         return _query(message)
     except TandemError as error:
@@ -228,14 +227,20 @@ def _check(name: str, count: int, high: int) -> None:
 
 
 def _result(
-    outcome: Sequence[MatchScore | None] | TandemError,
+    item_ids: Sequence[str], outcome: Matches | TandemError
 ) -> rerank_service_pb2.ScoreBatchResult:
     if isinstance(outcome, TandemError):
         return rerank_service_pb2.ScoreBatchResult(error=item_error_to_proto(outcome))
-    return rerank_service_pb2.ScoreBatchResult(scores=[_score(score) for score in outcome])
+    return rerank_service_pb2.ScoreBatchResult(scores=_scores(item_ids, outcome))
 
 
-def _score(score: MatchScore | None) -> rerank_service_pb2.CandidateScore:
+def _scores(
+    item_ids: Sequence[str], matches: Matches
+) -> Iterator[rerank_service_pb2.CandidateScore]:
+    return (_score(matches.get(item_id)) for item_id in item_ids)
+
+
+def _score(score: Match | None) -> rerank_service_pb2.CandidateScore:
     if score is None:
         return rerank_service_pb2.CandidateScore()
     return rerank_service_pb2.CandidateScore(

@@ -20,7 +20,7 @@ from tandem.errors import (
     TruncationPolicyInvalid,
 )
 from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
-from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoreQuery, ShardScores
+from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBatch, ScoreQuery
 
 # In one call to rerank_svc: tokens of an image have up to 900 kB.
 _TOKENS_COUNT = 32
@@ -36,7 +36,7 @@ class TokenScorer(CandidateScorer, Protocol):
         candidates: Sequence[Tokens],
         deadline: Deadline,
         model_version: int = 0,
-    ) -> tuple[Sequence[Match], ShardScores]:
+    ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the candidates' scores, and what scored them at which cost."""
         ...
 
@@ -183,7 +183,7 @@ class DocumentScorer:
         encodings: Mapping[int, Encoding],
         made: EncodedContents,
         deadline: Deadline,
-    ) -> tuple[dict[int, Match], list[ShardScores]]:
+    ) -> tuple[dict[int, Match], list[ScoredBatch]]:
         """Scores contents at any rerank_svc whose circuit breaker is closed, in several calls.
 
         Returns the matches by document number, and what each call cost.
@@ -207,7 +207,7 @@ class DocumentScorer:
         stored: Mapping[int, str],
         query: ScoreQuery,
         deadline: Deadline,
-    ) -> tuple[dict[int, Match], list[ShardScores]]:
+    ) -> tuple[dict[int, Match], list[ScoredBatch]]:
         """Scores each stored item at the rerank_svc of its shard, in one call a shard.
 
         Returns the matches by document number, without items that do not exist, and each call's

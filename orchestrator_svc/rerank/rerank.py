@@ -32,7 +32,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.stages.hit import Hit
-from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoreQuery, ShardScores
+from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBatch, ScoreQuery
 
 # A bi-encoder alone has no cross-encoder, unless a remote one is set for it later.
 _ABSENT_SECONDS = 10.0
@@ -221,13 +221,13 @@ class RerankStage:
         failures: dict[int, TandemError] = {}
         read_count = 0
         for number, answer in answers.items():
-            if isinstance(answer, ShardScores) and not run.is_of_version(answer.model_version):
+            if isinstance(answer, ScoredBatch) and not run.is_of_version(answer.model_version):
                 # Logits of two versions are not comparable.
                 failures[number] = ModelUnavailable(
                     model=f"of rerank-{number}", why=f"it is at version {answer.model_version}"
                 )
                 run.note_failure(RerankStop.UNAVAILABLE)
-            elif isinstance(answer, ShardScores):
+            elif isinstance(answer, ScoredBatch):
                 run.matches |= answer.matches
                 run.cost += answer.cost
                 run.reranker = run.reranker or answer.reranker
@@ -341,8 +341,8 @@ class _Run:
 
 
 async def _all_answers(
-    calls: Mapping[int, Coroutine[Any, Any, ShardScores]],
-) -> Mapping[int, ShardScores | TandemError]:
+    calls: Mapping[int, Coroutine[Any, Any, ScoredBatch]],
+) -> Mapping[int, ScoredBatch | TandemError]:
     """Returns every shard's scores or error; raises errors that the caller has to fix."""
     if len(calls) == 1:  # needs no task
         [(number, call)] = calls.items()
@@ -352,7 +352,7 @@ async def _all_answers(
             return {number: error}
     tasks = {number: asyncio.create_task(call) for number, call in calls.items()}
     number_of_task = {task: number for number, task in tasks.items()}
-    answers: dict[int, ShardScores | TandemError] = {}
+    answers: dict[int, ScoredBatch | TandemError] = {}
     pending, unread = set(tasks.values()), set(tasks.values())
     try:
         while pending:

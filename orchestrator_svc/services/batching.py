@@ -21,7 +21,7 @@ from tandem.contract.limits import (
 )
 from tandem.errors import TandemError
 from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
-from tandem.stages.reranking import Candidates, CandidateScorer, ScoreQuery, ShardScores
+from tandem.stages.reranking import Candidates, CandidateScorer, ScoredBatch, ScoreQuery
 from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
 
 # Of a message's 64 MiB.
@@ -111,7 +111,7 @@ class BatchingScorer(CandidateScorer):
 
     def __init__(self, scorer: RerankClient, searches: OpenSearches) -> None:
         self._scorer = scorer
-        self._batcher = CallBatcher[ScoreQuery, Candidates, ShardScores](
+        self._batcher = CallBatcher[ScoreQuery, Candidates, ScoredBatch](
             self._score_all,
             searches,
             max_size=MAX_PAIR_COUNT,
@@ -126,20 +126,20 @@ class BatchingScorer(CandidateScorer):
 
     async def score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
-    ) -> ShardScores:
+    ) -> ScoredBatch:
         """Returns the scores, and their part of the cost."""
         return await self._batcher.ask(query, candidates, len(candidates.item_ids), deadline)
 
     async def _score_all(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
-    ) -> Sequence[ShardScores | TandemError]:
-        scored, whole = await self._scorer.score_each(query, requests, deadline)
-        costs = divided_cost(whole.cost, [len(each.item_ids) for each in requests])
+    ) -> Sequence[ScoredBatch | TandemError]:
+        scored = await self._scorer.score_each(query, requests, deadline)
+        costs = divided_cost(scored.cost, [len(each.item_ids) for each in requests])
         return [
-            matches
-            if isinstance(matches, TandemError)
-            else replace(whole, matches=matches, cost=share)
-            for matches, share in zip(scored, costs, strict=True)
+            outcome
+            if isinstance(outcome, TandemError)
+            else replace(scored, outcomes=[outcome], cost=share)
+            for outcome, share in zip(scored.outcomes, costs, strict=True)
         ]
 
 

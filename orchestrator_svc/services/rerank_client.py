@@ -1,7 +1,7 @@
 """Calls one shard's rerank_svc with our own types; protobuf ends here."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import grpc
 
@@ -14,7 +14,7 @@ from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
 from tandem.stages.neighbours import Graph, GraphScores
-from tandem.stages.reranking import Candidates, Match, ScoreQuery, ShardScores
+from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
 from tandem.v1 import (
     content_pb2,
     model_service_pb2,
@@ -61,10 +61,11 @@ class RerankClient:
 
     async def score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
-    ) -> ShardScores:
-        """Returns the candidates' scores; raises ModelOutputInvalid for unusable ones.
+    ) -> ScoredBatch:
+        """Returns the scores of one query's candidates.
 
-        Raises QueryContentMissing if the cross-encoder reads contents, and the query has none.
+        Raises ModelOutputInvalid for unusable scores, and QueryContentMissing if the cross-encoder
+        reads contents, and the query has none.
         """
         try:
             return await self._score(query, candidates, deadline)
@@ -75,17 +76,17 @@ class RerankClient:
 
     async def score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
-    ) -> tuple[list[Mapping[str, Match] | TandemError], ShardScores]:
-        """Returns each request's scores or error, and the models and cost of the whole call."""
-        outcomes, whole = await self._score_each(query, requests, deadline)
+    ) -> ScoredBatch:
+        """Returns each request's scores or error, and the cost of the whole call."""
+        scored = await self._score_each(query, requests, deadline)
         lacking = [
             request
-            for request, outcome in zip(requests, outcomes, strict=True)
+            for request, outcome in zip(requests, scored.outcomes, strict=True)
             if isinstance(outcome, QueryContentMissing)
         ]
         if self._may_send(lacking):
             return await self._score_each(query, requests, deadline)
-        return outcomes, whole
+        return scored
 
     def _may_send(self, lacking: Sequence[Candidates]) -> bool:
         """Returns whether to repeat the call with the queries' contents; then all calls send them.
@@ -105,7 +106,7 @@ class RerankClient:
 
     async def _score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
-    ) -> ShardScores:
+    ) -> ScoredBatch:
         def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
             self._check_scores(response.scores, candidates)
 
@@ -122,17 +123,11 @@ class RerankClient:
             deadline,
             check,
         )
-        return ShardScores(
-            _matches(candidates, response.scores),
-            cost_from_proto(response.cost),
-            response.model_version,
-            response.reranker,
-            fusion_from_proto(response.default_fusion),
-        )
+        return _scored(response, [_matches(candidates, response.scores)])
 
     async def _score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
-    ) -> tuple[list[Mapping[str, Match] | TandemError], ShardScores]:
+    ) -> ScoredBatch:
         def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
             if len(response.results) != len(requests):
                 raise ModelOutputInvalid(
@@ -160,19 +155,13 @@ class RerankClient:
             deadline,
             check,
         )
-        outcomes: list[Mapping[str, Match] | TandemError] = [
+        outcomes: list[Matches | TandemError] = [
             item_error_from_proto(result.error)
             if result.HasField("error")
             else _matches(candidates, result.scores)
             for candidates, result in zip(requests, response.results, strict=True)
         ]
-        return outcomes, ShardScores(
-            {},
-            cost_from_proto(response.cost),
-            response.model_version,
-            response.reranker,
-            fusion_from_proto(response.default_fusion),
-        )
+        return _scored(response, outcomes)
 
     async def score_tokens(
         self,
@@ -181,8 +170,8 @@ class RerankClient:
         candidates: Sequence[Tokens],
         deadline: Deadline,
         model_version: int = 0,
-    ) -> tuple[Sequence[Match], ShardScores]:
-        """Returns the scores of candidates that are not stored, and what scored them at which cost.
+    ) -> tuple[Sequence[Match], ScoredBatch]:
+        """Returns the scores of candidates that are not stored, and a batch of none with the cost.
 
         Raises ModelOutputInvalid for unusable scores, and QueryContentMissing if the cross-encoder
         is a remote one.
@@ -206,7 +195,7 @@ class RerankClient:
         )
         matches = [_match(each) for each in response.scores]
         cost = cost_from_proto(response.cost)
-        return matches, ShardScores({}, cost, response.model_version, response.reranker)
+        return matches, ScoredBatch([], cost, response.model_version, response.reranker)
 
     @property
     def is_refusing_graphs(self) -> bool:
@@ -277,9 +266,22 @@ class RerankClient:
                 raise ModelOutputInvalid(model=self._name, why="a score is not a number")
 
 
+def _scored(
+    response: rerank_service_pb2.ScoreCandidatesResponse | rerank_service_pb2.ScoreBatchResponse,
+    outcomes: Sequence[Matches | TandemError],
+) -> ScoredBatch:
+    return ScoredBatch(
+        outcomes,
+        cost_from_proto(response.cost),
+        response.model_version,
+        response.reranker,
+        fusion_from_proto(response.default_fusion),
+    )
+
+
 def _matches(
     candidates: Candidates, scores: Iterable[rerank_service_pb2.CandidateScore]
-) -> Mapping[str, Match]:
+) -> Matches:
     return {
         item_id: _match(score)
         for item_id, score in zip(candidates.item_ids, scores, strict=True)

@@ -18,7 +18,6 @@ from rerank_svc.remote.endpoint import RemoteEndpoint
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.shapes import Document
 from rerank_svc.remote.stored_documents import StoredDocuments
-from rerank_svc.reranker import MatchScore, QueryCandidates, ScoredBatch, Scores
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import Computation
@@ -29,6 +28,7 @@ from tandem.contract.content import (
     TextContent,
     Tokens,
 )
+from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.regions import RegionContent
@@ -37,6 +37,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.model_io.model_version import FIRST_VERSION
+from tandem.stages.reranking import Candidates, Match, ScoredBatch
 
 # The logit of an item that is gone, or that cannot be sent to the API.
 _NO_LOGIT = math.nan
@@ -103,7 +104,7 @@ class RemoteReranker:
         self,
         index_id: str,
         fingerprint: str,
-        queries: Sequence[QueryCandidates | TandemError],
+        queries: Sequence[Candidates | TandemError],
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
@@ -135,11 +136,12 @@ class RemoteReranker:
         read_seconds = min(sum(call.read_seconds), seconds)
         return ScoredBatch(
             outcomes,
-            read_seconds,
-            seconds - read_seconds,
             cost,
             model_version or FIRST_VERSION,
             self._endpoint.identity,
+            FusionMethod.CROSS_ENCODER,
+            read_seconds,
+            seconds - read_seconds,
         )
 
     async def score_tokens(
@@ -149,12 +151,12 @@ class RemoteReranker:
         candidates: Sequence[Tokens],
         timeout_seconds: float,
         model_version: int | None = None,
-    ) -> ScoredBatch:
+    ) -> tuple[Sequence[Match], ScoredBatch]:
         """Raises QueryContentMissing: the API reads contents, not tokens."""
         raise QueryContentMissing(why="documents that are not stored come only as tokens")
 
     async def _remote_queries(
-        self, queries: Sequence[QueryCandidates | TandemError]
+        self, queries: Sequence[Candidates | TandemError]
     ) -> tuple[dict[int, _RemoteQuery], dict[int, TandemError]]:
         remote_queries: dict[int, _RemoteQuery] = {}
         errors: dict[int, TandemError] = {}
@@ -260,12 +262,17 @@ class RemoteReranker:
                 logits = dict(zip(found, scored, strict=True))
         return [logits.get(item_id, _NO_LOGIT) for item_id in item_ids]
 
-    def _scores(self, query: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]) -> Scores:
-        found = (logits.get((query.digest, item_id), _NO_LOGIT) for item_id in query.item_ids)
-        return [
-            MatchScore.of(logit, self._calibration) if math.isfinite(logit) else None
-            for logit in found
-        ]
+    def _scores(
+        self, query: _RemoteQuery, logits: Mapping[tuple[bytes, str], float]
+    ) -> dict[str, Match]:
+        found = {
+            item_id: logits.get((query.digest, item_id), _NO_LOGIT) for item_id in query.item_ids
+        }
+        return {
+            item_id: Match.of(logit, self._calibration)
+            for item_id, logit in found.items()
+            if math.isfinite(logit)
+        }
 
 
 def _batches(keys: Sequence[PairKey], size: int) -> Iterator[list[PairKey]]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self, TypeAlias
 
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.model_description import ModelDescription, relevance
+from tandem.contract.model_description import ModelDescription, ProbabilityCalibration, relevance
+from tandem.errors import TandemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,11 @@ class Match:
     logit: float
     probability: float | None
     """None if the cross-encoder was not calibrated."""
+
+    @classmethod
+    def of(cls, logit: float, calibration: ProbabilityCalibration | None) -> Self:
+        """Returns the match of a logit, with a probability if the model was calibrated."""
+        return cls(logit, None if calibration is None else calibration.probability(logit))
 
     @property
     def relevance(self) -> float:
@@ -48,19 +54,33 @@ class Candidates:
     """The query itself, for a cross-encoder that reads contents."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardScores:
-    """Holds one shard's scores of candidates by the cross-encoder, and their cost."""
+Matches: TypeAlias = Mapping[str, Match]
+"""One query's scores by item id, without the items that no longer exist."""
 
-    matches: Mapping[str, Match]
-    """By item id, without the items that no longer exist."""
+
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """Holds the scores of several queries' candidates by one cross-encoder, and their cost."""
+
+    outcomes: Sequence[Matches | TandemError]
+    """One for each query."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0
     """The version that scored all of them; 0 if the service does not name it."""
     reranker: str = ""
-    """The cross-encoder that scored them; empty if the service does not name it."""
+    """The cross-encoder's fingerprint, or a remote one's identity; empty if it is not named."""
     default_fusion: FusionMethod | None = None
-    """How its authors combine both scores; None if the service does not say."""
+    """How its authors combine both scores; None if that is not said."""
+    read_seconds: float = 0.0
+    inference_seconds: float = 0.0
+
+    @property
+    def matches(self) -> Matches:
+        """The scores of a batch of one query; raises its error."""
+        [outcome] = self.outcomes
+        if isinstance(outcome, TandemError):
+            raise outcome
+        return outcome
 
 
 class CandidateScorer(Protocol):
@@ -73,7 +93,7 @@ class CandidateScorer(Protocol):
 
     async def score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
-    ) -> ShardScores:
+    ) -> ScoredBatch:
         """Returns the scores of the items that exist, all by one version of the model."""
         ...
 

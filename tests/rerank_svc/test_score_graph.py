@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from rerank_svc.neighbour_scorer import NeighbourScorer
-from rerank_svc.reranker import QueryCandidates, ScoredBatch
 from rerank_svc.servicer import RerankServicer
 from tandem import errors
 from tandem.chassis.channels import open_channel
@@ -21,6 +20,7 @@ from tandem.contract.content import Modality, Tokens
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
@@ -50,7 +50,7 @@ class NoPairs:
         self,
         index_id: str,
         fingerprint: str,
-        queries: Sequence[QueryCandidates | errors.TandemError],
+        queries: Sequence[Candidates | errors.TandemError],
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
@@ -64,7 +64,7 @@ class NoPairs:
         candidates: Sequence[Tokens],
         timeout_seconds: float,
         model_version: int | None = None,
-    ) -> ScoredBatch:
+    ) -> tuple[Sequence[Match], ScoredBatch]:
         """Scores no pair either."""
         raise errors.CrossEncoderMissing(what="a rerank")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from rerank_svc.reranker import QueryCandidates, Reranker
+from rerank_svc.reranker import Reranker
 from tandem import errors
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
@@ -22,6 +22,7 @@ from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.stages.reranking import Candidates
 from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
@@ -346,7 +347,7 @@ async def test_without_triton_the_model_is_unavailable(
             scoring = reranker.score(
                 INDEX_ID,
                 tiny_manifest.fingerprint,
-                [QueryCandidates(QUERY, ["i-0"])],
+                [Candidates(QUERY, ["i-0"])],
                 TIMEOUT_SECONDS,
             )
             with pytest.raises(errors.ModelUnavailable):

@@ -13,9 +13,8 @@ from rerank_svc.remote import stored_documents
 from rerank_svc.remote.endpoint import RemoteShape
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.remote_reranker import RemoteReranker
-from rerank_svc.reranker import QueryCandidates, ScoredBatch
 from tandem.contract.content import Content, ImageContent, TextContent
-from tandem.contract.model_description import ProbabilityCalibration, relevance
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (
     DeadlineExceeded,
     ImageUnreadable,
@@ -25,6 +24,7 @@ from tandem.errors import (
     QueryContentMissing,
     TandemError,
 )
+from tandem.stages.reranking import Candidates, ScoredBatch
 from tests.support.model_io.large_jpegs import phone_jpeg
 from tests.support.model_io.pictures import encoded, halves, noise
 from tests.support.rerank_svc.remote_api import Sabotage, probability, remote_api
@@ -46,20 +46,20 @@ def shard(tmp_path: Path) -> RemoteShard:
     return RemoteShard(tmp_path / "shard")
 
 
-def asked(content: Content | None, *item_ids: str) -> QueryCandidates:
-    return QueryCandidates(QUERY, item_ids, content)
+def asked(content: Content | None, *item_ids: str) -> Candidates:
+    return Candidates(QUERY, item_ids, content)
 
 
 async def score(
-    reranker: RemoteReranker, *queries: QueryCandidates | TandemError, seconds: float = SECONDS
+    reranker: RemoteReranker, *queries: Candidates | TandemError, seconds: float = SECONDS
 ) -> ScoredBatch:
     return await reranker.score(INDEX_ID, FINGERPRINT, queries, seconds)
 
 
-def relevances(scored: ScoredBatch, number: int = 0) -> list[float | None]:
+def relevances(scored: ScoredBatch, number: int = 0) -> list[float]:
     outcome = scored.outcomes[number]
     assert not isinstance(outcome, TandemError), outcome
-    return [None if each is None else relevance(each.logit, each.probability) for each in outcome]
+    return [each.relevance for each in outcome.values()]
 
 
 def expected(query: str, *item_ids: str) -> list[float]:
@@ -99,7 +99,8 @@ async def test_items_that_cannot_be_scored_have_no_score(shard: RemoteShard) -> 
             scored = await score(reranker, asked(WORDS, "i-1", "i-0", "broken", "t-0", "never"))
 
     [only] = expected("two dogs", "i-0")
-    assert relevances(scored) == [None, pytest.approx(only), None, None, None]
+    assert set(scored.matches) == {"i-0"}
+    assert relevances(scored) == [pytest.approx(only)]
     assert api.document_counts == [1]
 
 
