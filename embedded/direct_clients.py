@@ -16,7 +16,6 @@ import grpc
 import numpy as np
 
 from embedded.local_server import LocalCall, LocalChannel
-from encoder_svc.encoder import EncodedBatch
 from encoder_svc.servicer import EncoderServicer
 from index_svc.conversions import check_fingerprint
 from index_svc.retrieval.hit import Found
@@ -35,7 +34,7 @@ from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
 from tandem.errors import ModelOutputInvalid, SequenceNotReached
-from tandem.stages.encoding import EncodedContents, EncodePurpose
+from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.stages.hit import Hit, merge_windows
 from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
 from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery
@@ -121,7 +120,7 @@ class DirectEncoderClient(EncoderClient):
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> EncodedContents:
+    ) -> EncodedBatch:
         """Returns each content's encoding or error, from one call."""
         is_query = purpose is EncodePurpose.QUERY
         if not (is_query and 1 <= len(contents) <= MAX_CONTENT_COUNT):
@@ -132,15 +131,8 @@ class DirectEncoderClient(EncoderClient):
         def encode(given: Sequence[Content], seconds: float) -> Awaitable[EncodedBatch]:
             return self._room.servicer.encode(given, seconds, truncation_policy, is_query=True)
 
-        batch = await self._dependency.call(
+        return await self._dependency.call(
             _called(self._room.channel, "EncodeContents", encode), contents, deadline
-        )
-        return EncodedContents(
-            batch.outcomes,
-            self._room.servicer.fingerprint,
-            batch.cost,
-            batch.is_model_unavailable,
-            batch.model_version,
         )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -36,6 +36,7 @@ from tandem.model_io.region_vectors import content_vectors
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.served_texts import ServedText, ServedTexts
+from tandem.stages.encoding import EncodedBatch
 
 Pixels = NDArray[np.uint8]
 _Encoded = tuple[dict[int, Encoding], InferenceCost]
@@ -47,20 +48,6 @@ _PICTURES, _REGIONS = "images", "a detector's regions"
 _SHORT_TEXT_LENGTH = 256
 # The work that DeadlineExceeded names.
 _WORK = "the encoding of the contents"
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """The outcomes in the order of the contents, with times and cost."""
-
-    outcomes: Sequence[Encoding | TandemError]
-    preprocess_seconds: float
-    inference_seconds: float
-    cost: InferenceCost = field(default_factory=InferenceCost)
-    is_model_unavailable: bool = False
-    """Whether the model is unavailable and the encodings came from the cache."""
-    model_version: int = FIRST_VERSION
-    """The version of the model that made them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,10 +155,11 @@ class Encoder:
         count_inference("encoder", cost)
         return EncodedBatch(
             [outcomes[number] for number in range(len(contents))],
-            prepared_time - start_time,
-            time.monotonic() - prepared_time,
+            self.fingerprint,
             cost,
             model_version=model.version,
+            preprocess_seconds=prepared_time - start_time,
+            inference_seconds=time.monotonic() - prepared_time,
         )
 
     async def check(self) -> None:

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder_svc.encoder import EncodedBatch
 from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.single_flight_cache import SingleFlightCache
 from tandem.contract.content import (
@@ -19,6 +18,7 @@ from tandem.contract.content import (
     content_bytes,
 )
 from tandem.errors import TandemError
+from tandem.stages.encoding import EncodedBatch
 
 _NAME = "query_encodings"
 # Without the arrays' values, as tracemalloc counts it (tests/encoder_svc/test_encoding_cache.py).

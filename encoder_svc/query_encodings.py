@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from encoder_svc.encoder import EncodedBatch, Encoder
+from encoder_svc.encoder import Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.deadline import Deadline
@@ -14,6 +14,7 @@ from tandem.contract.content import Content, Encoding, TextContent, TruncationPo
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
 from tandem.model_io.priority import Priority
+from tandem.stages.encoding import EncodedBatch
 
 
 class QueryEncodings:
@@ -63,7 +64,7 @@ class QueryEncodings:
         outcomes: dict[QueryKey, Encoding | TandemError] = dict(self._cache.find(list(wanted)))
         kept_count = len(outcomes)
         keyed_seconds = time.monotonic() - start_time
-        made = EncodedBatch([], 0.0, 0.0)
+        made = EncodedBatch([], self._encoder.fingerprint)
         if lacking := {key: each for key, each in wanted.items() if key not in outcomes}:
             try:
                 made = await self._made(lacking, truncation_policy, model_version, deadline)
@@ -78,11 +79,12 @@ class QueryEncodings:
                 content if isinstance(content, TandemError) else outcomes[keys[number]]
                 for number, content in enumerate(contents)
             ],
+            made.fingerprint,
+            replace(made.cost, cache_hit_count=made.cost.cache_hit_count + kept_count),
+            self._is_model_down and kept_count > 0,
+            model_version,
             preprocess_seconds,
             max(0.0, time.monotonic() - start_time - preprocess_seconds),
-            replace(made.cost, cache_hit_count=made.cost.cache_hit_count + kept_count),
-            is_model_unavailable=self._is_model_down and kept_count > 0,
-            model_version=model_version,
         )
 
     async def _made(
@@ -119,9 +121,10 @@ class QueryEncodings:
         cost = sum((report.cost for report in lookup.reports), InferenceCost())
         return EncodedBatch(
             lookup.values,
-            sum(report.preprocess_seconds for report in lookup.reports),
-            sum(report.inference_seconds for report in lookup.reports),
+            self._encoder.fingerprint,
             replace(cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count),
+            preprocess_seconds=sum(report.preprocess_seconds for report in lookup.reports),
+            inference_seconds=sum(report.inference_seconds for report in lookup.reports),
         )
 
     async def _digests(self, contents: Sequence[Content]) -> list[bytes]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from encoder_svc.encoder import EncodedBatch, Encoder
+from encoder_svc.encoder import Encoder
 from encoder_svc.metrics import count_truncated_texts, observe_stage
 from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
@@ -12,6 +12,7 @@ from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, TandemError
+from tandem.stages.encoding import EncodedBatch
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -45,18 +46,13 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         encoded = await self.encode(contents, timeout_seconds, policy, is_query=is_query)
         return encoder_service_pb2.EncodeContentsResponse(
             results=[_result(outcome) for outcome in encoded.outcomes],
-            model_fingerprint=self.fingerprint,
+            model_fingerprint=encoded.fingerprint,
             preprocess_duration=duration_to_proto(encoded.preprocess_seconds),
             inference_duration=duration_to_proto(encoded.inference_seconds),
             cost=cost_to_proto(encoded.cost),
             model_unavailable=encoded.is_model_unavailable,
             model_version=encoded.model_version,
         )
-
-    @property
-    def fingerprint(self) -> str:
-        """Returns the fingerprint of the model."""
-        return self._encoder.fingerprint
 
     async def encode(
         self,

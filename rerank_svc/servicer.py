@@ -197,7 +197,7 @@ def _query(
 
 
 def _report(scored: ScoredBatch) -> Mapping[str, Any]:
-    """Returns the fields of a response beside its scores."""
+    """Returns the fields of a response next to its scores."""
     return {
         "read_duration": duration_to_proto(scored.read_seconds),
         "inference_duration": duration_to_proto(scored.inference_seconds),

@@ -19,7 +19,7 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
-from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
 from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBatch, ScoreQuery
 
 # In one call to rerank_svc: tokens of an image have up to 900 kB.
@@ -87,7 +87,7 @@ class DocumentScorer:
         contents: Sequence[Content | TandemError],
         policy: TruncationPolicy,
         deadline: Deadline,
-    ) -> EncodedContents:
+    ) -> EncodedBatch:
         """Returns the encoding or the error of each content; an input that is an error stays one.
 
         Raises BatchSizeOutOfRange, TruncationPolicyInvalid, and the errors of the encoder.
@@ -101,7 +101,7 @@ class DocumentScorer:
         for start in range(0, len(contents), MAX_CONTENT_COUNT):
             part = contents[start : start + MAX_CONTENT_COUNT]
             sound = [each for each in part if not isinstance(each, TandemError)]
-            made = EncodedContents([], fingerprint)
+            made = EncodedBatch([], fingerprint)
             if sound:
                 made = await self._encoder.encode(
                     sound, deadline, purpose=EncodePurpose.QUERY, truncation_policy=policy
@@ -112,7 +112,7 @@ class DocumentScorer:
                 cost += made.cost
             found = iter(made.outcomes)
             outcomes += [each if isinstance(each, TandemError) else next(found) for each in part]
-        return EncodedContents(outcomes, fingerprint, cost, model_version=version)
+        return EncodedBatch(outcomes, fingerprint, cost, model_version=version)
 
     async def score(
         self,
@@ -181,7 +181,7 @@ class DocumentScorer:
         self,
         query: Tokens,
         encodings: Mapping[int, Encoding],
-        made: EncodedContents,
+        made: EncodedBatch,
         deadline: Deadline,
     ) -> tuple[dict[int, Match], list[ScoredBatch]]:
         """Scores contents at any rerank_svc whose circuit breaker is closed, in several calls.

@@ -39,7 +39,7 @@ from tandem.errors import (
     TextTooLong,
     TruncationPolicyInvalid,
 )
-from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
 from tandem.stages.hit import Hit
 
 # Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
@@ -106,7 +106,7 @@ class QueryEncoder:
         stored: Mapping[str, tuple[Encoding, str]] = {}
         if any(isinstance(part.source, StoredItemSource) for part in query.parts):
             both = await fan_out(self._encode(query, deadline), self._read_stored(query, deadline))
-            made, stored = cast(tuple[EncodedContents, dict[str, tuple[Encoding, str]]], both)
+            made, stored = cast(tuple[EncodedBatch, dict[str, tuple[Encoding, str]]], both)
         else:
             made = await self._encode(query, deadline)
         parts = _read_parts(query, made, stored)
@@ -160,11 +160,11 @@ class QueryEncoder:
             cost += read.cost
         return stop, cost
 
-    async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedContents:
+    async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedBatch:
         """Encodes all contents in one call; makes no call if there are none."""
         contents = [part.source for part in query.parts if isinstance(part.source, Content)]
         if not contents:
-            return EncodedContents([], "")
+            return EncodedBatch([], "")
         return await self._encoder.encode(
             contents,
             deadline,
@@ -243,7 +243,7 @@ def _check_parts(query: SearchQuery) -> None:
 
 
 def _read_parts(
-    query: SearchQuery, made: EncodedContents, stored: Mapping[str, tuple[Encoding, str]]
+    query: SearchQuery, made: EncodedBatch, stored: Mapping[str, tuple[Encoding, str]]
 ) -> list[_ReadPart]:
     """Returns the parts in order; raises the first content's error, if any has one."""
     outcomes = iter(made.outcomes)
@@ -277,7 +277,7 @@ def _of_encoding(encoding: Encoding, fingerprint: str, weight: float) -> _ReadPa
 
 
 def _composed(
-    parts: Sequence[_ReadPart], made: EncodedContents, modalities: Sequence[Modality]
+    parts: Sequence[_ReadPart], made: EncodedBatch, modalities: Sequence[Modality]
 ) -> EncodedQuery:
     first = parts[0]
     for part in parts:

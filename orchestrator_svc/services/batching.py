@@ -20,7 +20,7 @@ from tandem.contract.limits import (
     MAX_SCORE_QUERY_COUNT,
 )
 from tandem.errors import TandemError
-from tandem.stages.encoding import ContentEncoder, EncodedContents, EncodePurpose
+from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
 from tandem.stages.reranking import Candidates, CandidateScorer, ScoredBatch, ScoreQuery
 from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
 
@@ -36,7 +36,7 @@ class BatchingEncoder(ContentEncoder):
     def __init__(self, encoder: EncoderClient, searches: OpenSearches) -> None:
         self._encoder = encoder
         self._batcher = CallBatcher[
-            tuple[EncodePurpose, TruncationPolicy], Sequence[Content], EncodedContents
+            tuple[EncodePurpose, TruncationPolicy], Sequence[Content], EncodedBatch
         ](self._encode_all, searches, max_size=MAX_CONTENT_COUNT)
         self.close = self._batcher.close
 
@@ -47,7 +47,7 @@ class BatchingEncoder(ContentEncoder):
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> EncodedContents:
+    ) -> EncodedBatch:
         """Returns each content's encoding or error, and their part of the cost."""
         return await self._batcher.ask(
             (purpose, truncation_policy), contents, len(contents), deadline
@@ -58,7 +58,7 @@ class BatchingEncoder(ContentEncoder):
         key: tuple[EncodePurpose, TruncationPolicy],
         requests: Sequence[Sequence[Content]],
         deadline: Deadline,
-    ) -> Sequence[EncodedContents]:
+    ) -> Sequence[EncodedBatch]:
         purpose, truncation_policy = key
         made = await self._encoder.encode(
             [content for contents in requests for content in contents],

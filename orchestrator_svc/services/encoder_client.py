@@ -12,7 +12,7 @@ from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import InternalFault, ModelUnavailable, TandemError
-from tandem.stages.encoding import EncodedContents, EncodePurpose
+from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -49,7 +49,7 @@ class EncoderClient:
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> EncodedContents:
+    ) -> EncodedBatch:
         """Returns each content's encoding or error, from one call."""
         send = (
             self._dependency.call if purpose is EncodePurpose.QUERY else self._dependency.call_once
@@ -67,7 +67,7 @@ class EncoderClient:
             raise InternalFault(
                 why=f"encoder answered {len(response.results)} of {len(contents)} contents"
             )
-        return EncodedContents(
+        return EncodedBatch(
             [_outcome(result) for result in response.results],
             response.model_fingerprint,
             cost_from_proto(response.cost),

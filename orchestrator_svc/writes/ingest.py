@@ -22,7 +22,7 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
-from tandem.stages.encoding import EncodedContents
+from tandem.stages.encoding import EncodedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Ingester:
             await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
         return Ingested(outcomes, sequences, _text_uses(encoded.items))
 
-    async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedContents:
+    async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedBatch:
         caller = asking_caller()
         with timed_stage("ingest_wait"):
             await self._encode_turns.wait_and_take(caller)

@@ -19,7 +19,7 @@ class EncodePurpose(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncodedContents:
+class EncodedBatch:
     """Holds what the encoder made of several contents."""
 
     outcomes: Sequence[Encoding | TandemError]
@@ -30,6 +30,8 @@ class EncodedContents:
     """The encodings come from the encoder's cache."""
     model_version: int = 0
     """The version that encoded all of them; 0 if none did, or the encoder does not name it."""
+    preprocess_seconds: float = 0.0
+    inference_seconds: float = 0.0
 
 
 class ContentEncoder(Protocol):
@@ -42,6 +44,6 @@ class ContentEncoder(Protocol):
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> EncodedContents:
+    ) -> EncodedBatch:
         """Returns each content's encoding or error."""
         ...

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from encoder_svc.encoder import EncodedBatch
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import (
@@ -21,6 +20,7 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.errors import TandemError
+from tandem.stages.encoding import EncodedBatch
 
 ENTRY_COUNT = 200
 BATCH_SIZE = 20
@@ -61,7 +61,7 @@ def test_an_entrys_size_is_what_the_limit_counts(is_image: bool, window_count: i
         keys: Sequence[QueryKey],
     ) -> Computation[Encoding | TandemError, EncodedBatch]:
         encodings = [detached(encoding) for encoding in batch(is_image, window_count)]
-        return Computation(encodings[: len(keys)], EncodedBatch([], 0.0, 0.0))
+        return Computation(encodings[: len(keys)], EncodedBatch([], ""))
 
     async def fill() -> tuple[int, int]:
         cache = make_cache(1 << 30)
