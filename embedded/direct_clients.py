@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import grpc
-import numpy as np
 
 from embedded.local_server import LocalCall, LocalChannel
 from encoder_svc.servicer import EncoderServicer
-from index_svc.conversions import check_fingerprint
-from index_svc.retrieval.hit import Found
-from index_svc.retrieval.query import Query
 from index_svc.servicer import IndexServicer
-from index_svc.shard import Answer
 from orchestrator_svc.assembly import Clients, breaker_rule
 from orchestrator_svc.services.breaker import BreakerRule
 from orchestrator_svc.services.encoder_client import EncoderClient
@@ -32,12 +26,12 @@ from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.servicer import RerankServicer
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
-from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_EMBEDDING_COUNT
-from tandem.errors import ModelOutputInvalid, SequenceNotReached
+from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.errors import ModelOutputInvalid
 from tandem.stages.encoding import EncodedBatch, EncodePurpose
-from tandem.stages.hit import Hit, merge_windows
-from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
-from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery
+from tandem.stages.reranking import Candidates, ScoredBatch, ScoreQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -157,13 +151,12 @@ class DirectRerankClient(RerankClient):
                 query.index_id, query.fingerprint, [given], seconds, query.model_version
             )
 
-        batch = await self._dependency.call(
+        return await self._dependency.call(
             _called(self._room.channel, "ScoreCandidates", score),
             candidates,
             deadline,
             self._check_batch,
         )
-        return replace(batch, outcomes=[_as_sent_matches(batch.matches)])
 
     def _check_batch(self, batch: ScoredBatch) -> None:
         for match in batch.matches.values():
@@ -185,71 +178,16 @@ class DirectShardClient(ShardClient):
         super().__init__(room.channel, rerank_channel, number, shard_map_version, *policy)
         self._room = room
 
-    async def search_each(
-        self, query: ShardQuery, requests: Sequence[Embeddings], deadline: Deadline
-    ) -> list[ShardHits]:
-        """Returns, for each request, the items nearest to any of its embeddings, best first."""
-        embeddings = [each for request in requests for each in request]
-        is_plain = query.filter is None and not (query.keywords or query.embeddings_included)
-        if not (is_plain and 1 <= len(embeddings) <= MAX_EMBEDDING_COUNT):
-            return await super().search_each(query, requests, deadline)
-        index_query = Query(
-            index_id=query.index_id,
-            fingerprint=check_fingerprint(query.fingerprint),
-            modality=query.modality,
-            query_modality=query.query_modality,
-            embeddings=embeddings,
-            k=query.retrieve_k,
-            minimum_sequence=query.minimum_sequence,
+    async def _search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        return await self._dependency.call(
+            _called(self._room.channel, "SearchEmbeddings", self._searched), query, deadline
         )
-        answer = await self._dependency.call(
-            _called(self._room.channel, "SearchEmbeddings", self._searched), index_query, deadline
-        )
-        if answer.applied_sequence < query.minimum_sequence:
-            raise SequenceNotReached(
-                minimum=query.minimum_sequence, applied=answer.applied_sequence
-            )
-        hit_lists = (_hits(found, query) for found in answer.found)
-        path = answer.found[-1].path
-        return [
-            ShardHits(
-                merge_windows(list(islice(hit_lists, len(request))), query.retrieve_k),
-                answer.item_count,
-                path,
-            )
-            for request in requests
-        ]
 
-    async def _searched(self, query: Query, seconds: float) -> Answer:
+    async def _searched(self, query: ShardQuery, seconds: float) -> ShardAnswer:
         answer, _ = await self._room.servicer.search(
             query, LocalCall(seconds), self._shard_map_version
         )
         return answer
-
-
-def _hits(found: Found, query: ShardQuery) -> list[Hit]:
-    similarities = _as_sent([hit.similarity for hit in found.hits])
-    return [
-        Hit(hit.item_id, min(1.0, max(-1.0, similarity)), query.modality)
-        for hit, similarity in zip(found.hits, similarities, strict=True)
-    ]
-
-
-def _as_sent_matches(matches: Matches) -> Matches:
-    logits = _as_sent([each.logit for each in matches.values()])
-    probabilities = _as_sent(
-        [math.nan if each.probability is None else each.probability for each in matches.values()]
-    )
-    return {
-        item_id: Match(logit, None if math.isnan(probability) else probability)
-        for item_id, logit, probability in zip(matches, logits, probabilities, strict=True)
-    }
-
-
-def _as_sent(values: Sequence[float]) -> list[float]:
-    """Returns values in the precision of a message, so that answers equal those of services."""
-    sent: list[float] = np.asarray(values, dtype=np.float32).tolist()
-    return sent
 
 
 def _called(

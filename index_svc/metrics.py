@@ -4,7 +4,6 @@ Gauges have a series for each shard, as one process may have several; counters a
 those of all of them.
 """
 
-from index_svc.keywords.keyword_hit import KeywordState
 from index_svc.retrieval.hit import Strategy
 from tandem.chassis.metrics import (
     REFUSALS,
@@ -15,6 +14,7 @@ from tandem.chassis.metrics import (
     kept_series,
     stage_histogram,
 )
+from tandem.contract.search_path import KeywordState
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")

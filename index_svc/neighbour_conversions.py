@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from index_svc.conversions import check_fingerprint
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbour_lists
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
@@ -10,6 +9,7 @@ from tandem.contract.limits import MAX_NEIGHBOUR_CANDIDATE_COUNT, MAX_RETRIEVE_K
 from tandem.errors import BatchSizeOutOfRange, KOutOfRange
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import embedding_to_proto, embeddings_from_proto
+from tandem.wire.retrieval import check_fingerprint
 
 
 def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> NeighbourQuery:

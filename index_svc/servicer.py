@@ -11,21 +11,18 @@ from typing import TypeVar
 import grpc
 
 from index_svc.conversions import (
-    answer_to_proto,
     check_page,
     delete_from_proto,
     encoded_items_to_proto,
     get_from_proto,
     items_to_proto,
     list_from_proto,
-    query_from_proto,
     upsert_from_proto,
 )
 from index_svc.description import index_parts, index_summaries
 from index_svc.metrics import STAGE_DURATION
 from index_svc.neighbour_conversions import neighbour_query_from_proto, neighbours_to_proto
-from index_svc.retrieval.query import Query
-from index_svc.shard import Answer, Shard
+from index_svc.shard import Shard
 from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
@@ -34,8 +31,11 @@ from tandem.contract.index_description import part_to_proto, summary_to_proto
 from tandem.contract.search_path import keyword_state_to_proto
 from tandem.errors import ShardMapMismatch
 from tandem.shared_lock import LockBusy
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
+from tandem.wire.retrieval import answer_to_proto, query_from_proto
 
 _T = TypeVar("_T")
 
@@ -67,8 +67,8 @@ class IndexServicer(_Base):
         return answer_to_proto(answer, seconds)
 
     async def search(
-        self, query: Query, context: grpc.aio.ServicerContext, shard_map_version: int = 0
-    ) -> tuple[Answer, float]:
+        self, query: ShardQuery, context: grpc.aio.ServicerContext, shard_map_version: int = 0
+    ) -> tuple[ShardAnswer, float]:
         """Returns what the shard finds, and the seconds; callers here need no message."""
         self._check_shard_map(shard_map_version)
         await self._wait_for(query.minimum_sequence, context)
@@ -193,14 +193,14 @@ class IndexServicer(_Base):
                 return  # the search raises SequenceNotReached
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _search(self, query: Query) -> Answer:
+    async def _search(self, query: ShardQuery) -> ShardAnswer:
         """Searches in a thread, or in the event loop if that is short and need not wait."""
         if self._short_searches.expects(query):
             with suppress(LockBusy):
                 return self._timed_search(query, at_once=True)
         return await self._in_thread(lambda: self._timed_search(query))
 
-    def _timed_search(self, query: Query, *, at_once: bool = False) -> Answer:
+    def _timed_search(self, query: ShardQuery, *, at_once: bool = False) -> ShardAnswer:
         # In a thread, waiting for other threads does not count; in the loop, any wait does.
         clock = time.perf_counter if at_once else time.thread_time
         start_time = clock()

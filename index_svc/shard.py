@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from index_svc.keywords.keyword_hit import KeywordFound
 from index_svc.metrics import (
     COMMIT_RECORDS,
     ITEMS,
@@ -19,10 +18,8 @@ from index_svc.metrics import (
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
-from index_svc.retrieval.hit import Found
 from index_svc.retrieval.index_type import IndexTuning
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery
-from index_svc.retrieval.query import Query
 from index_svc.retrieval.searchable_index import KeywordSource, SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.upkeep.index_loader import load_index
@@ -47,6 +44,8 @@ from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
 
 if TYPE_CHECKING:
     from index_svc.keywords.keyword_build import KeywordBuild
@@ -84,19 +83,6 @@ class ShardSettings:
     keyword_attributes: Sequence[str] | None = None
     """Attributes whose words find an item, as those of a text's content do; None to find nothing by
     words."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """Reports what a shard found."""
-
-    found: Sequence[Found]
-    """One for each embedding of the query."""
-    applied_sequence: int
-    item_count: int
-    """Of the index and modality, whether or not the filter matches."""
-    keyword_found: KeywordFound | None = None
-    """What the query's words found; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +209,7 @@ class Shard:
         self._check_loaded()
         return dict(self._indexes)
 
-    def search(self, query: Query, *, at_once: bool = False) -> Answer:
+    def search(self, query: ShardQuery, *, at_once: bool = False) -> ShardAnswer:
         """Returns the nearest items for each embedding of the query.
 
         Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid,
@@ -244,7 +230,7 @@ class Shard:
             with STAGE_DURATION.labels("keywords").time():
                 keyword_found = index.search_words(query)
             KEYWORD_SEARCHES.labels(keyword_found.state.name.lower()).inc()
-        return Answer(found, applied_sequence, index.item_count(query.modality), keyword_found)
+        return ShardAnswer(found, applied_sequence, index.item_count(query.modality), keyword_found)
 
     def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
         """Returns the neighbours of a query and of its candidates, among the items as they are now.

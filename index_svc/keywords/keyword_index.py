@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from index_svc.keywords.item_text import ItemText
-from index_svc.keywords.keyword_hit import WordHit
 from index_svc.keywords.word_index import WordIndex
 from tandem.contract.content import Modality
+from tandem.stages.shard_answer import WordHit
 
 MAX_WORD_COUNT = 64
 """Different words of a query that are searched for; the cost grows with their number."""

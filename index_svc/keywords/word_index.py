@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tantivy
 
-from index_svc.keywords.keyword_hit import WordHit
+from tandem.stages.shard_answer import WordHit
 
 # Longer ones are not words: digests, base64.
 _MAX_WORD_BYTES = 64

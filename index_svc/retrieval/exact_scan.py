@@ -6,7 +6,8 @@ import faiss
 import numpy as np
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, I64, Mask, RowHit
+from index_svc.retrieval.hit import F32, I64, Mask
+from tandem.stages.shard_answer import RowHit
 
 # Where at most one row in so many matches, copying the matches beats skipping the others.
 _GATHER_SHARE = 8

@@ -18,13 +18,14 @@ from index_svc.retrieval.exact_scan import (
 )
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.filter_masks import FilterMasks
-from index_svc.retrieval.hit import F32, I64, Found, Mask, RowHit, SearchPath, Strategy
+from index_svc.retrieval.hit import F32, I64, Mask, SearchPath, Strategy
 from index_svc.retrieval.index_type import FLAT, fetch_count
 from index_svc.retrieval.search_plan import choose_strategy
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import Filter
 from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
 from tandem.item_store.item_store import StoredEmbedding
+from tandem.stages.shard_answer import Found, RowHit
 
 # A filter that matches one item in n makes FAISS search up to so many times more of the index.
 _MAX_EFFORT = 16.0

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from index_svc.keywords.item_text import ItemText, item_text
-from index_svc.keywords.keyword_hit import KeywordFound, KeywordState
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows
-from index_svc.retrieval.hit import F32, I64, Found, Mask
+from index_svc.retrieval.hit import F32, I64, Mask
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
-from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
+from tandem.contract.search_path import KeywordState
 from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shared_lock import SharedLock
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import Found, KeywordFound
 
 if TYPE_CHECKING:
     from index_svc.keywords.keyword_index import KeywordIndex
@@ -112,7 +113,7 @@ class SearchableIndex:
             for modality in Modality:
                 self._change(modality, _Change(item_ids, ()))
 
-    def search(self, query: Query, *, at_once: bool = False) -> list[Found]:
+    def search(self, query: ShardQuery, *, at_once: bool = False) -> list[Found]:
         """Returns, for each embedding, the min(k, matching) nearest items, best first.
 
         Ties among the compared items are ordered by smaller item id. Raises ModelMismatch or
@@ -122,8 +123,10 @@ class SearchableIndex:
         self._check(query.fingerprint, query.embeddings)
         with self._lock.shared(at_once=at_once):
             part = self._parts[query.modality]
-            found = [part.search(each_D, query.k, query.where) for each_D in query.embeddings]
-            if not query.are_embeddings_included:
+            found = [
+                part.search(each_D, query.retrieve_k, query.where) for each_D in query.embeddings
+            ]
+            if not query.embeddings_included:
                 return found
             rows = [np.array([hit.row for hit in one.hits], dtype=np.int64) for one in found]
             return [
@@ -139,7 +142,7 @@ class SearchableIndex:
         is_built = self.keywords.index.is_built
         return KeywordState.SEARCHED if is_built else KeywordState.BEING_BUILT
 
-    def search_words(self, query: Query) -> KeywordFound:
+    def search_words(self, query: ShardQuery) -> KeywordFound:
         """Returns the items that the query's words find, with their similarities to its embeddings.
 
         It sees changes since search(), which search() did not.
@@ -158,7 +161,7 @@ class SearchableIndex:
                 return row is not None and (selection is None or bool(selection[row]))
 
             hits = self.keywords.index.search(
-                query.keywords, query.modality, query.k, keep, _few_of(part, selection)
+                query.keywords, query.modality, query.retrieve_k, keep, _few_of(part, selection)
             )
             rows = [part.rows.row_of(hit.item_id) for hit in hits]
             rows_K = np.array([row for row in rows if row is not None], dtype=np.int64)
@@ -166,7 +169,7 @@ class SearchableIndex:
                 KeywordState.SEARCHED,
                 hits,
                 [_similarities(part.rows, each_D, rows_K) for each_D in query.embeddings],
-                part.rows.gather(rows_K) if query.are_embeddings_included and hits else None,
+                part.rows.gather(rows_K) if query.embeddings_included and hits else None,
             )
 
     def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from index_svc.retrieval.hit import RowHit
-from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import RowHit
 
 DIRECTIONS = tuple(f"{query.value}_to_{target.value}" for query in Modality for target in Modality)
 """From the modality of the query to that of the items."""
@@ -31,23 +31,23 @@ class LiveRecall:
         self._sample_share = sample_share
         self.window_seconds = window_seconds
         self._random = random.Random(seed)
-        self._waiting: dict[str, deque[Query]] = {}
+        self._waiting: dict[str, deque[ShardQuery]] = {}
         self._lock = threading.Lock()
         self._measured: dict[tuple[str, str], deque[tuple[float, int, int]]] = {}
 
-    def offer(self, query: Query) -> None:
+    def offer(self, query: ShardQuery) -> None:
         """Keeps a random share of the query's embeddings for later."""
         for embedding in query.embeddings:
             if self._random.random() < self._sample_share:
                 self.keep(replace(query, embeddings=[embedding]))
 
-    def keep(self, query: Query) -> None:
+    def keep(self, query: ShardQuery) -> None:
         """Keeps a query of one embedding for later, dropping its direction's oldest if it must."""
         with self._lock:
             waiting = self._waiting.setdefault(query.direction, deque(maxlen=_WAITING_COUNT))
             waiting.append(query)
 
-    def take(self) -> Query | None:
+    def take(self) -> ShardQuery | None:
         """Returns the next query to search again, or None.
 
         Directions take turns. Otherwise a common direction, sampled faster than it can be searched
@@ -61,7 +61,7 @@ class LiveRecall:
                     return waiting.popleft()
             return None
 
-    def note(self, query: Query, found: Sequence[RowHit], nearest: Sequence[RowHit]) -> None:
+    def note(self, query: ShardQuery, found: Sequence[RowHit], nearest: Sequence[RowHit]) -> None:
         """Records how many of the truly nearest items the index found.
 
         An item as near as the last of them counts as one of them.

@@ -13,12 +13,12 @@ from index_svc.metrics import (
     REBUILD_REQUESTS,
 )
 from index_svc.retrieval.index_type import AUTO
-from index_svc.retrieval.query import Query
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.upkeep.live_recall import DIRECTIONS, LiveRecall
 from index_svc.upkeep.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.contract.content import Modality
+from tandem.stages.retrieval import ShardQuery
 
 log = get_logger()
 
@@ -86,12 +86,12 @@ class RecallCheck:
         for modality in Modality:
             self._quiet_until_times.pop((index_id, modality), None)
 
-    def _repeat(self, query: Query, index: SearchableIndex) -> None:
+    def _repeat(self, query: ShardQuery, index: SearchableIndex) -> None:
         (query_D,) = query.embeddings
         with index.reading():
             part = index.part(query.modality)
-            found = part.search(query_D, query.k, query.where).hits
+            found = part.search(query_D, query.retrieve_k, query.where).hits
             scan = part.frozen_scan(query.where)
         # A million comparisons, outside the lock: changes wait for readers, and searches for
         # waiting changes.
-        self._live_recall.note(query, found, scan(query_D, query.k).hits)
+        self._live_recall.note(query, found, scan(query_D, query.retrieve_k).hits)

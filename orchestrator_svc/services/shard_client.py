@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, islice
 
 import grpc
 import numpy as np
@@ -27,22 +26,22 @@ from tandem.contract.index_description import (
     summary_from_proto,
 )
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
-from tandem.contract.search_path import keyword_state_from_proto, path_from_proto
-from tandem.errors import InternalFault, SequenceNotReached
-from tandem.stages.hit import Hit, KeywordHit, merge_windows
+from tandem.contract.search_path import keyword_state_from_proto
+from tandem.errors import InternalFault
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardHits, ShardQuery
-from tandem.v1 import attribute_pb2, index_service_pb2, index_service_pb2_grpc
+from tandem.stages.shard_answer import ShardAnswer, hits_of_searches
+from tandem.v1 import index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
     embedding_from_proto,
     embedding_to_proto,
     embeddings_from_proto,
-    modality_to_proto,
     tokens_from_proto,
     tokens_to_proto,
 )
+from tandem.wire.retrieval import answer_from_proto, query_to_proto
 
 # Most answers' contents are small, and memory is reserved before their size is known.
 _FIRST_GET_BYTES = 2 * 2**20
@@ -109,80 +108,16 @@ class ShardClient:
         An item appears once a request. Takes at most MAX_EMBEDDING_COUNT embeddings in all.
         Raises SequenceNotReached if the shard does not apply `query.minimum_sequence` in time.
         """
-        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.call(
-            self._index.SearchEmbeddings,
-            index_service_pb2.SearchEmbeddingsRequest(
-                index_id=query.index_id,
-                queries=[embedding_to_proto(each) for each in chain.from_iterable(requests)],
-                model_fingerprint=query.fingerprint,
-                modality=modality_to_proto(query.modality),
-                query_modality=modality_to_proto(query.query_modality),
-                retrieve_k=query.retrieve_k,
-                filter=attribute_pb2.Filter.FromString(query.filter)
-                if query.filter is not None
-                else None,
-                minimum_sequence=query.minimum_sequence,
-                shard_map_version=self._shard_map_version,
-                embeddings_included=query.embeddings_included,
-                keywords=query.keywords,
-            ),
-            deadline,
-        )
-        # A shard of an earlier version would ignore the minimum.
-        if response.applied_sequence < query.minimum_sequence:
-            raise SequenceNotReached(
-                minimum=query.minimum_sequence, applied=response.applied_sequence
-            )
-        embedding_count = sum(map(len, requests))
-        if len(response.hit_lists) != embedding_count:
-            raise InternalFault(
-                why=f"{self._index_name} answered {len(response.hit_lists)} of "
-                f"{embedding_count} queries"
-            )
-        hit_lists = (
-            [_hit_from_proto(hit, query) for hit in hit_list.hits]
-            for hit_list in response.hit_lists
-        )
-        path = path_from_proto(response.path)
-        searched = [
-            ShardHits(
-                merge_windows(list(islice(hit_lists, len(embeddings))), query.retrieve_k),
-                response.item_count,
-                path,
-            )
-            for embeddings in requests
-        ]
-        return self._with_keywords(searched, query, requests, response.keyword_hit_list)
+        embeddings = [each for request in requests for each in request]
+        answer = await self._search(replace(query, embeddings=embeddings), deadline)
+        return hits_of_searches(answer, query, [len(each) for each in requests])
 
-    def _with_keywords(
-        self,
-        searched: list[ShardHits],
-        query: ShardQuery,
-        requests: Sequence[Embeddings],
-        found: index_service_pb2.KeywordHitList,
-    ) -> list[ShardHits]:
-        """Adds what the words found, with the similarity to each request's nearest embedding."""
-        if not query.keywords:
-            return searched
-        embedding_count = sum(map(len, requests))
-        if any(len(hit.similarities) != embedding_count for hit in found.hits):
-            raise InternalFault(
-                why=f"{self._index_name} answered words without a similarity to each of "
-                f"{embedding_count} queries"
-            )
-        state = keyword_state_from_proto(found.state)
-        stops = accumulate(map(len, requests))
-        return [
-            replace(
-                hits,
-                keyword_hits=[
-                    _keyword_hit(hit, query, range(stop - len(embeddings), stop))
-                    for hit in found.hits
-                ],
-                keyword_state=state,
-            )
-            for hits, embeddings, stop in zip(searched, requests, stops, strict=True)
-        ]
+    async def _search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        request = query_to_proto(query, self._shard_map_version)
+        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.call(
+            self._index.SearchEmbeddings, request, deadline
+        )
+        return answer_from_proto(response, query, self._index_name)
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search of the shard was abandoned after that time."""
@@ -419,30 +354,6 @@ class ShardClient:
             yield response, max_bytes
             del left[:read_count]
             max_bytes = _FURTHER_GET_BYTES
-
-
-def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
-    if not query.embeddings_included:
-        return Hit(hit.item_id, hit.similarity, query.modality)
-    if not hit.HasField("embedding"):
-        raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
-    return Hit(hit.item_id, hit.similarity, query.modality, embedding_from_proto(hit.embedding))
-
-
-def _keyword_hit(
-    message: index_service_pb2.KeywordHit, query: ShardQuery, places: range
-) -> KeywordHit:
-    similarities = [message.similarities[place] for place in places]
-    similarity = max(similarities)
-    embedding = None
-    if query.embeddings_included:
-        if not message.HasField("embedding"):
-            raise InternalFault(why="a shard gives no embeddings of what words found")
-        embedding = embedding_from_proto(message.embedding)
-    hit = Hit(
-        message.item_id, similarity, query.modality, embedding, similarities.index(similarity)
-    )
-    return KeywordHit(hit, message.score)
 
 
 def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:

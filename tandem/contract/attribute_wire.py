@@ -6,8 +6,8 @@ Pure Python, because the SDK uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
-from typing import NewType
 
 from typing_extensions import assert_never
 
@@ -36,9 +36,6 @@ from tandem.contract.filters import (
 )
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
-
-CheckedFilter = NewType("CheckedFilter", bytes)
-"""A valid filter as message bytes: a key that is cheap for any size."""
 
 
 def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attributes:
@@ -138,10 +135,18 @@ def filter_from_proto(message: pb.Filter) -> Filter:
     return tree
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedFilter:
+    """A checked filter and its message, by which it is compared and forwarded."""
+
+    message: bytes
+    tree: Filter = field(compare=False)
+
+
 def checked_filter(message: pb.Filter) -> CheckedFilter:
-    """Returns a validated filter to forward unchanged; raises `FilterInvalid`."""
-    filter_from_proto(message)
-    return CheckedFilter(message.SerializeToString(deterministic=True))
+    """Returns a validated filter; raises `FilterInvalid`."""
+    tree = filter_from_proto(message)
+    return CheckedFilter(message.SerializeToString(deterministic=True), tree)
 
 
 def filter_to_proto(tree: Filter) -> pb.Filter:

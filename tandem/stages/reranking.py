@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
+import numpy as np
+
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
 from tandem.contract.fusion_method import FusionMethod
@@ -23,7 +25,12 @@ class Match:
     @classmethod
     def of(cls, logit: float, calibration: ProbabilityCalibration | None) -> Self:
         """Returns the match of a logit, with a probability if the model was calibrated."""
-        return cls(logit, None if calibration is None else calibration.probability(logit))
+        probability = None if calibration is None else calibration.probability(logit)
+        # In the precision of a message: a reranker behind a socket gives the same.
+        return cls(
+            float(np.float32(logit)),
+            None if probability is None else float(np.float32(probability)),
+        )
 
     @property
     def relevance(self) -> float:
@@ -52,6 +59,10 @@ class Candidates:
     item_ids: Sequence[str]
     content: Content | None = None
     """The query itself, for a cross-encoder that reads contents."""
+
+
+def _single(value: float) -> float:
+    return float(np.float32(value))
 
 
 Matches: TypeAlias = Mapping[str, Match]

@@ -1,7 +1,7 @@
 """Defines one shard of an index as a search sees it: a query in, hits out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Modality
+from tandem.contract.filters import Filter
 from tandem.contract.index_description import ShardIndex
 from tandem.contract.search_path import KeywordState, SearchPath
 from tandem.stages.hit import Hit, KeywordHit
@@ -20,16 +21,18 @@ Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class ShardQuery:
-    """Describes a search of one shard, without its embeddings.
+    """Describes a search of one shard, for one or several embeddings.
 
-    Searches with equal queries can share one call, whatever their embeddings.
+    Searches with equal queries can share one call: their embeddings do not count.
     """
 
     index_id: str
     fingerprint: str
+    """Of the model that made the embeddings."""
     modality: Modality
-    """What to find."""
+    """Of the items to find."""
     query_modality: Modality
+    """Of what the embeddings encode."""
     retrieve_k: int
     filter: CheckedFilter | None = None
     """A condition on the items' attributes; None finds all."""
@@ -38,6 +41,18 @@ class ShardQuery:
     embeddings_included: bool = False
     keywords: str = ""
     """Words that find items too; empty for none."""
+    embeddings: Embeddings = field(default=(), compare=False, repr=False)
+    """Each is searched on its own."""
+
+    @property
+    def where(self) -> Filter | None:
+        """Returns the filter to evaluate."""
+        return None if self.filter is None else self.filter.tree
+
+    @property
+    def direction(self) -> str:
+        """Returns for example "text_to_image"."""
+        return f"{self.query_modality.value}_to_{self.modality.value}"
 
 
 @dataclass(frozen=True, slots=True)

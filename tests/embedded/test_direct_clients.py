@@ -20,11 +20,11 @@ from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from tandem import Engine
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, ImageContent, Modality, TextContent
+from tandem.contract.filters import Exists
 from tandem.errors import (
     DeadlineExceeded,
     IndexNotFound,
     ModelMismatch,
-    RequestMalformed,
     TandemError,
     TextTooLong,
     TokensInvalid,
@@ -80,10 +80,10 @@ def shard_query(manifest: Manifest, **changed: Any) -> ShardQuery:
     return dataclasses.replace(plain, **changed)
 
 
-def test_a_plain_search_sends_no_message_between_rooms(
+def test_a_search_sends_no_message_between_rooms(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One with words does, which shows that messages are seen."""
+    """With words, a filter, or neither; one that returns contents shows that they are seen."""
     pictures = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(3)]
     assert not any(each.error for each in engine.ingest(pictures, index_id=INDEX))
     answer, sent = LocalServer.answer, list[str]()
@@ -95,9 +95,11 @@ def test_a_plain_search_sends_no_message_between_rooms(
     monkeypatch.setattr(LocalServer, "answer", seen)
     found = engine.search(TEXT.text, index_id=INDEX)
     assert found.rerank.reranked_depth == 3
-    assert sent == ["SearchItems"]
     assert engine.search(TEXT.text, index_id=INDEX, hybrid=True).items
-    assert sent == ["SearchItems", "SearchItems", "SearchEmbeddings"]
+    assert engine.search(TEXT.text, index_id=INDEX, where=~Exists("a"), relevance_weight=0.5).items
+    assert sent == ["SearchItems"] * 3
+    assert engine.search(TEXT.text, index_id=INDEX, content_included=True).items
+    assert sent == ["SearchItems"] * 4 + ["GetItems"]
 
 
 def test_the_pairs_of_all_shards_go_to_the_model_together(
@@ -185,7 +187,6 @@ async def test_errors_are_those_of_messages(
     for changed, error in (
         ({"index_id": "none"}, IndexNotFound),
         ({"fingerprint": "another"}, ModelMismatch),
-        ({"fingerprint": ""}, RequestMalformed),
     ):
         asked = shard_query(tiny_manifest, **changed)
         for client in (type(shard), ShardClient):

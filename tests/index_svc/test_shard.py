@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from index_svc.metrics import CORRUPT_ITEMS
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.retrieval.query import Query
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep.record_check import take_out
@@ -31,6 +30,7 @@ from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import IndexInfo, ItemStore
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.verdict import verify_in_child
+from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 from tests.support.item_store.stored_values import overwrite, stored_value
 
@@ -64,13 +64,13 @@ def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
 
 
 def found(shard: Shard) -> list[str]:
-    query = Query(
+    query = ShardQuery(
         index_id="scenes",
         fingerprint=FINGERPRINT,
         modality=Modality.TEXT,
         query_modality=Modality.IMAGE,
         embeddings=[unit_vector(1)],
-        k=1000,
+        retrieve_k=1000,
     )
     [one] = shard.search(query).found
     return [hit.item_id for hit in one.hits]

@@ -22,12 +22,11 @@ from hypothesis.stateful import (
 )
 
 from index_svc.retrieval import index_type
-from index_svc.retrieval.hit import RowHit
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.retrieval.query import Query
 from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep import index_loader, maintenance, rebuild
 from index_svc.upkeep.snapshot_check import check_here
+from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -52,6 +51,8 @@ from tandem.item_store.backup import back_up, restore
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import RowHit
 
 EXAMPLE_COUNT = int(os.environ.get("TANDEM_MODEL_EXAMPLES", "13"))
 STEP_COUNT = 50
@@ -245,14 +246,14 @@ class ShardModel(RuleBasedStateMachine):
 
     def _found(self, query: np.ndarray, modality: Modality, where: Filter | None) -> list[RowHit]:
         answer = self._shard.search(
-            Query(
+            ShardQuery(
                 INDEX_ID,
                 FINGERPRINT,
                 modality,
                 modality,
-                [query],
-                k=len(ITEM_IDS),
-                where=where,
+                retrieve_k=len(ITEM_IDS),
+                filter=None if where is None else checked_filter(filter_to_proto(where)),
+                embeddings=[query],
                 minimum_sequence=self._shard.applied_sequence,
             )
         )

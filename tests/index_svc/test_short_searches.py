@@ -9,17 +9,19 @@ from typing import Any
 import grpc
 import pytest
 
-from index_svc.retrieval.query import Query
 from index_svc.servicer import IndexServicer
 from index_svc.shard import Shard
 from index_svc.short_searches import ShortSearches
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
+from tandem.stages.retrieval import ShardQuery
 from tests.support.index_svc.encoded_items import INDEX_ID, search_request
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
-QUERY = Query(INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, [unit_vector(1)], 10)
+QUERY = ShardQuery(
+    INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 10, embeddings=[unit_vector(1)]
+)
 
 
 class CountingThreads(Executor):
@@ -64,7 +66,9 @@ def test_only_searches_that_were_short_are_predicted_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"k": 1000}, {"embeddings": [unit_vector(1), unit_vector(2)]}], ids=["k", "queries"]
+    "other",
+    [{"retrieve_k": 1000}, {"embeddings": [unit_vector(1), unit_vector(2)]}],
+    ids=["k", "queries"],
 )
 def test_larger_searches_are_never_expected_to_be_short(other: dict[str, Any]) -> None:
     searches = ShortSearches()

@@ -9,11 +9,11 @@ import pytest
 
 from index_svc.keywords import keyword_index
 from index_svc.keywords.item_text import ItemText, item_text
-from index_svc.keywords.keyword_hit import WordHit
 from index_svc.keywords.keyword_index import MAX_WORD_COUNT, KeywordIndex
 from index_svc.keywords.word_index import WordIndex
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Modality
+from tandem.stages.shard_answer import WordHit
 
 K1, B = 1.2, 0.75
 

@@ -9,30 +9,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index_svc.conversions import answer_to_proto, query_from_proto
-from index_svc.keywords.keyword_hit import KeywordFound, KeywordState
-from index_svc.retrieval.query import Query
 from index_svc.shard import Shard, ShardSettings
 from index_svc.short_searches import ShortSearches
+from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
+from tandem.contract.search_path import KeywordState
 from tandem.errors import RequestMalformed
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Drop, Upsert
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import KeywordFound
 from tandem.v1 import index_service_pb2 as pb
+from tandem.wire.retrieval import answer_to_proto, query_from_proto
 from tests.support.index_svc.encoded_items import search_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
 MAP_BYTES = 16 << 20
 KEYWORDS = ShardSettings(keyword_attributes=("caption",))
-QUERY = Query(
+QUERY = ShardQuery(
     index_id="scenes",
     fingerprint=FINGERPRINT,
     modality=Modality.IMAGE,
     query_modality=Modality.TEXT,
     embeddings=[unit_vector(1), unit_vector(2)],
-    k=10,
+    retrieve_k=10,
     keywords="cup",
 )
 
@@ -58,13 +60,13 @@ def write(shard: Shard, *items: ItemRecord) -> None:
     shard.write(Upsert("scenes", FINGERPRINT, items)).result(10)
 
 
-def words_of(shard: Shard, query: Query = QUERY) -> KeywordFound:
+def words_of(shard: Shard, query: ShardQuery = QUERY) -> KeywordFound:
     found = shard.search(query).keyword_found
     assert found is not None
     return found
 
 
-def found(shard: Shard, query: Query = QUERY) -> list[str]:
+def found(shard: Shard, query: ShardQuery = QUERY) -> list[str]:
     words = words_of(shard, query)
     assert words.state is KeywordState.SEARCHED
     return [hit.item_id for hit in words.hits]
@@ -86,7 +88,7 @@ def test_each_hit_has_its_similarity_to_every_embedding(shard: Shard) -> None:
     """The same numbers as a search by embeddings gives."""
     write(shard, *(picture(f"{n}", "cup" + " word" * n, seed=n) for n in range(1, 4)))
 
-    answer = shard.search(replace(QUERY, are_embeddings_included=True))
+    answer = shard.search(replace(QUERY, embeddings_included=True))
     words = answer.keyword_found
 
     assert words is not None
@@ -103,8 +105,10 @@ def test_a_filter_and_k_apply_to_words_too(shard: Shard) -> None:
 
     where = parse_filter("style = noto")
 
-    assert found(shard, replace(QUERY, where=where)) == ["a", "c"]
-    assert found(shard, replace(QUERY, where=where, k=1)) == ["a"]
+    assert found(shard, replace(QUERY, filter=checked_filter(filter_to_proto(where)))) == ["a", "c"]
+    assert found(
+        shard, replace(QUERY, filter=checked_filter(filter_to_proto(where)), retrieve_k=1)
+    ) == ["a"]
 
 
 def test_a_restart_builds_the_words_from_the_store(tmp_path: Path) -> None:

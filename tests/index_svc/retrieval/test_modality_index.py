@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import RowHit, Strategy
+from index_svc.retrieval.hit import Strategy
 from index_svc.retrieval.modality_index import ModalityIndex
 from tandem.contract.content import Modality
 from tandem.contract.filters import Filter, InRange, Not, OneOf
 from tandem.item_store.item_store import StoredEmbedding
+from tandem.stages.shard_answer import RowHit
 from tests.support.item_store.made_items import unit_vector
 
 DIMENSION = 4

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from index_svc.retrieval.query import Query
 from index_svc.upkeep.live_recall import LiveRecall
 from tandem.contract.content import Modality
+from tandem.stages.retrieval import ShardQuery
 
 EMBEDDING = np.ones(4, dtype=np.float32)
 
 
-def sampled(target: Modality) -> Query:
-    return Query("main", "model-a", target, Modality.TEXT, [EMBEDDING], 10)
+def sampled(target: Modality) -> ShardQuery:
+    return ShardQuery("main", "model-a", target, Modality.TEXT, 10, embeddings=[EMBEDDING])
 
 
 def test_directions_alternate_even_if_one_is_rare() -> None:

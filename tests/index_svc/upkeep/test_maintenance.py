@@ -15,7 +15,6 @@ from index_svc.retrieval import index_type
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.hit import F32
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.retrieval.query import Query
 from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep import maintenance, rebuild, snapshot
 from index_svc.upkeep.index_loader import load_index
@@ -24,6 +23,7 @@ from tandem.contract.search_path import SearchFallback
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 INDEX_ID = "scenes"
@@ -75,8 +75,10 @@ def found(shard: Shard, seed: int, k: int = 10) -> list[str]:
     return [hit.item_id for hit in found[0].hits]
 
 
-def query_of(embedding: F32, k: int = 10) -> Query:
-    return Query(INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, [embedding], k)
+def query_of(embedding: F32, k: int = 10) -> ShardQuery:
+    return ShardQuery(
+        INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, k, embeddings=[embedding]
+    )
 
 
 def nearest(shard: Shard, seed: int, k: int = 10) -> list[str]:

@@ -1,0 +1,203 @@
+"""Converts a shard's queries and answers to messages and back, checking what comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tandem.contract.attribute_wire import checked_filter
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.limits import (
+    MAX_EMBEDDING_COUNT,
+    MAX_KEYWORDS_BYTES,
+    MAX_RETRIEVE_K,
+)
+from tandem.contract.search_path import (
+    SearchPath,
+    keyword_state_from_proto,
+    path_from_proto,
+    path_to_proto,
+)
+from tandem.errors import BatchSizeOutOfRange, InternalFault, KOutOfRange, RequestMalformed
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import F32, Found, KeywordFound, RowHit, ShardAnswer, WordHit
+from tandem.v1 import attribute_pb2 as pb_attribute
+from tandem.v1 import index_service_pb2 as pb
+from tandem.wire import (
+    duration_to_proto,
+    embedding_from_proto,
+    embedding_to_proto,
+    embeddings_from_proto,
+    modality_from_proto,
+    modality_to_proto,
+)
+
+MAX_FINGERPRINT_LENGTH = 128
+
+
+def query_to_proto(query: ShardQuery, shard_map_version: int) -> pb.SearchEmbeddingsRequest:
+    """Returns the request for a query."""
+    return pb.SearchEmbeddingsRequest(
+        index_id=query.index_id,
+        queries=map(embedding_to_proto, query.embeddings),
+        model_fingerprint=query.fingerprint,
+        modality=modality_to_proto(query.modality),
+        query_modality=modality_to_proto(query.query_modality),
+        retrieve_k=query.retrieve_k,
+        filter=None
+        if query.filter is None
+        else pb_attribute.Filter.FromString(query.filter.message),
+        minimum_sequence=query.minimum_sequence,
+        shard_map_version=shard_map_version,
+        embeddings_included=query.embeddings_included,
+        keywords=query.keywords,
+    )
+
+
+def query_from_proto(request: pb.SearchEmbeddingsRequest) -> ShardQuery:
+    """Returns the query of a request.
+
+    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, FilterInvalid,
+    RequestMalformed.
+    """
+    if not 1 <= request.retrieve_k <= MAX_RETRIEVE_K:
+        raise KOutOfRange(name="retrieve_k", got=request.retrieve_k, low=1, high=MAX_RETRIEVE_K)
+    check_batch_size("queries", len(request.queries), MAX_EMBEDDING_COUNT)
+    modality = modality_from_proto(request.modality)
+    if modality is None:
+        raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
+    if request.minimum_sequence < 0:
+        raise RequestMalformed(why=f"minimum_sequence is {request.minimum_sequence}")
+    return ShardQuery(
+        index_id=check_index_id(request.index_id),
+        fingerprint=check_fingerprint(request.model_fingerprint),
+        modality=modality,
+        query_modality=modality_from_proto(request.query_modality) or modality.other,
+        embeddings=[embedding_from_proto(query) for query in request.queries],
+        retrieve_k=request.retrieve_k,
+        minimum_sequence=request.minimum_sequence,
+        filter=checked_filter(request.filter) if request.HasField("filter") else None,
+        embeddings_included=request.embeddings_included,
+        keywords=check_keywords(request.keywords),
+    )
+
+
+def answer_to_proto(answer: ShardAnswer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
+    """Returns the response to a search."""
+    return pb.SearchEmbeddingsResponse(
+        hit_lists=[_hit_list_to_proto(found) for found in answer.found],
+        search_duration=duration_to_proto(search_seconds),
+        applied_sequence=answer.applied_sequence,
+        item_count=answer.item_count,
+        path=path_to_proto(answer.found[-1].path),
+        keyword_hit_list=None
+        if answer.keyword_found is None
+        else _keyword_hits_to_proto(answer.keyword_found),
+    )
+
+
+def answer_from_proto(
+    response: pb.SearchEmbeddingsResponse, query: ShardQuery, shard: str
+) -> ShardAnswer:
+    """Returns the answer of the shard of that name; raises InternalFault for an incomplete one."""
+    count = len(query.embeddings)
+    if len(response.hit_lists) != count:
+        raise InternalFault(why=f"{shard} answered {len(response.hit_lists)} of {count} queries")
+    path = path_from_proto(response.path)
+    return ShardAnswer(
+        [_found_from_proto(each, query, path) for each in response.hit_lists],
+        response.applied_sequence,
+        response.item_count,
+        _keyword_found_from_proto(response.keyword_hit_list, query, shard)
+        if query.keywords
+        else None,
+    )
+
+
+def check_fingerprint(fingerprint: str) -> str:
+    """Returns the fingerprint; raises RequestMalformed for an empty or too long one."""
+    # An index keeps the first fingerprint it gets, so an empty one would stay.
+    if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
+        raise RequestMalformed(
+            why=f"model_fingerprint has {len(fingerprint)} characters, "
+            f"not 1 to {MAX_FINGERPRINT_LENGTH}"
+        )
+    return fingerprint
+
+
+def check_keywords(keywords: str) -> str:
+    """Returns the words; raises RequestMalformed for too long ones."""
+    # len() first: a long text need not be encoded.
+    if len(keywords) > MAX_KEYWORDS_BYTES or len(keywords.encode()) > MAX_KEYWORDS_BYTES:
+        raise RequestMalformed(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
+    return keywords
+
+
+def check_batch_size(name: str, count: int, high: int) -> None:
+    """Raises BatchSizeOutOfRange unless there are 1 to `high`."""
+    if not 1 <= count <= high:
+        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
+
+
+def _hit_list_to_proto(found: Found) -> pb.HitList:
+    hit_list = pb.HitList(
+        hits=[
+            pb.Hit(item_id=hit.item_id, similarity=min(1.0, max(-1.0, hit.similarity)))
+            for hit in found.hits
+        ]
+    )
+    if found.embeddings is not None:
+        for message, embedding_D in zip(hit_list.hits, found.embeddings, strict=True):
+            message.embedding.CopyFrom(embedding_to_proto(embedding_D))
+    return hit_list
+
+
+def _found_from_proto(message: pb.HitList, query: ShardQuery, path: SearchPath) -> Found:
+    hits = [RowHit(hit.item_id, hit.similarity) for hit in message.hits]
+    return Found(hits, path, _embeddings_of(message.hits) if query.embeddings_included else None)
+
+
+def _embeddings_of(hits: Iterable[pb.Hit | pb.KeywordHit]) -> F32 | None:
+    """Returns the embeddings of hits; None of no hits."""
+    messages = [hit.embedding for hit in hits if hit.HasField("embedding")]
+    if len(messages) != len(list(hits)):
+        raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
+    return embeddings_from_proto(messages) if messages else None
+
+
+def _keyword_hits_to_proto(found: KeywordFound) -> pb.KeywordHitList:
+    message = pb.KeywordHitList(
+        state=found.state.value,
+        hits=[
+            pb.KeywordHit(
+                item_id=hit.item_id,
+                score=hit.score,
+                similarities=[
+                    min(1.0, max(-1.0, float(each[place]))) for each in found.similarities
+                ],
+            )
+            for place, hit in enumerate(found.hits)
+        ],
+    )
+    if found.embeddings is not None:
+        for hit, embedding_D in zip(message.hits, found.embeddings, strict=True):
+            hit.embedding.CopyFrom(embedding_to_proto(embedding_D))
+    return message
+
+
+def _keyword_found_from_proto(
+    message: pb.KeywordHitList, query: ShardQuery, shard: str
+) -> KeywordFound:
+    count = len(query.embeddings)
+    if any(len(hit.similarities) != count for hit in message.hits):
+        raise InternalFault(
+            why=f"{shard} answered words without a similarity to each of {count} queries"
+        )
+    similarities = np.array([hit.similarities for hit in message.hits], np.float32)
+    return KeywordFound(
+        keyword_state_from_proto(message.state),
+        [WordHit(hit.item_id, hit.score) for hit in message.hits],
+        list(similarities.reshape(-1, count).T),
+        _embeddings_of(message.hits) if query.embeddings_included else None,
+    )
