@@ -30,19 +30,7 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tests.modeling.published.test_published_fields import LFS_POINTER, NO_OBJECTS
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
-ODD_VALUES: tuple[Any, ...] = (
-    "384",
-    True,
-    None,
-    -1,
-    10**12,
-    1.5,
-    [],
-    ["a"],
-    {"a": 1},
-    float("nan"),
-    float("inf"),
-)
+ODD_VALUES: tuple[Any, ...] = ("384", None, -1, 10**12, [])
 # What no file has wrongly, since it is a text that is never compared, or may be unset.
 FREE = {
     *("family", "fingerprint", "checkpoint", "model_sha256", "licence"),

@@ -4,7 +4,6 @@ A family turns a folder in the hub's layout into a `PublishedModel` (published_m
 functions as torch modules, and the rules by which contents become their inputs.
 
 - reader.py: the front door; finds the folder and, by a table of `model_type`, the family
-- published_folder.py: the files of a folder, their digests; licence.py: the model card's licence
 - loaded_model.py: published weights into a class of transformers, every weight or none
 - text_rules.py, image_rules.py: tokenizer and image processor, as their files tell
 - oscar.py, uniter.py, m3p.py: models that read a detector's regions, without transformers, as one

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
-from tandem.modeling.families.licence import licence_notes
 from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import (
     BiEncoderParts,
     CrossEncoderParts,
     PublishedModel,
 )
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.licence import licence_notes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -12,10 +12,10 @@ from tandem.model_io.preprocessing import TextRules
 from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:
     from transformers import CLIPModel, MetaClip2Model

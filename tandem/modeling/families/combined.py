@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from tandem.modeling.families.licence import licence_notes
 from tandem.modeling.families.loaded_model import parameter_count
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.text_tower import PublishedTextTower
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.licence import licence_notes
 
 FAMILY = "text_tower"
 _NOTE = (

@@ -3,10 +3,10 @@
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.modeling.families.licence import licence_notes
 from tandem.modeling.families.loaded_model import parameter_count
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.licence import licence_notes
 
 
 def published_cross_encoder(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tandem.model_io.json_object import shown, within
 from tandem.model_io.preprocessing import Fit
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.folder import PublishedFolder
 
 PROCESSOR_FILES: Final = ("processor_config.json", "preprocessor_config.json")
 # Old names of the processors, and the two ways in which a newer one is implemented.

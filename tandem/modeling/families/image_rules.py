@@ -16,7 +16,7 @@ from tandem.model_io.image import decode_image
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.families.image_processor import PROCESSOR_FILES, read_fit, read_processor
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.folder import PublishedFolder
 
 # Pillow's numbers.
 _FILTERS: Final = {

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import shown, within
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.model_io.json_object import shown
 from tandem.modeling.published.files import CONFIG
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.shape import check_ranges
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 if TYPE_CHECKING:
@@ -29,20 +30,6 @@ Renaming = Callable[[str], str | None]
 _ANSWERS: Final = frozenset(
     {"chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict"}
 )
-# Numbers outside of these build a model whose forward fails, or never end building one.
-_RANGES: Final = {
-    "hidden_size": (1, 65_536),
-    "image_size": (1, 4_096),
-    "intermediate_size": (1, 1_000_000),
-    "layer_norm_eps": (0.0, 1.0),
-    "max_position_embeddings": (1, 1_000_000),
-    "n_heads": (1, 65_536),
-    "n_layers": (1, 1_000),
-    "num_attention_heads": (1, 65_536),
-    "num_hidden_layers": (1, 1_000),
-    "visual_embedding_dim": (1, 65_536),
-    "vocab_size": (1, 10_000_000),
-}
 # Of 16 pixels each in the largest picture; the library numbers them all, before any weight is read.
 _MAX_PATCH_COUNT: Final = 65_536
 # Older files store these counters with the weights.
@@ -56,7 +43,7 @@ def read_config(
 
     Those too from which it would build a model that cannot run (check_ranges).
     """
-    check_ranges(folder, fields)
+    check_ranges(fields)
     if fields.get("quantization_config"):
         raise folder.refused(
             "its weights are quantised (quantization_config), which is not read; take the "
@@ -67,21 +54,6 @@ def read_config(
         config = kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
     _check_patches(folder, config.to_dict())
     return config
-
-
-def check_ranges(folder: PublishedFolder, fields: Mapping[str, Any], part: str = "") -> None:
-    """Refuses a size, a count or an epsilon of the model or a part that none can have, by name."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            check_ranges(folder, value, f"{part}{name}.")
-        elif limits := _RANGES.get(name):
-            try:
-                for each in value if name == "image_size" and isinstance(value, list) else [value]:
-                    within(f"{part}{name}", each, *limits)
-            except ValueError as error:
-                raise folder.refused(
-                    f"its configuration is no model's: {error}; take the {CONFIG} of its weights"
-                ) from error
 
 
 def _check_patches(folder: PublishedFolder, fields: Mapping[str, Any]) -> None:

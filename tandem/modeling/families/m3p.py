@@ -15,17 +15,13 @@ from torch import Tensor, nn
 
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, region_model
-from tandem.modeling.families.region_weights import (
-    both_ends,
-    fill,
-    layer_count,
-    present_names,
-)
+from tandem.modeling.families.region_weights import fill, layer_count
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.weights import both_ends, present_names
 
 MAX_REGIONS: Final = 100
 WEIGHTS_NAME: Final = "m3p_under_weights.pth"

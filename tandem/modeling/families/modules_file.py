@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tandem.model_io.json_object import check_file, shown
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.published.files import CONFIG
+from tandem.modeling.published.folder import PublishedFolder
 
 MODULES: Final = "modules.json"
 NORMALIZE: Final = "Normalize"

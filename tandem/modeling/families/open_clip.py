@@ -16,10 +16,10 @@ from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.open_clip_config import OpenClipConfig
 from tandem.modeling.families.open_clip_weights import named_as_clip
 from tandem.modeling.families.pooled_text import PooledTextTower
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.published.folder import PublishedFolder
 
 OPEN_CLIP_WEIGHTS: Final = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 FAMILY: Final = "open_clip"

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.families.image_rules import PixelScale
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.folder import PublishedFolder
 
 OPEN_CLIP_CONFIG: Final = "open_clip_config.json"
 # OpenAI's, which open_clip takes where a file names none.

@@ -18,19 +18,14 @@ from torch.serialization import safe_globals
 from tandem.model_io.json_object import within
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
-from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
-from tandem.modeling.families.region_weights import (
-    bert_embeddings,
-    bert_layers,
-    both_ends,
-    fill,
-    present_names,
-)
+from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
+from tandem.modeling.families.region_weights import bert_embeddings, fill
+from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.weights import bert_layers, both_ends, present_names
 
 # In all, as the authors count; MMT adds the two special tokens.
 _MAX_TEXT_TOKENS: Final = 70
@@ -71,7 +66,7 @@ class OscarEncoder(RegionEncoder):
 def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
     fields = folder.config()
-    config = bert_config(folder, fields)
+    config = region_config(folder, fields)
     width = fields.get("img_feature_dim", 2054)
     epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
     within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
@@ -88,7 +83,7 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
         **both_ends("text_norm", "embeddings.LayerNorm"),
         **both_ends("image_project", "img_embedding"),
         **(both_ends("image_norm", "LayerNorm") if has_image_norm else {}),
-        **bert_layers(config.layer_count),
+        **bert_layers(range(config.layer_count)),
         **taken.sources,
     }
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)

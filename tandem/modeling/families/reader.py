@@ -17,7 +17,6 @@ from tandem.modeling.families.combined import combined_model
 from tandem.modeling.families.modules_file import MODULES, NORMALIZE, read_library_modules
 from tandem.modeling.families.open_clip import OPEN_CLIP_WEIGHTS, read_open_clip
 from tandem.modeling.families.open_clip_config import OPEN_CLIP_CONFIG
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
@@ -25,6 +24,7 @@ from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.families.visual_bert import read_visual_bert
 from tandem.modeling.published.files import CONFIG, WEIGHT_NAMES, hub_snapshot, read_fields
+from tandem.modeling.published.folder import PublishedFolder
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
     "blip": read_blip,

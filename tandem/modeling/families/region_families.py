@@ -5,10 +5,10 @@ from collections.abc import Callable
 from tandem.modeling.families.m3p import WEIGHTS_NAME, m3p_weights_name, read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
 from tandem.modeling.families.oscar import read_oscar
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.uniter import read_uniter
 from tandem.modeling.published.files import CONFIG, TOKENIZER
+from tandem.modeling.published.folder import PublishedFolder
 
 _OF_OSCAR, _OF_UNITER = "img_embedding.weight", "img_embeddings.img_linear.weight"
 

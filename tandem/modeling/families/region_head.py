@@ -7,9 +7,9 @@ from typing import Final
 
 from torch import Tensor, nn
 
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.region_encoder import MatchHead
-from tandem.modeling.families.region_weights import both_ends
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.weights import both_ends
 
 NO_HEAD: Final = (
     "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order."

@@ -8,14 +8,15 @@ from tandem.model_io.preprocessing import RegionRules, TextRules
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import text_length_buckets
-from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import check_ranges, parameter_count
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.loaded_model import parameter_count
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder
 from tandem.modeling.families.region_head import OfMmt
 from tandem.modeling.families.tokenizer_class import check_added_tokens, check_class
 from tandem.modeling.published.files import TOKENIZER, read_tokenizer
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.licence import licence_notes
+from tandem.modeling.published.shape import SERVED_BERT, bert_config
 
 _TOKENIZER_FILES: Final = (
     TOKENIZER,
@@ -24,8 +25,6 @@ _TOKENIZER_FILES: Final = (
     "sentencepiece.bpe.model",
 )
 _SPECIAL_COUNT: Final = 2
-# Other values would be another function of the same weights.
-_SERVED: Final = {"hidden_act": ("gelu",), "position_embedding_type": ("absolute",)}
 # So that a caption of 60 tokens is not padded to 512.
 _LONGER_TEXTS: Final = (96, 192)
 
@@ -100,22 +99,8 @@ def region_model(
     )
 
 
-def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConfig:
+def region_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConfig:
     """Returns the shape that BERT's config.json gives; refuses one that is not BERT's."""
-    names = {
-        "vocabulary_size": "vocab_size",
-        "width": "hidden_size",
-        "layer_count": "num_hidden_layers",
-        "head_count": "num_attention_heads",
-        "feed_forward_width": "intermediate_size",
-        "max_text_tokens": "max_position_embeddings",
-    }
-    check_ranges(folder, fields)
-    folder.check_served(fields, _SERVED)
     with folder.reading("config.json is not BERT's"):
-        return JointConfig(
-            **{own: fields[name] for own, name in names.items()},
-            encoder="post_norm",
-            norm_epsilon=fields.get("layer_norm_eps", 1e-12),
-            image_source="regions",
-        )
+        folder.check_served(fields, SERVED_BERT)
+        return bert_config(fields, image_source="regions")

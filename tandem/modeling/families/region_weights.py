@@ -5,50 +5,13 @@ The authors' own loaders skip both with a line in a log, which has left encoders
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.published_folder import PublishedFolder
-from tandem.modeling.stored_weights import (
-    StoredWeight,
-    weight_faults,
-    weights_like,
-)
-
-Sources = Mapping[str, tuple[str, ...]]
-"""Published names by a module's own name; several are put one below the other."""
-
-_OLD_ENDS: Final = {"gamma": "weight", "beta": "bias"}
-# Older files store these counters with the weights.
-_COUNTERS: Final = re.compile(r"(^|\.)(position_ids|token_type_ids)$")
-ENDS: Final = ("weight", "bias")
-_BERT_PARTS: Final = {
-    "attention_out": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "feed_forward.0": "intermediate.dense",
-    "feed_forward.2": "output.dense",
-    "feed_forward_norm": "output.LayerNorm",
-}
-
-
-def present_names(weights: Mapping[str, Tensor], *prefixes: str) -> dict[str, Tensor]:
-    """Returns weights by their present names, without prefixes, counters and old ends."""
-    present = {}
-    for stored_name, weight in weights.items():
-        name = stored_name
-        for prefix in prefixes:
-            name = name.removeprefix(prefix)
-        stem, _, end = name.rpartition(".")
-        if not _COUNTERS.search(name):
-            present[f"{stem}.{_OLD_ENDS.get(end, end)}" if stem else name] = weight
-    return present
-
-
-def both_ends(own: str, published: str) -> dict[str, tuple[str, ...]]:
-    """Returns the sources of a module's weight and bias."""
-    return {f"{own}.{end}": (f"{published}.{end}",) for end in ENDS}
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.weights import Sources, wanted_weights
+from tandem.modeling.stored_weights import weight_faults, weights_like
 
 
 def bert_embeddings() -> dict[str, tuple[str, ...]]:
@@ -58,20 +21,6 @@ def bert_embeddings() -> dict[str, tuple[str, ...]]:
         "position.weight": ("embeddings.position_embeddings.weight",),
         "token_type.weight": ("embeddings.token_type_embeddings.weight",),
     }
-
-
-def bert_layers(count: int, prefix: str = "encoder.layer") -> dict[str, tuple[str, ...]]:
-    """Returns the sources of `layers` in BERT's naming."""
-    sources: dict[str, tuple[str, ...]] = {}
-    for number in range(count):
-        layer = f"{prefix}.{number}"
-        for end in ENDS:
-            sources[f"layers.{number}.query_key_value.{end}"] = tuple(
-                f"{layer}.attention.self.{part}.{end}" for part in ("query", "key", "value")
-            )
-        for own, published in _BERT_PARTS.items():
-            sources |= both_ends(f"layers.{number}.{own}", f"{layer}.{published}")
-    return sources
 
 
 def layer_count(weights: Mapping[str, Tensor], pattern: str) -> int:
@@ -94,13 +43,8 @@ def fill(
     """
     own = model.state_dict()
     assert own.keys() == sources.keys(), sorted(own.keys() ^ sources.keys())
-    wanted: dict[str, StoredWeight] = {}
-    for name, parts in sources.items():
-        rows, *rest = own[name].shape
-        for part in parts:
-            wanted[part] = StoredWeight("F32", (rows // len(parts), *rest))
     kept = {name: each for name, each in weights.items() if not dropped.match(name)}
-    if faults := weight_faults(weights_like(kept), wanted):
+    if faults := weight_faults(weights_like(kept), wanted_weights(own, sources)):
         raise folder.refused(
             f"the weights are not those of this family: {'; '.join(faults)}; take configuration "
             "and weights of one checkpoint"

@@ -15,7 +15,6 @@ from torch import nn
 from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import (
     TOKENIZER_CONFIG,
@@ -23,6 +22,7 @@ from tandem.modeling.families.text_rules import (
     read_text_rules,
 )
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.published.folder import PublishedFolder
 
 IMAGE_PROCESSOR: Final = "SiglipImageProcessor"
 # Of SigLIP 1; SigLIP 2 has Gemma's.

@@ -12,7 +12,6 @@ from tandem.model_io.json_object import check_file, shown
 from tandem.model_io.preprocessing import TextRules
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.modeling.export.export_manifest import text_length_buckets
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.tokenizer_class import (
     SAVE_ONCE,
     check_added_tokens,
@@ -26,6 +25,7 @@ from tandem.modeling.published.files import (
     check_vocabulary,
     older_tokenizer,
 )
+from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"

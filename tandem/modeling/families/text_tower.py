@@ -21,8 +21,8 @@ from tandem.modeling.families.modules_file import (
     read_library_modules,
 )
 from tandem.modeling.families.pooled_text import PooledTextTower, Pooling, UnitLength
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.text_rules import read_text_rules
+from tandem.modeling.published.folder import PublishedFolder
 
 _TRANSFORMER_SETTINGS: Final = "sentence_bert_config.json"
 _MODEL_SETTINGS: Final = "config_sentence_transformers.json"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tokenizers import Tokenizer
 
 from tandem.model_io.json_object import shown
-from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

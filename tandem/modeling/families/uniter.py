@@ -14,20 +14,14 @@ from torch import Tensor, nn
 
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
-from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
-from tandem.modeling.families.region_weights import (
-    ENDS,
-    bert_embeddings,
-    bert_layers,
-    both_ends,
-    fill,
-    present_names,
-)
+from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
+from tandem.modeling.families.region_weights import bert_embeddings, fill
 from tandem.modeling.published.files import TOKENIZER
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.weights import ENDS, bert_layers, both_ends, present_names
 
 MAX_REGIONS: Final = 100
 _FEATURES: Final = "img_embeddings.img_linear.weight"
@@ -78,7 +72,7 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
     Pairs are scored by the ranking head where there is one, else by the matching head's second
     number alone, from which the authors' ranking head begins.
     """
-    config = bert_config(folder, folder.config())
+    config = region_config(folder, folder.config())
     _check_cased(folder)
     weights = present_names(folder.read_weights(), "module.", "uniter.")
     with folder.reading("it is not UNITER's or VILLA's"):
@@ -93,7 +87,7 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
     sources = {
         **bert_embeddings(),
         **both_ends("text_norm", "embeddings.LayerNorm"),
-        **bert_layers(config.layer_count),
+        **bert_layers(range(config.layer_count)),
         **taken.sources,
     }
     for own, published in _PARTS.items():

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from tandem.modeling.families.cross_encoder import published_cross_encoder
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
+from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import torch
 
-from tandem.modeling.families.loaded_model import check_ranges
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.reader import published_model_folder
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.shape import check_ranges
 from tandem.modeling.stored_weights import not_finite
 from tandem.modeling.vision_tower import (
     PIXEL_FACTOR,
@@ -105,7 +105,7 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     kind = fields.get("model_type")
     if isinstance(kind, str) and kind in _PARTS:
         fields = {**fields["vision_config"], "model_type": _PARTS[kind]}
-    check_ranges(folder, fields)
+    check_ranges(fields)
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
 
 

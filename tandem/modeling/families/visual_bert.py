@@ -18,18 +18,13 @@ from torch import Tensor, nn
 from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.loaded_model import read_config
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import take_head
-from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
-from tandem.modeling.families.region_weights import (
-    bert_embeddings,
-    bert_layers,
-    both_ends,
-    fill,
-    present_names,
-)
+from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
+from tandem.modeling.families.region_weights import bert_embeddings, fill
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.weights import bert_layers, both_ends, present_names
 
 MAX_TEXT_TOKENS: Final = 128
 MAX_REGIONS: Final = 100
@@ -70,7 +65,7 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
     settings = read_config(folder, VisualBertConfig, folder.config())
     # Otherwise its regions go past most layers.
     folder.check_served(settings.to_dict(), {"bypass_transformer": (False,)})
-    config = bert_config(folder, settings.to_dict())
+    config = region_config(folder, settings.to_dict())
     weights = present_names(folder.read_weights(), "visual_bert.")
     taken = take_head(folder, weights, None, (_HEAD,), "pooler.dense")
     model = VisualBertEncoder(config, settings.visual_embedding_dim, taken.head)
@@ -80,7 +75,7 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
         "image_type.weight": ("embeddings.visual_token_type_embeddings.weight",),
         **both_ends("image_project", "embeddings.visual_projection"),
         **both_ends("norm", "embeddings.LayerNorm"),
-        **bert_layers(config.layer_count),
+        **bert_layers(range(config.layer_count)),
         **taken.sources,
     }
     fill(model, taken.weights, sources, taken.unneeded(_OTHER_HEADS), folder)

@@ -1,6 +1,8 @@
-"""Reads checkpoints of BERT, MiniLM, RoBERTa and XLM-R as others publish them.
+"""Reads folders in the hub's layout, and BERT, MiniLM, RoBERTa and XLM-R from them.
 
 - checkpoint.py: the front door; opens a folder or a hub name and fills a JointEncoder
+- folder.py: a folder, the digests of its files and its refusals; licence.py: the model card's
+- shape.py: sizes, checked before memory is taken
 - files.py: finds and reads the files; vocabulary.py: BERT's vocab.txt
 - weights.py: which published weight goes where
 - pickled_tensors.py: tensors from a pickle, without running code

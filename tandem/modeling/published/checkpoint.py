@@ -4,35 +4,30 @@ Weights are read by name, here and not by transformers, which silently initialis
 at random; we reject the file instead.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import shown
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.published.files import (
     CONFIG,
-    PublishedCheckpointInvalid,
-    declared_weights,
     published_folder,
-    read_fields,
     read_tokenizer,
     read_weights,
     weight_files,
 )
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.shape import SERVED_BERT, bert_config
 from tandem.modeling.published.weights import named_as_ours, published_faults
 from tandem.modeling.text_trunk import TextTrunk
 
 # RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
-# No field of a real model is larger.
-_MAX_INTEGER = 10_000_000
+_KINDS: dict[str, tuple[object, ...]] = {"model_type": tuple(_COUNTS_POSITIONS_PAST_PADDING)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +51,32 @@ class PublishedCheckpoint:
         Raises PublishedCheckpointInvalid, naming file and field, for anything else, and for weights
         or an architecture that JointEncoder cannot take.
         """
-        folder = published_folder(name_or_folder)
-        weight_files(folder)  # first, so that nothing else is read of a folder without weights
-        fields = _Fields(folder / CONFIG, read_fields(folder / CONFIG))
-        kind, first_position = _kind_and_first_position(fields)
-        config = _shape(fields, first_position, max_text_tokens)
-        tokenizer = read_tokenizer(folder, config.vocabulary_size)
-        _check_padding(kind, fields, tokenizer)
-        faults = published_faults(
-            declared_weights(folder),
-            config,
-            fields.integer("max_position_embeddings"),
-            fields.types(),
-        )
+        path = published_folder(name_or_folder)
+        weight_files(path)  # first, so that nothing else is read of a folder without weights
+        folder = PublishedFolder(path)
+        with folder.reading(f"{CONFIG} is no encoder's that can be read"):
+            fields = folder.config()
+            folder.check_served({"model_type": None} | fields, _KINDS | SERVED_BERT)
+            config = bert_config(fields, max_text_tokens=max_text_tokens)
+            tokenizer = read_tokenizer(path, config.vocabulary_size)
+            first_position = 0
+            if _COUNTS_POSITIONS_PAST_PADDING[fields["model_type"]]:
+                # With another padding, positions would begin elsewhere.
+                pad_id = special_tokens(tokenizer).pad_id
+                folder.check_served({"pad_token_id": 1} | fields, {"pad_token_id": (pad_id,)})
+                first_position = pad_id + 1
+            position_count = fields["max_position_embeddings"]
+            if first_position + max_text_tokens > position_count:
+                raise folder.refused(
+                    f"{CONFIG}: {position_count} positions hold no texts of {max_text_tokens} "
+                    "tokens; ask for fewer"
+                )
+            type_count = fields.get("type_vocab_size")
+            faults = published_faults(folder.declared_weights(), config, position_count, type_count)
         if faults:
-            raise PublishedCheckpointInvalid(
-                f"{folder}: the weights are not those of {CONFIG}: {'; '.join(faults)}"
-            )
+            raise folder.refused(f"the weights are not those of {CONFIG}: {'; '.join(faults)}")
         layer_count = config.layer_count
-        return cls(
-            folder, config, layer_count, tuple(range(layer_count)), first_position, tokenizer
-        )
+        return cls(path, config, layer_count, tuple(range(layer_count)), first_position, tokenizer)
 
     def halved(self) -> "PublishedCheckpoint":
         """Returns the checkpoint with layers 0, 2, 4 … only (Geigle et al. 2022, figure 4)."""
@@ -102,100 +102,5 @@ class PublishedCheckpoint:
         digest = sha256()
         for path in weight_files(self.folder):
             with path.open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    digest.update(chunk)
+                file_digest(file, lambda: digest)
         return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """Reads fields of config.json and checks their types."""
-
-    path: Path
-    values: Mapping[str, Any]
-
-    def integer(self, name: str, unset: int | None = None, low: int = 1) -> int:
-        value = self.values.get(name, unset)
-        if name not in self.values and unset is None:
-            raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.refused(name, "an integer")
-        if not low <= value <= _MAX_INTEGER:
-            raise self.refused(name, f"{low:,} to {_MAX_INTEGER:,}")
-        return value
-
-    def fraction(self, name: str) -> float:
-        if name not in self.values:
-            raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
-        value = self.values[name]
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
-            raise self.refused(name, "a number between 0 and 1")
-        return float(value)
-
-    def types(self) -> int | None:
-        """Returns the number of token types; None where the field is missing."""
-        return self.integer("type_vocab_size") if "type_vocab_size" in self.values else None
-
-    def refused(self, name: str, wanted: str) -> PublishedCheckpointInvalid:
-        return PublishedCheckpointInvalid(
-            f"{self.path}: {name} is {shown(self.values.get(name))}, not {wanted}"
-        )
-
-
-def _kind_and_first_position(fields: _Fields) -> tuple[str, int]:
-    kind = fields.values.get("model_type")
-    if not isinstance(kind, str) or kind not in _COUNTS_POSITIONS_PAST_PADDING:
-        known = ", ".join(_COUNTS_POSITIONS_PAST_PADDING)
-        raise PublishedCheckpointInvalid(
-            f"{fields.path}: model_type is {kind!r:.60}; there are {known}"
-        )
-    if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
-        return kind, 0
-    return kind, fields.integer("pad_token_id", unset=1, low=0) + 1
-
-
-def _check_padding(kind: str, fields: _Fields, tokenizer: Tokenizer) -> None:
-    """Raises PublishedCheckpointInvalid where the padding's id would shift the positions."""
-    if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
-        return
-    declared, own = fields.integer("pad_token_id", unset=1, low=0), special_tokens(tokenizer).pad_id
-    if declared != own:
-        raise PublishedCheckpointInvalid(
-            f"{fields.path}: pad_token_id is {declared}, and the tokenizer pads with {own}; they "
-            "are not of one checkpoint"
-        )
-
-
-def _shape(fields: _Fields, first_position: int, max_text_tokens: int) -> JointConfig:
-    # Any other value would be another function of the same weights.
-    for name, only in (
-        ("hidden_act", "gelu"),
-        ("position_embedding_type", "absolute"),
-        ("is_decoder", False),
-    ):
-        value = fields.values.get(name, only)
-        if type(value) is not type(only) or value != only:
-            raise PublishedCheckpointInvalid(
-                f"{fields.path}: {name} is {value!r:.60}, not {only!r}"
-            )
-    position_count = fields.integer("max_position_embeddings")
-    if first_position + max_text_tokens > position_count:
-        raise PublishedCheckpointInvalid(
-            f"{fields.path}: {position_count} positions hold no texts of {max_text_tokens} tokens; "
-            "ask for fewer"
-        )
-    try:
-        return JointConfig(
-            vocabulary_size=fields.integer("vocab_size"),
-            width=fields.integer("hidden_size"),
-            layer_count=fields.integer("num_hidden_layers"),
-            head_count=fields.integer("num_attention_heads"),
-            feed_forward_width=fields.integer("intermediate_size"),
-            max_text_tokens=max_text_tokens,
-            encoder="post_norm",
-            norm_epsilon=fields.fraction("layer_norm_eps"),
-        )
-    except PublishedCheckpointInvalid:
-        raise
-    except ValueError as error:
-        raise PublishedCheckpointInvalid(f"{fields.path}: {error}") from error

@@ -1,41 +1,83 @@
-"""Maps published weights to those of JointEncoder by name, and rejects any mismatch.
+"""Maps published weights of BERT to our modules by name, and rejects any mismatch.
 
 Shapes: D width.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from tandem.modeling.config import JointConfig
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.stored_weights import StoredWeight, weight_faults
 
 Weight = TypeVar("Weight")
 
-# Prefixes of the encoder's weights in models with a head.
-_PREFIXES = ("bert.", "roberta.")
-_HEADS = re.compile(r"(cls|lm_head|classifier|qa_outputs)\.")
-# Counters that older files have in addition to the weights.
-_COUNTERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Names of a norm's weight and bias in Google's first BERT files.
-_OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+Sources = Mapping[str, tuple[str, ...]]
+"""Published names by a module's own name; several are put one below the other."""
 
-_WORD = "embeddings.word_embeddings.weight"
-_POSITION = "embeddings.position_embeddings.weight"
-_TYPE = "embeddings.token_type_embeddings.weight"
-_POOLER = "pooler.dense"
-_LAYER_PARTS = {
-    "attention.output.dense": "attention_out",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "feed_forward.0",
-    "output.dense": "feed_forward.2",
-    "output.LayerNorm": "feed_forward_norm",
+ENDS: Final = ("weight", "bias")
+# Prefixes of the encoder's weights in models with a head.
+_PREFIXES: Final = ("bert.", "roberta.")
+_HEADS: Final = re.compile(r"(cls|lm_head|classifier|qa_outputs)\.")
+# Older files store these counters with the weights, and norms under Google's first names.
+_COUNTERS: Final = re.compile(r"(^|\.)(position_ids|token_type_ids)$")
+_OLD_ENDS: Final = {"gamma": "weight", "beta": "bias"}
+
+_POSITION: Final = "embeddings.position_embeddings.weight"
+_TYPE: Final = "embeddings.token_type_embeddings.weight"
+_POOLER: Final = "pooler.dense"
+_LAYER_PARTS: Final = {
+    "attention_out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.0": "intermediate.dense",
+    "feed_forward.2": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
 }
-_NORMS = tuple(part for part in _LAYER_PARTS if part.endswith("LayerNorm"))
-_QUERY_KEY_VALUE = tuple(f"attention.self.{part}" for part in ("query", "key", "value"))
+
+
+def present_names(weights: Mapping[str, Weight], *prefixes: str) -> dict[str, Weight]:
+    """Returns weights by their present names, without prefixes, counters and old ends."""
+    present = {}
+    for stored_name, weight in weights.items():
+        name = stored_name
+        for prefix in prefixes:
+            name = name.removeprefix(prefix)
+        stem, _, end = name.rpartition(".")
+        if not _COUNTERS.search(name):
+            present[f"{stem}.{_OLD_ENDS.get(end, end)}" if stem else name] = weight
+    return present
+
+
+def both_ends(own: str, published: str) -> dict[str, tuple[str, ...]]:
+    """Returns the sources of a module's weight and bias."""
+    return {f"{own}.{end}": (f"{published}.{end}",) for end in ENDS}
+
+
+def bert_layers(numbers: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    """Returns the sources of `layers`, of the published ones of these numbers in order."""
+    sources: dict[str, tuple[str, ...]] = {}
+    for number, published_number in enumerate(numbers):
+        layer = f"encoder.layer.{published_number}"
+        for end in ENDS:
+            sources[f"layers.{number}.query_key_value.{end}"] = tuple(
+                f"{layer}.attention.self.{part}.{end}" for part in ("query", "key", "value")
+            )
+        for own, published in _LAYER_PARTS.items():
+            sources |= both_ends(f"layers.{number}.{own}", f"{layer}.{published}")
+    return sources
+
+
+def wanted_weights(own: Mapping[str, Tensor], sources: Sources) -> dict[str, StoredWeight]:
+    """Returns the published weights that fill a module's own, with their shapes."""
+    wanted: dict[str, StoredWeight] = {}
+    for name, parts in sources.items():
+        rows, *rest = own[name].shape
+        wanted |= dict.fromkeys(parts, StoredWeight("F32", (rows // len(parts), *rest)))
+    return wanted
 
 
 def published_faults(
@@ -48,15 +90,18 @@ def published_faults(
 
     `type_count` None accepts any number of token types.
     """
-    found, repeated = _encoder_weights(declared)
-    faults = [f"twice, under an old name and a new: {', '.join(repeated)}"] if repeated else []
+    found = _encoder_weights(declared)
     if type_count is None:
-        types = found.get(_TYPE)
-        type_count = types.shape[0] if types is not None and types.shape else 1
-    has_pooler = any(name.startswith(_POOLER) for name in found)
-    shapes = _shapes(config, position_count, max(1, type_count), has_pooler)
-    wanted = {name: StoredWeight("F32", shape) for name, shape in shapes.items()}
-    return faults + weight_faults(found, wanted)
+        type_count = (*found[_TYPE].shape, 1)[0] if _TYPE in found else 1
+    with torch.device("meta"):
+        own = JointEncoder(config).state_dict()
+    wanted = wanted_weights(own, _sources(range(config.layer_count)))
+    wanted[_POSITION] = StoredWeight("F32", (position_count, config.width))
+    wanted[_TYPE] = StoredWeight("F32", (type_count, config.width))
+    if any(name.startswith(_POOLER) for name in found):
+        wanted[f"{_POOLER}.weight"] = StoredWeight("F32", (config.width, config.width))
+        wanted[f"{_POOLER}.bias"] = StoredWeight("F32", (config.width,))
+    return weight_faults(found, wanted)
 
 
 def named_as_ours(
@@ -70,24 +115,14 @@ def named_as_ours(
     `layer_numbers` are the layers that are taken, in order; `first_position` is the row of the
     position table for a text's first token; `own` the encoder's weights as they are.
     """
-    source, _ = _encoder_weights(published)
+    source = _encoder_weights(published)
     types = source[_TYPE]
-    ours: dict[str, Tensor] = {
-        "word.weight": source[_WORD],
-        "text_position": source[_POSITION][first_position:][: len(own["text_position"])],
-        "token_type": torch.cat([types, torch.zeros_like(types)])[:2],
+    ours = {
+        name: torch.cat([source[part] for part in parts])
+        for name, parts in _sources(layer_numbers).items()
     }
-    for end in ("weight", "bias"):
-        norm = source[f"embeddings.LayerNorm.{end}"]
-        # Image tokens then enter the first layer at the scale that it learned for words.
-        ours[f"embedding_norm.{end}"], ours[f"image_norm.{end}"] = norm, norm.clone()
-        for number, published_number in enumerate(layer_numbers):
-            prefix = f"encoder.layer.{published_number}"
-            ours[f"layers.{number}.query_key_value.{end}"] = torch.cat(
-                [source[f"{prefix}.{part}.{end}"] for part in _QUERY_KEY_VALUE]
-            )
-            for part, own_part in _LAYER_PARTS.items():
-                ours[f"layers.{number}.{own_part}.{end}"] = source[f"{prefix}.{part}.{end}"]
+    ours["text_position"] = source[_POSITION][first_position:][: len(own["text_position"])]
+    ours["token_type"] = torch.cat([types, torch.zeros_like(types)])[:2]
     if f"{_POOLER}.weight" in source:
         # Our pooler reads the first position and the mean. It starts as the published one, which
         # reads only the first, and learns the weight of the mean.
@@ -97,50 +132,17 @@ def named_as_ours(
     return ours
 
 
-def _shapes(
-    config: JointConfig, position_count: int, type_count: int, has_pooler: bool
-) -> dict[str, tuple[int, ...]]:
-    """Returns the weights of a published encoder of this shape, by their present names."""
-    width, inner_width = config.width, config.feed_forward_width or 4 * config.width
-    shapes: dict[str, tuple[int, ...]] = {
-        _WORD: (config.vocabulary_size, width),
-        _POSITION: (position_count, width),
-        _TYPE: (type_count, width),
+def _sources(layer_numbers: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    return {
+        "word.weight": ("embeddings.word_embeddings.weight",),
+        **both_ends("embedding_norm", "embeddings.LayerNorm"),
+        # Image tokens then enter the first layer at the scale that it learned for words.
+        **both_ends("image_norm", "embeddings.LayerNorm"),
+        **bert_layers(layer_numbers),
     }
-    into_and_out = {
-        **dict.fromkeys(_QUERY_KEY_VALUE, (width, width)),
-        "attention.output.dense": (width, width),
-        "intermediate.dense": (width, inner_width),
-        "output.dense": (inner_width, width),
-    }
-    for number in range(config.layer_count):
-        for part, (into, out) in into_and_out.items():
-            shapes[f"encoder.layer.{number}.{part}.weight"] = (out, into)
-            shapes[f"encoder.layer.{number}.{part}.bias"] = (out,)
-    norms = ["embeddings.LayerNorm"]
-    for number in range(config.layer_count):
-        norms += [f"encoder.layer.{number}.{part}" for part in _NORMS]
-    shapes |= {f"{norm}.{end}": (width,) for norm in norms for end in ("weight", "bias")}
-    if has_pooler:
-        shapes |= {f"{_POOLER}.weight": (width, width), f"{_POOLER}.bias": (width,)}
-    return shapes
 
 
-def _encoder_weights(published: Mapping[str, Weight]) -> tuple[dict[str, Weight], list[str]]:
-    """Returns the encoder's weights under their present names, and the names that occur twice.
-
-    Prefixes and heads are removed.
-    """
-    prefix = next((p for p in _PREFIXES if any(name.startswith(p) for name in published)), "")
-    weights: dict[str, Weight] = {}
-    repeated = []
-    for published_name, weight in published.items():
-        name = published_name.removeprefix(prefix)
-        if _HEADS.match(published_name) or name in _COUNTERS:
-            continue
-        for old, new in _OLD_NAMES.items():
-            name = name.replace(old, new)
-        if name in weights:
-            repeated.append(name)
-        weights[name] = weight
-    return weights, repeated
+def _encoder_weights(published: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Returns the encoder's weights under their present names, without prefixes and heads."""
+    encoder = {name: each for name, each in published.items() if not _HEADS.match(name)}
+    return present_names(encoder, *_PREFIXES)

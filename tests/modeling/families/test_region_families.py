@@ -20,11 +20,11 @@ from tandem.modeling.export.region_export import export_region_model
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
 from tandem.modeling.families.oscar import read_oscar
-from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.families.uniter import read_uniter
 from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tandem.modeling.published.folder import PublishedFolder
 from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.region_checkpoints import (
     BERT_FIELDS,

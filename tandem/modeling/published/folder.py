@@ -12,7 +12,6 @@ from typing import Any
 from torch import Tensor
 
 from tandem.model_io.json_object import FileInvalid, shown
-from tandem.modeling.families.licence import card_licence
 from tandem.modeling.published.files import (
     CONFIG,
     WEIGHT_NAMES,
@@ -23,6 +22,7 @@ from tandem.modeling.published.files import (
     refuse_adapter,
     weight_files,
 )
+from tandem.modeling.published.licence import card_licence
 from tandem.modeling.stored_weights import StoredWeight
 
 _CARD = "README.md"
