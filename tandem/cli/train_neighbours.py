@@ -49,8 +49,7 @@ def train_neighbours(
     Keeps the networks of the best epoch on dev.
     """
     # Imported here: torch takes seconds, which no other command should wait for.
-    from tandem.neighbours.leaprr.config import Profile, leaprr_config
-    from tandem.neighbours.leaprr.config_settings import with_settings
+    from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings
     from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
     from tandem.neighbours.neighbour_file import (
         NeighbourManifest,

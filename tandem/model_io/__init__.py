@@ -19,6 +19,7 @@
     model_servicer, description describes the model to callers
     triton_metrics, cost_metrics, served_metrics  what Prometheus scrapes
     json_object, whole_file     reads checked JSON, and writes files atomically
+    field_settings              reads field=value by the types of a dataclass
 
 A model repository holds one model of ours, identified by the fingerprint in its manifest.
 """

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.finite import are_finite
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.neighbour_lists import (
     Indices,
@@ -68,10 +67,6 @@ class CorpusNeighbours:
     text_pool_logits: NDArray[np.float32]
     """[T, P], of each text with the first images of its list."""
 
-    def __post_init__(self) -> None:
-        """Raises ValueError naming the first fault of the lists, embeddings or logits."""
-        check_neighbours(self)
-
     @property
     def base(self) -> str:
         """The name of the base order: BE, or BE + CE with the size of its pools."""
@@ -89,12 +84,7 @@ class CorpusNeighbours:
 
     def without_pools(self) -> "CorpusNeighbours":
         """Returns the same neighbours without pools of the cross-encoder."""
-        return with_pools(
-            self,
-            {},
-            np.zeros((len(self.images), 0), np.float32),
-            np.zeros((len(self.texts), 0), np.float32),
-        )
+        return with_pools(self, {}, np.zeros((len(self.images), 0)), np.zeros((len(self.texts), 0)))
 
     def cross_similarity(self) -> Scores:
         """Returns [I, T]: the base's similarity of each image to each text.
@@ -158,12 +148,13 @@ def corpus_neighbours(
 ) -> CorpusNeighbours:
     """Returns the `depth` nearest of each item, in the order of ids, without pools.
 
-    Raises ValueError for an embedding that is NaN or not of unit length, a text of no image, and a
-    corpus of fewer than `depth` images or texts.
+    Raises ValueError for an embedding that is NaN or not of unit length, an image without a text,
+    and a corpus of fewer than `depth` images or texts.
     """
     check_depth(depth, len(images_ID), len(texts_TD))
     check_embeddings(images_ID)
     check_embeddings(texts_TD)
+    check_answered(image_ids, np.asarray(image_of_text_T, np.int64))
     by_id_I, by_id_T = (np.array(_by_id(ids), np.int64) for ids in (image_ids, text_ids))
     place_of_image_I = np.argsort(by_id_I)
     images, texts = (
@@ -218,71 +209,14 @@ def check_depth(depth: int, image_count: int, text_count: int) -> None:
             )
 
 
-def check_neighbours(neighbours: CorpusNeighbours) -> None:
-    """Raises ValueError naming the first list, embedding or logit that is wrong."""
-    _check_types(neighbours)
-    counts = {"images": len(neighbours.images), "texts": len(neighbours.texts)}
-    check_embeddings(neighbours.images)
-    check_embeddings(neighbours.texts)
-    if neighbours.images.shape[1] != neighbours.texts.shape[1]:
-        widths = f"{neighbours.images.shape[1]} and {neighbours.texts.shape[1]}"
-        raise ValueError(f"embeddings of images and texts have {widths} dimensions")
-    for name, ids in [("images", neighbours.image_ids), ("texts", neighbours.text_ids)]:
-        if len(ids) != counts[name]:
-            raise ValueError(f"{counts[name]} {name} have {len(ids)} ids")
-    for name in LISTS:
-        of_many, _, of_one = name.partition("_of_")
-        _check_list(name, neighbours.lists[name], counts[f"{of_one}s"], counts[of_many])
-    _check_answers(neighbours)
-    for name, logits, count in [
-        ("images", neighbours.image_pool_logits, counts["images"]),
-        ("texts", neighbours.text_pool_logits, counts["texts"]),
-    ]:
-        if len(logits) != count or logits.shape[1] != neighbours.pool_size:
-            raise ValueError(f"pools of {count} {name} have logits of shape {logits.shape}")
-        if logits.shape[1] > neighbours.depth:
-            raise ValueError(f"pools of {logits.shape[1]} exceed lists of {neighbours.depth}")
-        if not are_finite(logits):
-            row = int(np.argwhere(~np.isfinite(logits))[0, 0])
-            raise ValueError(f"a match logit of {name}, in row {row}, is NaN or infinite")
-
-
-def _check_answers(neighbours: CorpusNeighbours) -> None:
-    image_of_text = neighbours.image_of_text
-    image_count, text_count = len(neighbours.images), len(neighbours.texts)
-    if image_of_text.shape != (text_count,):
-        raise ValueError(f"{text_count} texts have images of shape {image_of_text.shape}")
-    if not ((image_of_text >= 0) & (image_of_text < image_count)).all():
-        raise ValueError(f"a text's image is not one of the {image_count}, counted from 0")
-    without = np.setdiff1d(np.arange(image_count), image_of_text)
+def check_answered(image_ids: Sequence[str], image_of_text_T: Indices) -> None:
+    """Raises ValueError naming the first image without a text."""
+    without = np.setdiff1d(np.arange(len(image_ids)), image_of_text_T)
     if len(without):
         raise ValueError(
-            f"image {neighbours.image_ids[without[0]]} has no text: leave out records without a "
-            "caption, and build the lists again"
+            f"image {image_ids[without[0]]} has no text: leave out records without a caption, and "
+            "build the lists again"
         )
-
-
-def _check_types(neighbours: CorpusNeighbours) -> None:
-    for name in ("images", "texts", "image_pool_logits", "text_pool_logits"):
-        numbers = getattr(neighbours, name)
-        if not np.issubdtype(numbers.dtype, np.floating):
-            raise ValueError(f"{name} has {numbers.dtype} instead of floats")
-        if numbers.ndim != 2:
-            raise ValueError(f"{name} has the shape {numbers.shape} and is no matrix")
-
-
-def _check_list(name: str, list_QK: Indices, query_count: int, item_count: int) -> None:
-    if list_QK.ndim != 2 or len(list_QK) != query_count:
-        raise ValueError(f"the list {name} has the shape {list_QK.shape}, not {query_count} rows")
-    if not list_QK.shape[1]:
-        raise ValueError(f"the list {name} is empty; build lists of 1 neighbour or more")
-    if not ((list_QK >= 0) & (list_QK < item_count)).all():
-        row = int(np.argwhere((list_QK < 0) | (list_QK >= item_count))[0, 0])
-        raise ValueError(f"the list {name} names, in row {row}, an item that does not exist")
-    ordered_QK = np.sort(list_QK, axis=1)
-    repeated_Q = (ordered_QK[:, 1:] == ordered_QK[:, :-1]).any(axis=1)
-    if repeated_Q.any():
-        raise ValueError(f"the list {name} has, in row {np.argmax(repeated_Q)}, an item twice")
 
 
 def _by_id(ids: Sequence[str]) -> list[int]:

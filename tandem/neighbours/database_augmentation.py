@@ -8,7 +8,7 @@ K neighbours, D width.
 
 import numpy as np
 
-from tandem.neighbours.neighbour_lists import Scores, check_embeddings, nearest_others
+from tandem.neighbours.neighbour_lists import Scores, nearest_others
 from tandem.neighbours.neighbour_weights import WeightsOf
 from tandem.neighbours.query_expansion import averaged, expand_queries
 
@@ -17,10 +17,8 @@ def augment_items(items_ND: Scores, k: int, weights_of: WeightsOf) -> Scores:
     """Returns float64 [N, D]: each item averaged with its `k` nearest others, of unit length.
 
     The published code sets an item's similarity to itself to 0 instead of excluding it. There, an
-    item whose others all have negative similarities is its own neighbour. Raises ValueError for an
-    embedding that is NaN or not of unit length, and for fewer than `k` other items.
+    item whose others all have negative similarities is its own neighbour.
     """
-    check_embeddings(items_ND)
     similarity_NN = items_ND @ items_ND.T
     nearest_NK = nearest_others(similarity_NN, k)
     weights_NK = weights_of(np.take_along_axis(similarity_NN, nearest_NK, axis=1))

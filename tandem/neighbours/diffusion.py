@@ -32,24 +32,16 @@ class DiffusionSettings:
     max_iterations: int = 20
     """Steps after which the solver stops in any case."""
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for an alpha outside of its range."""
-        if not 0 <= self.alpha < 1:
-            raise ValueError(f"alpha is {self.alpha}; it must be 0 or more and less than 1")
-
 
 def diffuse(
     similarity_QN: Scores, item_similarity_NN: Scores, settings: DiffusionSettings
 ) -> Scores:
     """Returns float64 [Q, N]: scores, which are 0 for items that diffusion does not reach.
 
-    order_with_base orders these by the base. Raises ValueError if a similarity is NaN, and for too
-    few items for the numbers of neighbours.
+    order_with_base orders these by the base.
     """
     graph_NN = mutual_graph(item_similarity_NN, settings.k, settings.gamma)
     seeds_QN = query_seeds(similarity_QN, settings.query_k, settings.gamma)
-    if seeds_QN.shape[1] != len(graph_NN):
-        raise ValueError(f"{seeds_QN.shape[1]} items are searched, {len(graph_NN)} in the graph")
     system_NN = np.eye(len(graph_NN)) - settings.alpha * graph_NN
     return _solved(system_NN, seeds_QN, settings.tolerance, settings.max_iterations)
 

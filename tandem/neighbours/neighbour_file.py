@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from tandem.finite import are_finite
 from tandem.model_io.json_object import (
     FileInvalid,
     check_file,
@@ -23,8 +24,13 @@ from tandem.model_io.json_object import (
 )
 from tandem.model_io.tensor_file import failures_named
 from tandem.model_io.whole_file import write_whole
-from tandem.neighbours.corpus_neighbours import LISTS, CorpusNeighbours, NeighbourSource
-from tandem.neighbours.neighbour_lists import Indices
+from tandem.neighbours.corpus_neighbours import (
+    LISTS,
+    CorpusNeighbours,
+    NeighbourSource,
+    check_answered,
+)
+from tandem.neighbours.neighbour_lists import Indices, check_embeddings
 
 FORMAT_VERSION: Final = 1
 _MANIFEST: Final = "neighbours_manifest"
@@ -100,13 +106,14 @@ def load_neighbours(path: Path) -> CorpusNeighbours:
             NeighbourSource(**{name: getattr(manifest, name) for name in names}),
             _ids(metadata, "image_ids"),
             _ids(metadata, "text_ids"),
-            tensors["images"],
-            tensors["texts"],
-            _integers("image_of_text", tensors["image_of_text"]),
-            {name: _integers(name, tensors[name]) for name in LISTS},
-            tensors["image_pool_logits"],
-            tensors["text_pool_logits"],
+            _floats("images", tensors["images"]),
+            _floats("texts", tensors["texts"]),
+            _integers("image_of_text", tensors["image_of_text"], 1),
+            {name: _integers(name, tensors[name], 2) for name in LISTS},
+            _floats("image_pool_logits", tensors["image_pool_logits"]),
+            _floats("text_pool_logits", tensors["text_pool_logits"]),
         )
+        _check(neighbours)
         if NeighbourManifest.of(neighbours) != manifest:
             raise ValueError("its manifest describes other lists")
     except (KeyError, TypeError, ValueError) as error:
@@ -174,11 +181,54 @@ def _ids(metadata: Mapping[str, str], name: str) -> list[str]:
     return ids
 
 
-def _integers(name: str, numbers: NDArray[Any]) -> Indices:
+def _floats(name: str, numbers: NDArray[Any]) -> NDArray[Any]:
+    if not np.issubdtype(numbers.dtype, np.floating) or numbers.ndim != 2:
+        raise ValueError(f"{name} is {numbers.dtype} {list(numbers.shape)} and no matrix of floats")
+    return numbers
+
+
+def _integers(name: str, numbers: NDArray[Any], dimensions: int) -> Indices:
     """Returns int64; raises ValueError for numbers that a conversion would truncate silently."""
-    if not np.issubdtype(numbers.dtype, np.integer):
-        raise ValueError(f"{name} has {numbers.dtype} instead of integers")
+    if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != dimensions:
+        raise ValueError(f"{name} is {numbers.dtype} {list(numbers.shape)} and no integers")
     return numbers.astype(np.int64)
+
+
+def _check(near: CorpusNeighbours) -> None:
+    """Raises ValueError for lists, embeddings or logits that would be silently wrong."""
+    check_embeddings(near.images)
+    check_embeddings(near.texts)
+    if near.images.shape[1] != near.texts.shape[1]:
+        widths = f"{near.images.shape[1]} and {near.texts.shape[1]}"
+        raise ValueError(f"embeddings of images and texts have {widths} dimensions")
+    counts = {"image": len(near.images), "text": len(near.texts)}
+    _check_items("image_of_text", near.image_of_text[:, None], counts["text"], counts["image"])
+    check_answered(near.image_ids, near.image_of_text)
+    for name in LISTS:
+        items, _, query = name.partition("s_of_")
+        _check_items(name, near.lists[name], counts[query], counts[items])
+    for name, count in counts.items():
+        if len(getattr(near, f"{name}_ids")) != count:
+            raise ValueError(f"{count} {name}s have {len(getattr(near, f'{name}_ids'))} ids")
+        logits = getattr(near, f"{name}_pool_logits")
+        if logits.shape != (count, near.pool_size) or near.pool_size > near.depth:
+            raise ValueError(f"pools of {count} {name}s have logits of shape {logits.shape}")
+        if not are_finite(logits):
+            row = int(np.argwhere(~np.isfinite(logits))[0, 0])
+            raise ValueError(f"a match logit of {name}s, in row {row}, is NaN or infinite")
+
+
+def _check_items(name: str, list_QK: Indices, query_count: int, item_count: int) -> None:
+    if len(list_QK) != query_count or not list_QK.shape[1]:
+        raise ValueError(f"{name} has the shape {list_QK.shape}, not {query_count} rows")
+    ordered_QK = np.sort(list_QK, axis=1)
+    is_strange_Q = (ordered_QK[:, 0] < 0) | (ordered_QK[:, -1] >= item_count)
+    if is_strange_Q.any():
+        row = np.argmax(is_strange_Q)
+        raise ValueError(f"{name} names, in row {row}, an item that does not exist")
+    is_repeated_Q = (ordered_QK[:, 1:] == ordered_QK[:, :-1]).any(axis=1)
+    if is_repeated_Q.any():
+        raise ValueError(f"{name} has, in row {np.argmax(is_repeated_Q)}, an item twice")
 
 
 def _manifest(metadata: Mapping[str, str]) -> NeighbourManifest:

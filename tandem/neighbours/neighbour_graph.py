@@ -20,8 +20,7 @@ def mutual_graph(similarity_NN: Scores, k: int, gamma: float) -> Scores:
     """Returns float64 [N, N]: Ŵ, symmetric, with 0 on the diagonal.
 
     Two items are linked if each is among the `k` nearest others of the other. The row and column of
-    an item without a link are 0. Raises ValueError if a similarity is NaN, and for fewer than `k`
-    other items.
+    an item without a link are 0.
 
     >>> mutual_graph(np.array([[1, 0.5], [0.5, 1]]), k=1, gamma=3)
     array([[0., 1.],
@@ -40,8 +39,7 @@ def mutual_graph(similarity_NN: Scores, k: int, gamma: float) -> Scores:
 def query_seeds(similarity_QN: Scores, k: int, gamma: float) -> Scores:
     """Returns float64 [Q, N]: kernel(s) for each query's `k` nearest items, else 0.
 
-    One published program applies the kernel twice here, which makes s^9 of s^3. Raises ValueError
-    if a similarity is NaN, and for fewer than `k` items.
+    One published program applies the kernel twice here, which makes s^9 of s^3.
     """
     nearest_QK = nearest_items(similarity_QN, k)
     seeds_QN = np.zeros(similarity_QN.shape)

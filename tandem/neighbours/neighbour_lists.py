@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.finite import are_finite
-
 Scores = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
@@ -22,13 +20,9 @@ _BLOCK_ROWS = 1_024
 def nearest_items(similarity_QN: Scores, k: int) -> Indices:
     """Returns int64 [Q, K]: the `k` most similar items of each row, the most similar first.
 
-    Raises ValueError if a similarity is NaN, and if there are fewer than `k` items.
-
     >>> nearest_items(np.array([[0.1, 0.9, 0.9]]), 2)
     array([[1, 2]])
     """
-    check_similarity(similarity_QN)
-    _check_count(k, similarity_QN.shape[1])
     return np.argsort(-similarity_QN, axis=1, kind="stable")[:, :k]
 
 
@@ -37,7 +31,6 @@ def nearest_lists(similarity_QN: Scores, depth: int) -> Indices:
 
     It sorts block by block: a sort of a whole corpus takes 8 bytes a pair.
     """
-    check_similarity(similarity_QN[:0])
     count = min(depth, similarity_QN.shape[1])
     blocks = [
         nearest_items(np.asarray(similarity_QN[start : start + _BLOCK_ROWS]), count)
@@ -49,13 +42,8 @@ def nearest_lists(similarity_QN: Scores, depth: int) -> Indices:
 def nearest_others(similarity_NN: Scores, k: int) -> Indices:
     """Returns int64 [N, K]: the `k` other items most similar to each item.
 
-    An item is never its own neighbour. Raises ValueError if a similarity is NaN, and if there are
-    fewer than `k` other items.
+    An item is never its own neighbour.
     """
-    check_similarity(similarity_NN)
-    if similarity_NN.shape[0] != similarity_NN.shape[1]:
-        raise ValueError(f"similarities of items to items are square, not {similarity_NN.shape}")
-    _check_count(k, max(len(similarity_NN) - 1, 0))
     others_NN = similarity_NN.astype(np.float64)
     np.fill_diagonal(others_NN, -np.inf)
     return np.argsort(-others_NN, axis=1, kind="stable")[:, :k]
@@ -64,27 +52,12 @@ def nearest_others(similarity_NN: Scores, k: int) -> Indices:
 def order_with_base(scores_QN: Scores, base_QN: Scores) -> Indices:
     """Returns int64 [Q, N]: items by score, equal scores by `base_QN`, then by index.
 
-    Diffusion gives 0 to all items that it does not reach, so the base orders them. Raises
-    ValueError if a score is NaN, or for two shapes.
+    Diffusion gives 0 to all items that it does not reach, so the base orders them.
 
     >>> order_with_base(np.array([[0.0, 0.0, 1.0]]), np.array([[0.2, 0.3, 0.1]]))
     array([[2, 1, 0]])
     """
-    check_similarity(scores_QN)
-    check_similarity(base_QN)
-    if scores_QN.shape != base_QN.shape:
-        raise ValueError(f"scores of {scores_QN.shape} and a base order of {base_QN.shape} differ")
     return np.lexsort((-base_QN, -scores_QN), axis=1)
-
-
-def check_similarity(similarity: Scores) -> None:
-    """Raises ValueError unless this is a matrix without NaN and infinity."""
-    if similarity.ndim != 2:
-        raise ValueError(f"similarities are a matrix, not an array of shape {similarity.shape}")
-    if not are_finite(similarity):
-        row, column = np.argwhere(~np.isfinite(similarity))[0]
-        value = "NaN" if np.isnan(similarity[row, column]) else "infinite"
-        raise ValueError(f"the similarity in row {row} and column {column} is {value}")
 
 
 def check_embeddings(embeddings_ND: Scores) -> None:
@@ -97,10 +70,3 @@ def check_embeddings(embeddings_ND: Scores) -> None:
     if len(wrong):
         row = int(wrong[0])
         raise ValueError(f"embedding {row} has length {lengths_N[row]:.4g}; its length must be 1")
-
-
-def _check_count(k: int, available: int) -> None:
-    if k < 0:
-        raise ValueError(f"{k} neighbours are less than none")
-    if k > available:
-        raise ValueError(f"{k} neighbours of {available} items: take a smaller k")

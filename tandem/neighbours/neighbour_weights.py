@@ -38,13 +38,11 @@ def power_weights(alpha: float) -> WeightsOf:
     """Returns a function that weighs by similarity to the power `alpha` (Radenović et al. 2018).
 
     This is alpha-QE, usually with alpha 3; alpha 0 is AQE. A negative similarity counts as 0: with
-    an alpha that is not whole, its power would be NaN. Raises ValueError for a negative alpha.
+    an alpha that is not whole, its power would be NaN.
 
     >>> power_weights(2)(np.array([[0.5, -0.5]]))
     array([[0.25, 0.  ]])
     """
-    if not alpha >= 0:
-        raise ValueError(f"alpha is {alpha}; it must be 0 or more")
 
     def weights(similarity_QK: Scores) -> Scores:
         return np.maximum(similarity_QK.astype(np.float64), 0) ** alpha

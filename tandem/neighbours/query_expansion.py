@@ -9,22 +9,17 @@ of one is expanded by items of the other. Shapes: Q queries, N items, K neighbou
 
 import numpy as np
 
-from tandem.neighbours.neighbour_lists import Scores, check_embeddings, nearest_items
+from tandem.neighbours.neighbour_lists import Scores, nearest_items
 from tandem.neighbours.neighbour_weights import WeightsOf
 
 
 def expand_queries(queries_QD: Scores, items_ND: Scores, k: int, weights_of: WeightsOf) -> Scores:
     """Returns float64 [Q, D]: each query averaged with its `k` nearest items, of unit length.
 
-    Raises ValueError for an embedding that is NaN or not of unit length, and for fewer than `k`
-    items.
-
     >>> from tandem.neighbours.neighbour_weights import equal_weights
     >>> expand_queries(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), 1, equal_weights).round(3)
     array([[0.707, 0.707]])
     """
-    check_embeddings(queries_QD)
-    check_embeddings(items_ND)
     similarity_QN = queries_QD @ items_ND.T
     nearest_QK = nearest_items(similarity_QN, k)
     weights_QK = weights_of(np.take_along_axis(similarity_QN, nearest_QK, axis=1))

@@ -18,7 +18,7 @@ def rerank_reciprocally(similarity_QN: Scores, k: int) -> Indices:
 
     Equal ranks keep the base order, and the rest does too. For texts to images, the matrix is
     transposed. In the authors' program `k` is 15 for the texts of an image, and 20 for the images
-    of a text. Raises ValueError if a similarity is NaN, and for fewer than `k` items.
+    of a text.
     """
     return _reordered(similarity_QN, _reverse_ranks(similarity_QN), k)
 
@@ -29,13 +29,10 @@ def rerank_by_similar_queries(
     """Returns int64 [Q, N]: like rerank_reciprocally, by the best rank among similar queries.
 
     Each query's `neighbour_count` nearest queries by `query_similarity_QQ` stand in for the other
-    captions of its image, which are not known: 4, as the authors' images have five captions. Raises
-    ValueError if a similarity is NaN, and for too few items or queries.
+    captions of its image, which are not known: 4, as the authors' images have five captions.
     """
     ranks_QN = _reverse_ranks(similarity_QN)
     near_QM = nearest_others(query_similarity_QQ, neighbour_count)
-    if len(near_QM) != len(ranks_QN):
-        raise ValueError(f"{len(ranks_QN)} queries search, {len(near_QM)} are compared")
     best_QN = np.minimum(ranks_QN, ranks_QN[near_QM].min(axis=1, initial=len(ranks_QN)))
     return _reordered(similarity_QN, best_QN, k)
 
@@ -47,7 +44,6 @@ def _reverse_ranks(similarity_QN: Scores) -> Indices:
 
 
 def _reordered(similarity_QN: Scores, ranks_QN: Indices, k: int) -> Indices:
-    nearest_items(similarity_QN, k)  # refuses a k above the items
     order_QN = nearest_items(similarity_QN, similarity_QN.shape[1])
     pool_QK, rest = order_QN[:, :k], order_QN[:, k:]
     ranks_QK = np.take_along_axis(ranks_QN, pool_QK, axis=1)

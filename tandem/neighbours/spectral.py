@@ -39,25 +39,15 @@ class SpectralGraph:
 
     @classmethod
     def of(cls, graph_NN: Scores, rank: int) -> Self:
-        """Decomposes the graph Ŵ of mutual_graph.
-
-        Raises ValueError unless `rank` is 1 or more and less than the items.
-        """
-        if not 1 <= rank < len(graph_NN):
-            raise ValueError(
-                f"rank {rank} of {len(graph_NN)} items: it must be 1 or more, and less"
-            )
+        """Decomposes the graph Ŵ of mutual_graph."""
         values_N, vectors_NN = np.linalg.eigh(graph_NN)
         return cls(values_N[-rank:], vectors_NN[:, -rank:])
 
     def diffuse(self, seeds_QN: Scores, alpha: float) -> Scores:
         """Returns float64 [Q, N]: scores of items from the seeds of query_seeds.
 
-        order_with_base orders items without a score by the base. Raises ValueError for an alpha
-        outside of 0 to below 1.
+        order_with_base orders items without a score by the base.
         """
-        if not 0 <= alpha < 1:
-            raise ValueError(f"alpha is {alpha}; it must be 0 or more and less than 1")
         transfer_R = (1 - alpha) / (1 - alpha * self.eigenvalues)
         scores_QN = (seeds_QN @ self.vectors * transfer_R) @ self.vectors.T
         largest_Q1 = np.abs(scores_QN).max(axis=1, keepdims=True, initial=0)

@@ -17,6 +17,7 @@ from tandem.neighbours.leaprr.served_networks import install_leaprr
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tests.support.model_io.pictures import encoded, noise
 from tests.support.neighbours.served_corpus import tiny_leaprr
+from tests.support.neighbours.similarity_views import similarity_view
 
 WORDS = ["dog", "cat", "red", "blue", "house", "tree", "sun", "two", "boat", "cup"]
 COUNT = 14
@@ -54,7 +55,7 @@ class Filled:
     def lists(self) -> SimilarityLists:
         """Returns what lies near what, by the similarities of searches that ask for no more."""
         images, texts = _names("image"), _names("text")
-        return SimilarityLists.of(
+        return similarity_view(
             self._similarity(images, texts, Modality.TEXT),
             self._similarity(images, images, Modality.IMAGE),
             self._similarity(texts, texts, Modality.TEXT),

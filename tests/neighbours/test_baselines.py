@@ -182,22 +182,3 @@ def test_no_queries_have_no_scores(name: str) -> None:
     scores = BASELINES[name](np.zeros((0, WIDTH)), _embeddings(20, seed=2), 5)
 
     assert scores.shape == (0, 20)
-
-
-@each_baseline
-def test_nan_is_refused_by_its_place(name: str) -> None:
-    queries, items = _embeddings(7, seed=1), _embeddings(20, seed=2)
-    queries[3, 0] = np.nan
-
-    with pytest.raises(ValueError, match=r"is NaN|embedding 3 has length nan"):
-        BASELINES[name](queries, items, 5) if "augmented" not in name else BASELINES[name](
-            items, queries, 5
-        )
-
-
-@each_baseline
-def test_fewer_items_than_neighbours_are_refused(name: str) -> None:
-    queries, items = _embeddings(2, seed=1), _embeddings(4, seed=2)
-
-    with pytest.raises(ValueError, match=r"neighbours of \d items: take a smaller k"):
-        BASELINES[name](queries, items, 9)

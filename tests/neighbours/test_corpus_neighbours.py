@@ -1,14 +1,10 @@
 """A corpus's lists: by hand, in the order of ids, and each wrong input named."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tandem.neighbours.corpus_neighbours import (
-    LISTS,
     CorpusNeighbours,
     NeighbourSource,
     corpus_neighbours,
@@ -119,51 +115,10 @@ def test_a_corpus_too_small_for_k_is_named() -> None:
         _by_hand(depth=0)
 
 
-def _duplicate(near: CorpusNeighbours) -> CorpusNeighbours:
-    twice = near.lists["texts_of_image"].copy()
-    twice[3, 1] = twice[3, 0]
-    return replace(near, lists={**near.lists, "texts_of_image": twice})
+def test_what_a_model_or_corpus_gets_wrong_is_named() -> None:
+    images, texts = _unit([0, 90]), _unit([10, 60, 85])
 
-
-def _empty(near: CorpusNeighbours) -> CorpusNeighbours:
-    return replace(
-        near, lists={**near.lists, "images_of_image": np.zeros((len(near.images), 0), np.int64)}
-    )
-
-
-def _beyond(near: CorpusNeighbours) -> CorpusNeighbours:
-    beyond = near.lists["images_of_text"].copy()
-    beyond[2, 0] = len(near.images)
-    return replace(near, lists={**near.lists, "images_of_text": beyond})
-
-
-def _nan(near: CorpusNeighbours) -> CorpusNeighbours:
-    texts = near.texts.copy()
-    texts[5, 0] = np.nan
-    return replace(near, texts=texts)
-
-
-def _nan_logit(near: CorpusNeighbours) -> CorpusNeighbours:
-    logits = np.zeros((len(near.images), 1), np.float32)
-    logits[4] = np.nan
-    return with_pools(near, {}, logits, np.zeros((len(near.texts), 1)))
-
-
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        (_duplicate, "the list texts_of_image has, in row 3, an item twice"),
-        (_empty, "the list images_of_image is empty"),
-        (_beyond, "the list images_of_text names, in row 2, an item that does not exist"),
-        (_nan, "embedding 5 has length nan"),
-        (_nan_logit, "a match logit of images, in row 4, is NaN or infinite"),
-    ],
-)
-def test_each_wrong_input_is_named(
-    broken: Callable[[CorpusNeighbours], CorpusNeighbours], message: str
-) -> None:
-    near = planted_neighbours(seed=1, image_count=8, depth=4)
-    assert set(near.lists) == set(LISTS)  # the control: these are right
-
-    with pytest.raises(ValueError, match=message):
-        broken(near)
+    with pytest.raises(ValueError, match="image b has no text: leave out records"):
+        corpus_neighbours(SOURCE, "ab", "zyx", images, texts, [0, 0, 0], 2)
+    with pytest.raises(ValueError, match="embedding 0 has length nan"):
+        corpus_neighbours(SOURCE, "ab", "zyx", images * np.nan, texts, [0, 0, 1], 2)

@@ -1,7 +1,6 @@
 """Diffusion by hand, and against a direct solution."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tandem.neighbours.diffusion import DiffusionSettings, diffuse
@@ -87,12 +86,3 @@ def test_items_that_are_not_reached_have_the_base_order() -> None:
 
     assert_array_equal(scores[0, 2:], [0, 0])
     assert_array_equal(order_with_base(scores, base), [[1, 0, 3, 2]])
-
-
-def test_invalid_diffusions_are_refused() -> None:
-    with pytest.raises(ValueError, match="alpha is 1"):
-        DiffusionSettings(alpha=1)
-    with pytest.raises(ValueError, match="2 items are searched, 3 in the graph"):
-        diffuse(np.ones((1, 2)), CHAIN, DiffusionSettings(k=2, query_k=1))
-    with pytest.raises(ValueError, match="50 neighbours of 2 items"):
-        diffuse(np.ones((1, 3)), CHAIN, DiffusionSettings())

@@ -97,12 +97,14 @@ def test_numbers_of_another_type_are_named(tmp_path: Path) -> None:
     narrow[12:, 0] = 1
 
     cases: list[tuple[dict[str, object], str]] = [
-        ({"texts_of_image": lists + np.float32(0.5)}, "texts_of_image has float"),
-        ({"image_of_text": answers.astype(np.float32)}, "image_of_text has float32"),
-        ({"image_of_text": answers > 3}, "image_of_text has bool"),
-        ({"images": np.eye(8, 16, dtype=np.int32)}, "images has int32 instead of floats"),
+        ({"texts_of_image": lists + np.float32(0.5)}, "texts_of_image is float.* no integers"),
+        ({"image_of_text": answers > 3}, "image_of_text is bool"),
+        ({"images": np.eye(8, 16, dtype=np.int32)}, "images is int32 .* no matrix of floats"),
         ({"texts": narrow}, "have 16 and 12 dimensions"),
-        ({"image_pool_logits": np.zeros(8, np.float32)}, r"shape \(8,\) and is no matrix"),
+        ({"image_pool_logits": np.zeros(8, np.float32)}, r"is float32 \[8\] and no matrix"),
+        ({"images_of_text": np.full((16, 4), 8)}, "in row 0, an item that does not exist"),
+        ({"texts_of_text": np.zeros((16, 0), np.int64)}, r"shape \(16, 0\), not 16 rows"),
+        ({"image_pool_logits": np.full((8, 0), np.nan, np.float32)[:1]}, "logits of shape"),
         ({"image_of_text": np.where(answers == 7, 6, answers)}, "-image has no text: leave"),
     ]
     for number, (tensors, message) in enumerate(cases):
@@ -115,12 +117,9 @@ def test_numbers_of_another_type_are_named(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("neighbours_manifest", "[]", "its manifest holds \\[\\] and no object"),
-        ("neighbours_manifest", "[" * 20_000, "its manifest is nested too deep"),
-        ("image_ids", '"abcdefgh"', "its image_ids are no list of texts"),
         ("image_ids", "[1, 2, 3, 4, 5, 6, 7, 8]", "its image_ids are no list of texts"),
         ("image_ids", '["a", "b", "c", "d", "e", "f", "g", "a"]', "two of its image_ids are equal"),
         ("image_ids", '["a"]', "8 images have 1 ids"),
-        ("image_ids", "[1,", "its image_ids is not JSON"),
     ],
 )
 def test_damaged_metadata_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -31,28 +31,6 @@ def test_equal_scores_have_the_base_order() -> None:
     assert_array_equal(order_with_base(scores, base), [[1, 2, 0, 3]])
 
 
-@pytest.mark.parametrize(("value", "named"), [(np.nan, "NaN"), (np.inf, "infinite")])
-def test_an_invalid_similarity_is_named_with_its_place(value: float, named: str) -> None:
-    similarity = np.zeros((3, 4), np.float32)
-    similarity[1, 2] = value
-
-    with pytest.raises(ValueError, match=f"row 1 and column 2 is {named}"):
-        nearest_items(similarity, 1)
-
-
-def test_wrong_shapes_and_counts_are_refused() -> None:
-    with pytest.raises(ValueError, match="a matrix, not an array"):
-        nearest_items(np.zeros(3), 1)
-    with pytest.raises(ValueError, match="items to items are square"):
-        nearest_others(np.zeros((2, 3)), 1)
-    with pytest.raises(ValueError, match="3 neighbours of 2 items"):
-        nearest_others(np.zeros((3, 3)), 3)
-    with pytest.raises(ValueError, match="-1 neighbours are less than none"):
-        nearest_items(np.zeros((3, 3)), -1)
-    with pytest.raises(ValueError, match="a base order of"):
-        order_with_base(np.zeros((1, 3)), np.zeros((1, 2)))
-
-
 def test_embeddings_of_another_length_are_refused() -> None:
     """Those of float16 are near enough; a zero is none."""
     check_embeddings(np.array([[0.6, 0.8]], np.float16))

@@ -1,7 +1,6 @@
 """Spectral diffusion by hand, and against diffusion."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tandem.neighbours.diffusion import DiffusionSettings, diffuse
@@ -43,12 +42,3 @@ def test_items_without_a_link_have_exactly_no_score() -> None:
 
     assert_array_equal(scores[0, 2:], [0, 0, 0])
     assert (scores[0, :2] > 0.1).all()
-
-
-def test_a_rank_that_the_graph_has_not_is_refused() -> None:
-    """LeaPRR's 2,000 of Flickr30k's 1,000 images among them."""
-    for rank in (0, 3, 2_000):
-        with pytest.raises(ValueError, match=f"rank {rank} of 3 items"):
-            SpectralGraph.of(mutual_graph(CHAIN, 2, gamma=1), rank)
-    with pytest.raises(ValueError, match="alpha is 1"):
-        SpectralGraph.of(mutual_graph(CHAIN, 2, gamma=1), 2).diffuse(SEED, 1.0)

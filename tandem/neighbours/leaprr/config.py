@@ -6,9 +6,12 @@ affinity, the code counts images and texts separately and the paper counts their
 and text have the same number.
 """
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
+
+from tandem.model_io.field_settings import field_settings
+from tandem.model_io.json_object import within
 
 Profile = Literal["paper", "code"]
 PillarRank = Literal["top", "bottom", "random"]
@@ -85,38 +88,19 @@ class LeaprrConfig:
     """Texts of a step."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a field out of range."""
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        for name in (*_POSITIVE, *_NOT_NEGATIVE):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be finite")
+        """Raises ValueError for a field out of range, and for what would learn nothing."""
+        for name, value in asdict(self).items():
+            if name in _RANGES:
+                within(name, value, *_RANGES[name])
         if self.fixed_threshold_nodes and min(self.fixed_threshold_nodes) < 1:
             raise ValueError(
                 f"fixed_threshold_nodes is {self.fixed_threshold_nodes}; both must be 1 or more"
             )
-        if not self.momentum < 1:
-            raise ValueError(f"momentum is {self.momentum}; it must be below 1")
         if self.reconstruction_weight and not self.reconstructs:
             raise ValueError("reconstruction_weight needs reconstructs, the layer of that loss")
         width = self.width if self.width is not None else 2 * self.pillar_count
         if width < 1 or width % self.head_count:
             raise ValueError(f"{self.head_count} heads do not divide a width of {width}")
-        weight_count = self.layer_count * (4 + 2 * self.mlp_ratio) * width**2
-        weight_count += 2 * self.pillar_count * width
-        if weight_count > _MAX_WEIGHT_COUNT:
-            raise ValueError(
-                f"layer_count {self.layer_count}, width {width}, mlp_ratio {self.mlp_ratio} and "
-                f"pillar_count {self.pillar_count} make {weight_count:.1e} weights a direction; "
-                f"there may be {_MAX_WEIGHT_COUNT:.0e}"
-            )
         weights = (
             self.contrastive_weight,
             self.triplet_weight,
@@ -127,28 +111,18 @@ class LeaprrConfig:
             raise ValueError("the weights of all losses are 0, so nothing would be learned")
 
 
-# Seventy times as many as published: 4 GB a direction, and as much again for each of four copies.
-_MAX_WEIGHT_COUNT = 10**9
-_AT_LEAST_ONE = (
-    "image_query_neighbours",
-    "text_query_neighbours",
-    "head_count",
-    "pillar_count",
-    "affinity_neighbours",
-    "layer_count",
-    "mlp_ratio",
-    "batch_size",
-)
-_POSITIVE = ("contrastive_temperature", "learning_rate")
-_NOT_NEGATIVE = (
-    "affinity_sharpness",
-    "margin",
-    "reconstruction_weight",
-    "contrastive_weight",
-    "triplet_weight",
-    "alignment_weight",
-    "momentum",
-)
+_COUNT = (1, 100_000)
+_AMOUNT = (0.0, 1e6)
+_RANGES = {
+    **dict.fromkeys(("image_query_neighbours", "text_query_neighbours", "batch_size"), _COUNT),
+    **dict.fromkeys(("head_count", "pillar_count", "affinity_neighbours", "mlp_ratio"), _COUNT),
+    **dict.fromkeys(("affinity_sharpness", "margin", "contrastive_weight"), _AMOUNT),
+    **dict.fromkeys(("triplet_weight", "alignment_weight", "reconstruction_weight"), _AMOUNT),
+    "layer_count": (1, 100),
+    "contrastive_temperature": (1e-6, 1e6),
+    "learning_rate": (1e-12, 1e30),
+    "momentum": (0.0, 0.999999),
+}
 
 
 def leaprr_config(profile: Profile) -> LeaprrConfig:
@@ -161,6 +135,15 @@ def leaprr_config(profile: Profile) -> LeaprrConfig:
     if profile == "code":
         return _CODE
     raise ValueError(f"the profile is {profile!r}; it must be 'paper' or 'code'")
+
+
+def with_settings(config: LeaprrConfig, settings: Sequence[str]) -> LeaprrConfig:
+    """Returns the configuration with each `field=value` applied; raises ValueError.
+
+    >>> with_settings(leaprr_config("code"), ["width=none", "head_count=1"]).width is None
+    True
+    """
+    return replace(config, **field_settings(LeaprrConfig, settings, "LeaPRR"))
 
 
 _PAPER = LeaprrConfig(

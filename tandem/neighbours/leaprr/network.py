@@ -21,15 +21,10 @@ class GraphNetwork(nn.Module):
     """Turns a graph's similarities to pillars into scores of its nodes; one a direction."""
 
     def __init__(self, config: LeaprrConfig) -> None:
-        """Makes the layers, with weights from torch's generator.
-
-        Raises ValueError for a width that the heads do not divide.
-        """
+        """Makes the layers, with weights from torch's generator."""
         super().__init__()
         feature_count = 2 * config.pillar_count
         width = config.width or feature_count
-        if width % config.head_count:
-            raise ValueError(f"{config.head_count} heads do not divide a width of {width}")
         self._norms = nn.ModuleList(
             nn.LayerNorm(config.pillar_count) if config.normalises_pillars else nn.Identity()
             for _ in range(2)

@@ -5,14 +5,12 @@ them for one batch. Shapes: Q queries, N items, I images, T texts, H list.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tandem.neighbours.neighbour_lists import Indices, Scores, nearest_lists
-
-LIST_DEPTH = 100
+from tandem.neighbours.neighbour_lists import Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +33,6 @@ class SimilarityLists:
     """int64 [Q, H], usually led by the query itself."""
     items_of_item: Indices
     queries_of_item: Indices
-
-    @classmethod
-    def of(
-        cls,
-        image_text_IT: Scores,
-        images_II: Scores,
-        texts_TT: Scores,
-        image_of_text: ArrayLike,
-        depth: int = LIST_DEPTH,
-    ) -> Self:
-        """Makes the view of images that find texts; `reversed` gives the other.
-
-        Lists have `depth` entries, or everything in a smaller corpus. Raises ValueError for
-        matrices that do not fit together, NaN in one, and a text of no image.
-        """
-        image_count, text_count = image_text_IT.shape
-        image_of_text_T = np.asarray(image_of_text, np.int64)
-        for name, matrix, side in [
-            ("images", images_II, image_count),
-            ("texts", texts_TT, text_count),
-        ]:
-            if matrix.shape != (side, side):
-                raise ValueError(f"similarities of {side} {name} have the shape {matrix.shape}")
-        if image_of_text_T.shape != (text_count,):
-            raise ValueError(f"{text_count} texts have images of shape {image_of_text_T.shape}")
-        if text_count and not (0 <= image_of_text_T.min() <= image_of_text_T.max() < image_count):
-            raise ValueError(f"a text's image is not one of the {image_count}, counted from 0")
-        return cls(
-            image_text_IT,
-            images_II,
-            texts_TT,
-            np.arange(image_count),
-            image_of_text_T,
-            nearest_lists(image_text_IT, depth),
-            nearest_lists(images_II, depth),
-            nearest_lists(texts_TT, depth),
-            nearest_lists(image_text_IT.T, depth),
-        )
 
     def cut(self, depth: int) -> "SimilarityLists":
         """Returns the same with lists of `depth` entries at most."""

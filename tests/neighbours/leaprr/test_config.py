@@ -1,10 +1,10 @@
 """The two profiles, and where they differ."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 
-from tandem.neighbours.leaprr.config import leaprr_config
+from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 
 
@@ -31,29 +31,46 @@ def test_another_profile_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("profile", "settings", "named"),
     [
-        ({"learning_rate": float("inf")}, "learning_rate is inf; it must be finite"),
-        ({"triplet_weight": float("inf")}, "triplet_weight is inf; it must be finite"),
-        ({"contrastive_weight": -1.0}, "contrastive_weight is -1.0; it must be 0 or more"),
-        ({"margin": float("nan")}, "margin is nan; it must be 0 or more"),
-        ({"fixed_threshold_nodes": (32, 0)}, r"\(32, 0\); both must be 1 or more"),
-        ({"layer_count": 10**9}, r"layer_count 1000000000, .* make 7.1e\+15 weights a direction"),
-        ({"width": None, "head_count": 1, "pillar_count": 10**6}, "pillar_count 1000000 make"),
+        ("code", ["margin"], "write it as field=value"),
+        ("code", ["margn=1"], "LeaPRR has no field 'margn'; did you mean margin"),
+        ("code", ["margin=1", "margin=2"], "margin is given twice"),
+        ("code", ["margin=wide"], "margin is 'wide', not a number"),
+        ("code", ["margin=nan"], "margin is NaN, not 0.0 to"),
+        ("code", ["batch_size=2.5"], "batch_size is '2.5', not an integer"),
+        ("code", ["batch_size=0"], "batch_size is 0, not 1 to"),
+        ("code", ["scores_query=maybe"], "scores_query is 'maybe', not true or false"),
+        ("code", ["pillar_rank=middle"], "'middle', not one of top, bottom, random"),
+        ("code", ["fixed_threshold_nodes=3"], "not two integers with a comma"),
+        ("code", ["fixed_threshold_nodes=32,0"], r"\(32, 0\); both must be 1 or more"),
+        ("code", ["width=7"], "24 heads do not divide a width of 7"),
+        ("code", ["triplet_weight=inf"], "triplet_weight is Infinity, not"),
+        ("paper", ["reconstruction_weight=1"], "reconstruction_weight needs reconstructs"),
         (
-            {
-                "contrastive_weight": 0.0,
-                "triplet_weight": 0.0,
-                "alignment_weight": 0.0,
-                "has_raw_hinge": False,
-            },
+            "paper",
+            ["contrastive_weight=0", "triplet_weight=0", "alignment_weight=0"],
             "the weights of all losses are 0",
         ),
     ],
 )
-def test_a_value_that_trains_nothing_is_named(change: dict[str, object], named: str) -> None:
+def test_a_setting_that_trains_nothing_is_named(
+    profile: Profile, settings: list[str], named: str
+) -> None:
     with pytest.raises(ValueError, match=named):
-        replace(leaprr_config("code"), **change)  # type: ignore[arg-type]
+        with_settings(leaprr_config(profile), settings)
+
+
+def test_each_kind_of_field_is_set() -> None:
+    settings = ["margin=0.3", "batch_size=1_024", "scores_query=false", "head_count=1"]
+    settings += ["fixed_threshold_nodes=9,5", "pillar_rank=bottom", "width = none"]
+
+    changed = with_settings(leaprr_config("code"), settings)
+
+    assert (changed.margin, changed.batch_size, changed.scores_query) == (0.3, 1024, False)
+    assert (changed.fixed_threshold_nodes, changed.pillar_rank) == ((9, 5), "bottom")
+    assert changed.width is None
+    assert changed.layer_count == leaprr_config("code").layer_count
 
 
 def test_the_code_has_the_published_number_of_parameters() -> None:

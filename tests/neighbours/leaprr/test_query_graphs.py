@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tandem.neighbours.leaprr.config import leaprr_config
 from tandem.neighbours.leaprr.query_graphs import mapped_graphs, query_graphs
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tests.support.neighbours.similarity_views import similarity_view
 
 CROSS = np.array([[0.9, 0.8, 0.1, 0.2], [0.3, 0.2, 0.7, 0.6]])
 IMAGES = np.array([[1.0, 0.5], [0.5, 1.0]])
 TEXTS = np.array([[1, 0.6, 0.3, 0.2], [0.6, 1, 0.4, 0.1], [0.3, 0.4, 1, 0.5], [0.2, 0.1, 0.5, 1]])
-LISTS = SimilarityLists.of(CROSS, IMAGES, TEXTS, [0, 0, 1, 1])
+LISTS = similarity_view(CROSS, IMAGES, TEXTS, [0, 0, 1, 1])
 CONFIG = replace(leaprr_config("paper"), pillar_count=2, affinity_neighbours=1)
 
 
@@ -120,22 +120,14 @@ def test_invalid_graphs_are_refused() -> None:
         query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, pillar_count=3))
     with pytest.raises(ValueError, match="affinity compares 3 neighbours, and lists have 2"):
         query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, affinity_neighbours=3))
-    with pytest.raises(ValueError, match="similarities of 2 images have the shape"):
-        SimilarityLists.of(CROSS, TEXTS, TEXTS, [0, 0, 1, 1])
-    with pytest.raises(ValueError, match="4 texts have images of shape"):
-        SimilarityLists.of(CROSS, IMAGES, TEXTS, [0, 1])
-    with pytest.raises(ValueError, match="a text's image is not one of the 2"):
-        SimilarityLists.of(CROSS, IMAGES, TEXTS, [0, 0, 1, 2])
-    with pytest.raises(ValueError, match="is NaN"):
-        SimilarityLists.of(CROSS * np.nan, IMAGES, TEXTS, [0, 0, 1, 1])
-    alone = SimilarityLists.of(CROSS, IMAGES, TEXTS, [0, 0, 0, 0])
+    alone = similarity_view(CROSS, IMAGES, TEXTS, [0, 0, 0, 0])
     graphs = query_graphs(alone.reversed(), np.array([2]), 2, CONFIG)
     with pytest.raises(ValueError, match="image 1 has no text"):
         mapped_graphs(graphs, alone, np.array([0]), CONFIG, np.random.default_rng(0))
 
 
 def test_the_lists_of_the_other_view_are_its_own() -> None:
-    other = SimilarityLists.of(CROSS.T, TEXTS, IMAGES, [0, 0])  # texts as the images
+    other = similarity_view(CROSS.T, TEXTS, IMAGES, [0, 0])  # texts as the images
     view = LISTS.reversed()
 
     assert_array_equal(view.items_of_query, other.items_of_query)

@@ -14,6 +14,7 @@ from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refined_scores
 from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tests.support.neighbours.similarity_views import similarity_view
 
 
 def _model(profile: Profile, seed: int = 1) -> LeaprrModel:
@@ -26,7 +27,7 @@ def _model(profile: Profile, seed: int = 1) -> LeaprrModel:
 def _lists() -> SimilarityLists:
     embeddings = np.random.default_rng(1).normal(size=(18, 4))
     similarity = embeddings @ embeddings.T
-    return SimilarityLists.of(
+    return similarity_view(
         similarity[:6, 6:], similarity[:6, :6], similarity[6:, 6:], np.arange(12) % 6
     )
 

@@ -20,6 +20,7 @@ from tandem.neighbours.leaprr.refinement import (
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.leaprr.training import LeaprrRun, dev_recall_sum, train_leaprr
 from tests.support.neighbours.planted_corpus import planted_neighbours
+from tests.support.neighbours.similarity_views import similarity_view
 
 each_profile = pytest.mark.parametrize("profile", ["paper", "code"])
 
@@ -41,7 +42,7 @@ def _corpus(seed: int, image_count: int = 40) -> SimilarityLists:
     )
     cross = images @ texts.T
     cross += 0.24 * rng.normal(size=cross.shape)
-    return SimilarityLists.of(
+    return similarity_view(
         cross, 0.8 + 0.2 * images @ images.T, 0.3 * texts @ texts.T - 0.3, image_of_text
     )
 
@@ -186,7 +187,7 @@ def test_graphs_beyond_the_lists_are_named(field: str, found: str, depth: int) -
 @pytest.mark.parametrize("is_dev", [False, True])
 def test_lists_shorter_than_the_pillars_are_named_before_training(is_dev: bool) -> None:
     """Those of dev too, which are read after an epoch."""
-    short = SimilarityLists.of(
+    short = similarity_view(
         np.eye(40), np.eye(40), np.eye(40), image_of_text=np.arange(40), depth=12
     )
     train, dev = (_corpus(seed=1), short) if is_dev else (short, _corpus(seed=2))

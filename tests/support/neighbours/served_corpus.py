@@ -9,6 +9,7 @@ from tandem.contract.content import Modality
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refined_scores
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tests.support.neighbours.similarity_views import similarity_view
 
 DIMENSION = 12
 FINGERPRINT = "model-a"
@@ -34,7 +35,7 @@ class ServedCorpus:
 
     def lists(self) -> SimilarityLists:
         """Returns the view of images that find texts, with lists of everything."""
-        return SimilarityLists.of(
+        return similarity_view(
             self.images @ self.texts.T,
             self.images @ self.images.T,
             self.texts @ self.texts.T,
