@@ -21,7 +21,6 @@ from index_svc.conversions import (
 )
 from index_svc.description import index_parts, index_summaries
 from index_svc.metrics import STAGE_DURATION
-from index_svc.neighbour_conversions import neighbour_query_from_proto, neighbours_to_proto
 from index_svc.shard import Shard
 from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
@@ -35,6 +34,7 @@ from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
+from tandem.wire.neighbours import neighbour_query_from_proto, neighbours_to_proto
 from tandem.wire.retrieval import answer_to_proto, query_from_proto
 
 _T = TypeVar("_T")

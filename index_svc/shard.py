@@ -19,7 +19,6 @@ from index_svc.metrics import (
     STORE_USED_BYTES,
 )
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery
 from index_svc.retrieval.searchable_index import KeywordSource, SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.upkeep.index_loader import load_index
@@ -44,6 +43,7 @@ from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 
@@ -232,7 +232,7 @@ class Shard:
             KEYWORD_SEARCHES.labels(keyword_found.state.name.lower()).inc()
         return ShardAnswer(found, applied_sequence, index.item_count(query.modality), keyword_found)
 
-    def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
+    def find_neighbours(self, query: ShardNeighbourQuery) -> ShardNeighbours:
         """Returns the neighbours of a query and of its candidates, among the items as they are now.
 
         Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid.

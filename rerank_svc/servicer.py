@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import grpc
 
 from rerank_svc.metrics import observe_stage
-from rerank_svc.neighbour_scorer import NeighbourScorer, graph_from_proto
+from rerank_svc.neighbour_scorer import NeighbourScorer
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.content import Tokens
@@ -29,6 +29,7 @@ from tandem.wire import (
     item_error_to_proto,
     tokens_from_proto,
 )
+from tandem.wire.neighbours import graph_from_proto
 
 
 class CandidateReranker(Protocol):
@@ -152,7 +153,6 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         start_time = time.perf_counter()
         scored = await self._neighbour_scorer.score(
             graph,
-            request.model_fingerprint,
             deadline_seconds(context, self._default_timeout_seconds),
         )
         seconds = time.perf_counter() - start_time

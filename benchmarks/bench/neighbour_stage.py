@@ -21,22 +21,22 @@ import numpy as np
 import torch
 
 from benchmarks.support.clustered_vectors import Source
-from index_svc.neighbour_conversions import neighbours_to_proto
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import scan_rows
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.faiss_threads import keep_faiss_in_this_thread
 from index_svc.retrieval.hit import F32
 from index_svc.retrieval.modality_index import ModalityIndex
-from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
+from index_svc.retrieval.neighbourhood import neighbourhood
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
 from tandem.contract.content import Modality
-from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
+from tandem.model_io.neighbour_graph import graph_tensors
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.served_networks import described
-from tandem.stages.neighbours import ModalityNeighbours
+from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
+from tandem.wire.neighbours import neighbours_to_proto
 
 _ADD_COUNT = 50_000
 # An exact scan of a million rows takes a second, and there is one for each candidate.
@@ -118,7 +118,7 @@ def _run(part: ModalityIndex, queries: F32, pool: int, profile: Profile) -> tupl
     for number, query_D in enumerate(queries):
         rows = [hit.row for hit in part.search(query_D, manifest.image_query.item_count).hits]
         nodes_VD = np.concatenate([query_D[None], part.rows.gather(np.array(rows))])
-        asked = NeighbourQuery(
+        asked = ShardNeighbourQuery(
             "made", "made", nodes_VD, pool, config.pillar_count + 1, config.affinity_neighbours
         )
         with laps.timed("neighbours of two modalities on the shard"):
@@ -135,35 +135,21 @@ def _run(part: ModalityIndex, queries: F32, pool: int, profile: Profile) -> tupl
 
 
 def _tensors(
-    found: dict[Modality, Neighbourhood], nodes_VD: F32, manifest: NeighbourModelManifest
+    found: ShardNeighbours, nodes_VD: F32, manifest: NeighbourModelManifest
 ) -> Sequence[torch.Tensor]:
-    shard = {
-        modality: ModalityNeighbours(each.pillars, each.rows, each.similarities)
-        for modality, each in found.items()
-    }
-    graph = joined_graph({0: shard}, nodes_VD, Modality.IMAGE, "made", manifest.describe())
+    graph = joined_graph({0: found}, nodes_VD, Modality.IMAGE, "made", manifest.describe())
     assert graph is not None
-    tensors = graph_tensors(
-        NeighbourGraph(
-            False,
-            graph.nodes,
-            graph.item_pillars,
-            graph.query_pillars,
-            graph.near[Modality.TEXT],
-            graph.near[Modality.IMAGE],
-        ),
-        manifest,
-    )
+    tensors = graph_tensors(graph, manifest)
     convert: Callable[[np.ndarray], torch.Tensor] = torch.from_numpy
     return convert(tensors.features), convert(tensors.affinity), convert(tensors.mask).bool()
 
 
-def _share(rows: EmbeddingRows, found: Neighbourhood, nodes_VD: F32) -> float:
+def _share(rows: EmbeddingRows, found: ModalityNeighbours, nodes_VD: F32) -> float:
     """Returns the share of the candidates' truly nearest that were found."""
-    count = found.rows.shape[1]
+    count = found.numbers.shape[1]
     shares = [
         len({*scan_rows(rows, each_D, count)[1].tolist()} & {*near.tolist()}) / count
-        for each_D, near in zip(nodes_VD[1:], found.rows[1:], strict=True)
+        for each_D, near in zip(nodes_VD[1:], found.numbers[1:], strict=True)
     ]
     return float(np.mean(shares))
 

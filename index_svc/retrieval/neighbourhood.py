@@ -8,13 +8,11 @@ outside the pool (decision 69).
 Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbours, d dimensions.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from index_svc.retrieval.hit import F32, I64
 from index_svc.retrieval.modality_index import ModalityIndex
+from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery
 
 # Rows to fetch from FAISS: more than the wanted neighbours, as codes are coarse, from a part of
 # the lists that a search reads. Of a million made vectors this finds 92 % of the nearest ten.
@@ -22,40 +20,7 @@ _FETCHED_PER_NEIGHBOUR = 3
 _EFFORT = 1 / 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NeighbourQuery:
-    """Describes a query and its candidates, whose neighbours are to be found."""
-
-    index_id: str
-    fingerprint: str
-    """Of the model that made the embeddings."""
-    embeddings: F32
-    """[V, d], the query, then its candidates."""
-    pool_k: int
-    """The size of the pool around the query, in an index without FAISS."""
-    pillar_k: int
-    neighbour_k: int
-
-    @property
-    def query_D(self) -> F32:
-        """Returns the query's embedding."""
-        query_D: F32 = self.embeddings[0]
-        return query_D
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Neighbourhood:
-    """Holds the neighbours of one modality; fewer than wanted in a smaller index."""
-
-    pillars: F32
-    """[L, d], nearest to the query, best first."""
-    rows: I64
-    """[V, C], nearest to each embedding, best first; valid while the search holds off changes."""
-    similarities: F32
-    """[V, C]."""
-
-
-def neighbourhood(part: ModalityIndex, query: NeighbourQuery) -> Neighbourhood:
+def neighbourhood(part: ModalityIndex, query: ShardNeighbourQuery) -> ModalityNeighbours:
     """Returns the neighbours of one modality's items as they are now."""
     # With FAISS each candidate adds its own nearest items, and the query only needs its pillars.
     around_query_count = max(query.pillar_k, query.neighbour_k)
@@ -64,12 +29,12 @@ def neighbourhood(part: ModalityIndex, query: NeighbourQuery) -> Neighbourhood:
     rows_P = np.fromiter((hit.row for hit in hits), np.int64, len(hits))
     if len(hits) < len(part):
         fetched_count = _FETCHED_PER_NEIGHBOUR * query.neighbour_k
-        near = part.near_each(query.embeddings[1:], fetched_count, effort=_EFFORT)
+        near = part.near_each(query.nodes[1:], fetched_count, effort=_EFFORT)
         rows_P = np.concatenate([rows_P, np.setdiff1d(near, rows_P, assume_unique=True)])
     pool_PD = part.rows.gather(rows_P) if len(rows_P) else _none(part.rows.dimension)
-    similarities_VP = query.embeddings @ pool_PD.T
+    similarities_VP = query.nodes @ pool_PD.T
     places_VC = _nearest(similarities_VP, query.neighbour_k)
-    return Neighbourhood(
+    return ModalityNeighbours(
         pool_PD[: query.pillar_k],
         rows_P[places_VC],
         np.take_along_axis(similarities_VP, places_VC, axis=1),
@@ -90,9 +55,3 @@ def _nearest(similarities_VP: F32, count: int) -> I64:
 
 def _none(dimension: int) -> F32:
     return np.zeros((0, dimension), np.float32)
-
-
-def neighbour_lists(found: Neighbourhood) -> Sequence[tuple[list[int], list[float]]]:
-    """Returns each embedding's rows and similarities, clipped to -1 to 1 against rounding."""
-    similarities_VC = np.clip(found.similarities, -1.0, 1.0)
-    return list(zip(found.rows.tolist(), similarities_VC.tolist(), strict=True))

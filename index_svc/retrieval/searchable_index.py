@@ -15,12 +15,13 @@ from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows
 from index_svc.retrieval.hit import F32, I64, Mask
 from index_svc.retrieval.modality_index import ModalityIndex
-from index_svc.retrieval.neighbourhood import Neighbourhood, NeighbourQuery, neighbourhood
+from index_svc.retrieval.neighbourhood import neighbourhood
 from tandem.contract.content import Modality
 from tandem.contract.search_path import KeywordState
 from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shared_lock import SharedLock
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound
 
@@ -172,12 +173,12 @@ class SearchableIndex:
                 part.rows.gather(rows_K) if query.embeddings_included and hits else None,
             )
 
-    def find_neighbours(self, query: NeighbourQuery) -> dict[Modality, Neighbourhood]:
+    def find_neighbours(self, query: ShardNeighbourQuery) -> ShardNeighbours:
         """Returns the neighbours of both modalities, of one state of the index.
 
         Raises ModelMismatch or EmbeddingInvalid as search().
         """
-        self._check(query.fingerprint, query.embeddings)
+        self._check(query.fingerprint, query.nodes)
         with self._lock.shared():
             return {modality: neighbourhood(part, query) for modality, part in self._parts.items()}
 

@@ -9,7 +9,7 @@ from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
-from tandem.contract.content import Modality, Tokens
+from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
@@ -24,12 +24,11 @@ from tandem.v1 import (
 )
 from tandem.wire import (
     content_to_proto,
-    embedding_to_proto,
     fusion_from_proto,
     item_error_from_proto,
-    modality_to_proto,
     tokens_to_proto,
 )
+from tandem.wire.neighbours import graph_to_proto
 
 # Rounded, a cosine may exceed 1.
 _HIGHEST_COSINE = 1.0 + 1e-4
@@ -218,25 +217,7 @@ class RerankClient:
 
         response: rerank_service_pb2.ScoreGraphResponse = await self._graph_dependency.call(
             self._stub.ScoreGraph,
-            rerank_service_pb2.ScoreGraphRequest(
-                model_fingerprint=graph.fingerprint,
-                query_modality=modality_to_proto(graph.query_modality),
-                nodes=[
-                    rerank_service_pb2.GraphNode(
-                        embedding=embedding_to_proto(embedding),
-                        near_texts=near_texts,
-                        near_images=near_images,
-                    )
-                    for embedding, near_texts, near_images in zip(
-                        graph.nodes,
-                        graph.near[Modality.TEXT].tolist(),
-                        graph.near[Modality.IMAGE].tolist(),
-                        strict=True,
-                    )
-                ],
-                item_pillars=map(embedding_to_proto, graph.item_pillars),
-                query_pillars=map(embedding_to_proto, graph.query_pillars),
-            ),
+            graph_to_proto(graph),
             deadline,
             check,
         )

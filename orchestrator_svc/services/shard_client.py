@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import grpc
-import numpy as np
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
@@ -18,7 +17,7 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding, Modality, content_bytes
+from tandem.contract.content import Content, Encoding, content_bytes
 from tandem.contract.index_description import (
     IndexSummary,
     ShardIndex,
@@ -28,7 +27,7 @@ from tandem.contract.index_description import (
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import keyword_state_from_proto
 from tandem.errors import InternalFault
-from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardHits, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer, hits_of_searches
 from tandem.v1 import index_service_pb2, index_service_pb2_grpc
@@ -37,10 +36,10 @@ from tandem.wire import (
     content_to_proto,
     embedding_from_proto,
     embedding_to_proto,
-    embeddings_from_proto,
     tokens_from_proto,
     tokens_to_proto,
 )
+from tandem.wire.neighbours import neighbour_query_to_proto, neighbours_from_proto
 from tandem.wire.retrieval import answer_from_proto, query_to_proto
 
 # Most answers' contents are small, and memory is reserved before their size is known.
@@ -132,42 +131,10 @@ class ShardClient:
         """
         response: index_service_pb2.FindNeighboursResponse = await self._neighbour_dependency.call(
             self._index.FindNeighbours,
-            index_service_pb2.FindNeighboursRequest(
-                index_id=query.index_id,
-                model_fingerprint=query.fingerprint,
-                query=embedding_to_proto(query.nodes[0]),
-                candidates=map(embedding_to_proto, query.nodes[1:]),
-                pool_k=query.pool_k,
-                pillar_k=query.pillar_k,
-                neighbour_k=query.neighbour_k,
-                shard_map_version=self._shard_map_version,
-            ),
+            neighbour_query_to_proto(query, self._shard_map_version),
             deadline,
         )
-        return {
-            modality: self._neighbours(message, query)
-            for modality, message in [
-                (Modality.TEXT, response.texts),
-                (Modality.IMAGE, response.images),
-            ]
-        }
-
-    def _neighbours(
-        self, message: index_service_pb2.Neighbourhood, query: ShardNeighbourQuery
-    ) -> ModalityNeighbours:
-        lengths = {len(each.numbers) for each in message.lists}
-        lengths |= {len(each.similarities) for each in message.lists}
-        if len(message.lists) != len(query.nodes) or len(lengths) != 1:
-            raise InternalFault(
-                why=f"{self._index_name} answered {len(message.lists)} lists, of lengths "
-                f"{sorted(lengths)}, for {len(query.nodes)} embeddings"
-            )
-        pillars = np.zeros((0, query.nodes.shape[1]), np.float32)
-        return ModalityNeighbours(
-            embeddings_from_proto(message.pillars) if message.pillars else pillars,
-            np.array([each.numbers for each in message.lists], np.int64),
-            np.array([each.similarities for each in message.lists], np.float32),
-        )
+        return neighbours_from_proto(response, query, self._index_name)
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking

@@ -12,28 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.contract.content import Modality
 from tandem.errors import RequestMalformed
 from tandem.model_io.neighbour_affinity import Indices, neighbour_affinity
 from tandem.model_io.neighbour_manifest import NeighbourDirection, NeighbourModelManifest
+from tandem.stages.neighbours import Graph
 
 Embeddings = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NeighbourGraph:
-    """Holds a query, its items, and their neighbours; a number is the same item in all lists."""
-
-    is_text_query: bool
-    nodes: Embeddings
-    """[V, d]."""
-    item_pillars: Embeddings
-    """[L, d], nearest to the query, best first."""
-    query_pillars: Embeddings
-    """[L, d], of the query's own modality."""
-    near_texts: Indices
-    """[V, C], the nearest of each node."""
-    near_images: Indices
-    """[V, C]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +33,9 @@ class GraphTensors:
     """[1, M], 1 for a node of the graph."""
 
 
-def graph_tensors(graph: NeighbourGraph, manifest: NeighbourModelManifest) -> GraphTensors:
+def graph_tensors(graph: Graph, manifest: NeighbourModelManifest) -> GraphTensors:
     """Returns the tensors; raises RequestMalformed for a graph that the model does not read."""
-    direction = manifest.direction(is_text_query=graph.is_text_query)
+    direction = manifest.direction(is_text_query=graph.query_modality is Modality.TEXT)
     _check(graph, manifest, direction)
     node_count, model_count = len(graph.nodes), direction.node_count
     pillars_FD = np.concatenate([graph.item_pillars, graph.query_pillars])
@@ -58,8 +43,8 @@ def graph_tensors(graph: NeighbourGraph, manifest: NeighbourModelManifest) -> Gr
     features_MF[:node_count] = graph.nodes @ pillars_FD.T
     valid_M = np.arange(model_count) < node_count
     affinity_1MM = neighbour_affinity(
-        _padded(graph.near_images, model_count)[None],
-        _padded(graph.near_texts, model_count)[None],
+        _padded(graph.near[Modality.IMAGE], model_count)[None],
+        _padded(graph.near[Modality.TEXT], model_count)[None],
         valid_M[None],
         manifest.affinity_sharpness,
         direction.threshold_nodes,
@@ -69,9 +54,7 @@ def graph_tensors(graph: NeighbourGraph, manifest: NeighbourModelManifest) -> Gr
     )
 
 
-def _check(
-    graph: NeighbourGraph, manifest: NeighbourModelManifest, direction: NeighbourDirection
-) -> None:
+def _check(graph: Graph, manifest: NeighbourModelManifest, direction: NeighbourDirection) -> None:
     node_count = len(graph.nodes)
     if not 2 <= node_count <= 1 + direction.item_count:
         raise RequestMalformed(
@@ -83,10 +66,10 @@ def _check(
             raise RequestMalformed(
                 why=f"there are {len(pillars)} {name} pillars instead of {manifest.pillar_count}"
             )
-    for name, near in [("texts", graph.near_texts), ("images", graph.near_images)]:
+    for modality, near in graph.near.items():
         if near.shape != (node_count, manifest.neighbour_count):
             raise RequestMalformed(
-                why=f"near {name} have the shape {near.shape} instead of "
+                why=f"near {modality.value}s have the shape {near.shape} instead of "
                 f"{(node_count, manifest.neighbour_count)}"
             )
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from tandem.contract.inference_cost import InferenceCost
 from tandem.model_io.model_runner import ModelRunner, OutputSpec
-from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
+from tandem.model_io.neighbour_graph import graph_tensors
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.model_io.priority import Priority
+from tandem.stages.neighbours import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class ServedNeighbourModel:
         self.manifest = manifest
         self._runner = runner
 
-    async def score(self, graph: NeighbourGraph, timeout_seconds: float) -> ScoredGraph:
+    async def score(self, graph: Graph, timeout_seconds: float) -> ScoredGraph:
         """Returns the cosine of each item's node with the query's.
 
         Raises RequestMalformed for a graph that the model does not read, and errors as

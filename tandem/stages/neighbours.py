@@ -26,15 +26,21 @@ class ShardNeighbourQuery:
     pillar_k: int
     neighbour_k: int
 
+    @property
+    def query_D(self) -> NDArray[np.float32]:
+        """Returns the query's embedding."""
+        query_D: NDArray[np.float32] = self.nodes[0]
+        return query_D
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModalityNeighbours:
-    """Holds the neighbours of one modality that one shard found."""
+    """Holds the neighbours of one modality that a shard found; a small shard has fewer."""
 
     pillars: NDArray[np.float32]
     """[L, d], nearest to the query, best first."""
     numbers: NDArray[np.int64]
-    """[V, C], each node's nearest items; a number stands for one item of the shard."""
+    """[V, C], each node's nearest items, best first; a number is the same item in all lists."""
     similarities: NDArray[np.float32]
     """[V, C]."""
 

@@ -6,27 +6,23 @@ import pytest
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.hit import F32
 from index_svc.retrieval.modality_index import ModalityIndex
-from index_svc.retrieval.neighbourhood import (
-    Neighbourhood,
-    NeighbourQuery,
-    neighbour_lists,
-    neighbourhood,
-)
+from index_svc.retrieval.neighbourhood import neighbourhood
 from index_svc.retrieval.searchable_index import SearchableIndex
 from tandem.contract.content import Modality
 from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
+from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery
 from tests.support.index_svc.unit_rows import DIMENSION, unit_rows, unit_vectors
 
 FINGERPRINT = "model-a"
 
 
-def asked(embeddings_VD: F32, pool_k: int, **fields: object) -> NeighbourQuery:
+def asked(embeddings_VD: F32, pool_k: int, **fields: object) -> ShardNeighbourQuery:
     """Returns a query for 4 pillars and 3 neighbours."""
     wanted = {"pillar_k": 4, "neighbour_k": 3, "fingerprint": FINGERPRINT} | fields
-    return NeighbourQuery(
+    return ShardNeighbourQuery(
         index_id="scenes",
-        embeddings=embeddings_VD,
+        nodes=embeddings_VD,
         pool_k=pool_k,
         **wanted,  # type: ignore[arg-type]
     )
@@ -54,15 +50,15 @@ def test_a_worked_example() -> None:
 
     for found in (small, whole):
         assert found[Modality.IMAGE].pillars.tolist() == rows_ND[:2].tolist()
-        assert found[Modality.IMAGE].rows[0].tolist() == [0, 1]
-    assert small[Modality.IMAGE].rows[1].tolist() == [2, 1]
-    assert whole[Modality.IMAGE].rows[1].tolist() == [3, 2]
+        assert found[Modality.IMAGE].numbers[0].tolist() == [0, 1]
+    assert small[Modality.IMAGE].numbers[1].tolist() == [2, 1]
+    assert whole[Modality.IMAGE].numbers[1].tolist() == [3, 2]
     assert whole[Modality.IMAGE].similarities[1] == pytest.approx(
         np.cos(np.radians([10, 20])), abs=1e-6
     )
     # There are no texts.
     assert whole[Modality.TEXT].pillars.shape == (0, 2)
-    assert whole[Modality.TEXT].rows.shape == (2, 0)
+    assert whole[Modality.TEXT].numbers.shape == (2, 0)
 
 
 def test_a_pool_of_all_items_gives_exact_neighbours() -> None:
@@ -70,9 +66,7 @@ def test_a_pool_of_all_items_gives_exact_neighbours() -> None:
 
     found = neighbourhood(ModalityIndex(unit_rows(300, 1)), asked(embeddings_VD, 300))
 
-    assert [rows for rows, _ in neighbour_lists(found)] == [
-        nearest(each_D, items_ND, 3) for each_D in embeddings_VD
-    ]
+    assert found.numbers.tolist() == [nearest(each_D, items_ND, 3) for each_D in embeddings_VD]
     pillars = nearest(embeddings_VD[0], items_ND, 4)
     assert found.pillars.tolist() == items_ND[pillars].tolist()
 
@@ -88,7 +82,7 @@ def test_a_faiss_index_gives_the_pool() -> None:
     scanned = neighbourhood(ModalityIndex(rows), asked(embeddings_VD, 1_000))
 
     assert found.pillars.tolist() == scanned.pillars.tolist()
-    assert found.rows[0].tolist() == scanned.rows[0].tolist()
+    assert found.numbers[0].tolist() == scanned.numbers[0].tolist()
 
 
 def test_faiss_adds_items_near_a_candidate_but_far_from_the_query() -> None:
@@ -99,7 +93,7 @@ def test_faiss_adds_items_near_a_candidate_but_far_from_the_query() -> None:
     nodes_VD = np.concatenate([unit_vectors(1, 2), items_ND[:30]])
 
     def share(part: ModalityIndex) -> float:
-        found = neighbourhood(part, asked(nodes_VD, 40)).rows
+        found = neighbourhood(part, asked(nodes_VD, 40)).numbers
         true = [nearest(each_D, items_ND, 3) for each_D in nodes_VD]
         return float(np.mean([np.isin(a, b).mean() for a, b in zip(true, found, strict=True)]))
 
@@ -113,13 +107,13 @@ def test_a_deleted_item_is_not_a_neighbour() -> None:
     index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
     index.tune({"nprobe": 8})
     part, query = ModalityIndex(rows, index), asked(items_ND[[900, 3]], 10)
-    before = neighbourhood(part, query).rows[1]
+    before = neighbourhood(part, query).numbers[1]
     assert before[0] == 3
 
     part.delete(["1-3"])
 
     assert 3 in index.near_each(items_ND[[3]], 1, effort=1.0)
-    assert neighbourhood(part, query).rows[1][0] == before[1]
+    assert neighbourhood(part, query).numbers[1][0] == before[1]
 
 
 def test_rows_that_faiss_does_not_have_yet_are_neighbours() -> None:
@@ -142,7 +136,7 @@ def test_rows_that_faiss_does_not_have_yet_are_neighbours() -> None:
     candidate_D = rows.gather(group_rows[:1])[0]
     part.delete(["group-5"])
 
-    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).rows[1]
+    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).numbers[1]
 
     live = group_rows[:5]
     assert found.tolist() == [live[each] for each in nearest(candidate_D, rows.gather(live), 3)]
@@ -158,7 +152,7 @@ def test_many_deleted_items_around_a_candidate_hide_no_others() -> None:
     order = nearest(candidate_D, items_ND, 103)
     part.delete([f"1-{place}" for place in order[:100]])
 
-    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).rows[1]
+    found = neighbourhood(part, asked(np.stack([query_D, candidate_D]), 10)).numbers[1]
 
     assert found.tolist() == order[100:]
 
@@ -167,7 +161,7 @@ def test_many_deleted_items_around_a_candidate_hide_no_others() -> None:
 def test_a_small_pool_gives_all_that_it_has(pool_k: int) -> None:
     found = neighbourhood(ModalityIndex(unit_rows(50, 1)), asked(unit_vectors(3, 2), pool_k))
 
-    assert found.rows.shape == (3, min(pool_k, 3))
+    assert found.numbers.shape == (3, min(pool_k, 3))
     assert len(found.pillars) == min(pool_k, 4)
 
 
@@ -178,16 +172,16 @@ def test_neighbours_follow_upserts_and_deletes() -> None:
     index.load(StoredEmbedding(str(n), Modality.TEXT, items_ND[n], {}) for n in range(40))
     query = asked(items_ND[:3], 40)
 
-    def texts() -> Neighbourhood:
+    def texts() -> ModalityNeighbours:
         return index.find_neighbours(query)[Modality.TEXT]
 
     before = texts()
-    assert before.rows[:, 0].tolist() == [0, 1, 2]  # each is its own nearest
+    assert before.numbers[:, 0].tolist() == [0, 1, 2]  # each is its own nearest
     assert before.similarities[:, 0] == pytest.approx(1.0)
 
     index.delete(["1"])
     after_deletion = texts()
-    assert after_deletion.rows[1].tolist() == [
+    assert after_deletion.numbers[1].tolist() == [
         row for row in nearest(items_ND[1], items_ND, 4) if row != 1
     ]
     index.upsert([StoredEmbedding("again", Modality.TEXT, items_ND[1], {})])
@@ -195,7 +189,7 @@ def test_neighbours_follow_upserts_and_deletes() -> None:
     # Another content under an old id: the old one is gone.
     index.upsert([StoredEmbedding("again", Modality.IMAGE, items_ND[1], {})])
     assert texts().similarities.tolist() == after_deletion.similarities.tolist()
-    assert index.find_neighbours(query)[Modality.IMAGE].rows.shape == (3, 1)
+    assert index.find_neighbours(query)[Modality.IMAGE].numbers.shape == (3, 1)
 
 
 def test_embeddings_of_another_model_are_refused() -> None:

@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from index_svc.retrieval.neighbourhood import NeighbourQuery
 from index_svc.retrieval.searchable_index import SearchableIndex
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.model_io.manifest import model_file
-from tandem.model_io.neighbour_graph import NeighbourGraph, graph_tensors
+from tandem.model_io.neighbour_graph import graph_tensors
 from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.neighbours.leaprr.served_networks import install_leaprr
-from tandem.stages.neighbours import Graph, ModalityNeighbours, ShardNeighbours
+from tandem.stages.neighbours import Graph, ShardNeighbourQuery, ShardNeighbours
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
     FINGERPRINT,
@@ -52,8 +51,8 @@ def found_on(
     shard: SearchableIndex, nodes: Embeddings, manifest: NeighbourModelManifest
 ) -> ShardNeighbours:
     """Returns a shard's neighbours as the orchestrator receives them."""
-    found = shard.find_neighbours(
-        NeighbourQuery(
+    return shard.find_neighbours(
+        ShardNeighbourQuery(
             "scenes",
             FINGERPRINT,
             nodes,
@@ -62,10 +61,6 @@ def found_on(
             manifest.neighbour_count,
         )
     )
-    return {
-        modality: ModalityNeighbours(each.pillars, each.rows, each.similarities)
-        for modality, each in found.items()
-    }
 
 
 def served_scores(
@@ -97,18 +92,7 @@ def served_scores(
 
 def run(graph: Graph, manifest: NeighbourModelManifest, repository: Path) -> list[float]:
     """Returns the exported network's scores."""
-    is_text_query = graph.query_modality is Modality.TEXT
-    tensors = graph_tensors(
-        NeighbourGraph(
-            is_text_query,
-            graph.nodes,
-            graph.item_pillars,
-            graph.query_pillars,
-            graph.near[Modality.TEXT],
-            graph.near[Modality.IMAGE],
-        ),
-        manifest,
-    )
+    tensors = graph_tensors(graph, manifest)
     network = torch.jit.load(str(model_file(repository, NEIGHBOUR_MODEL)))
     arrays = (tensors.features, tensors.affinity, tensors.mask)
     with torch.inference_mode():

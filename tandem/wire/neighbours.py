@@ -1,0 +1,199 @@
+"""Converts the queries, neighbours and graphs of reranking by neighbours to messages and back."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.contract.content import Modality
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.limits import MAX_NEIGHBOUR_CANDIDATE_COUNT, MAX_RETRIEVE_K
+from tandem.errors import (
+    BatchSizeOutOfRange,
+    EmbeddingInvalid,
+    InternalFault,
+    KOutOfRange,
+    RequestMalformed,
+)
+from tandem.stages.neighbours import (
+    Graph,
+    ModalityNeighbours,
+    ShardNeighbourQuery,
+    ShardNeighbours,
+)
+from tandem.v1 import content_pb2
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1 import rerank_service_pb2 as rerank_pb
+from tandem.wire import (
+    embedding_to_proto,
+    embeddings_from_proto,
+    modality_from_proto,
+    modality_to_proto,
+)
+from tandem.wire.retrieval import check_fingerprint
+
+
+def neighbour_query_to_proto(
+    query: ShardNeighbourQuery, shard_map_version: int
+) -> pb.FindNeighboursRequest:
+    """Returns the request for the neighbours."""
+    return pb.FindNeighboursRequest(
+        index_id=query.index_id,
+        model_fingerprint=query.fingerprint,
+        query=embedding_to_proto(query.nodes[0]),
+        candidates=map(embedding_to_proto, query.nodes[1:]),
+        pool_k=query.pool_k,
+        pillar_k=query.pillar_k,
+        neighbour_k=query.neighbour_k,
+        shard_map_version=shard_map_version,
+    )
+
+
+def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> ShardNeighbourQuery:
+    """Returns the query for neighbours.
+
+    Raises IndexIdInvalid, RequestMalformed, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid.
+    """
+    _check_k("pool_k", request.pool_k, MAX_RETRIEVE_K)
+    _check_k("pillar_k", request.pillar_k, request.pool_k)
+    _check_k("neighbour_k", request.neighbour_k, request.pool_k)
+    if len(request.candidates) > MAX_NEIGHBOUR_CANDIDATE_COUNT:
+        raise BatchSizeOutOfRange(
+            name="candidates",
+            got=len(request.candidates),
+            low=0,
+            high=MAX_NEIGHBOUR_CANDIDATE_COUNT,
+        )
+    return ShardNeighbourQuery(
+        index_id=check_index_id(request.index_id),
+        fingerprint=check_fingerprint(request.model_fingerprint),
+        nodes=embeddings_from_proto([request.query, *request.candidates]),
+        pool_k=request.pool_k,
+        pillar_k=request.pillar_k,
+        neighbour_k=request.neighbour_k,
+    )
+
+
+def neighbours_to_proto(found: ShardNeighbours) -> pb.FindNeighboursResponse:
+    """Returns the response; a row's number stands for its item."""
+    return pb.FindNeighboursResponse(
+        texts=_neighbourhood_to_proto(found[Modality.TEXT]),
+        images=_neighbourhood_to_proto(found[Modality.IMAGE]),
+    )
+
+
+def neighbours_from_proto(
+    response: pb.FindNeighboursResponse, query: ShardNeighbourQuery, shard: str
+) -> ShardNeighbours:
+    """Returns what the shard of that name found; raises InternalFault for an incomplete answer."""
+    return {
+        Modality.TEXT: _neighbourhood_from_proto(response.texts, query, shard),
+        Modality.IMAGE: _neighbourhood_from_proto(response.images, query, shard),
+    }
+
+
+def graph_to_proto(graph: Graph) -> rerank_pb.ScoreGraphRequest:
+    """Returns the request for the scores of a graph's items."""
+    return rerank_pb.ScoreGraphRequest(
+        model_fingerprint=graph.fingerprint,
+        query_modality=modality_to_proto(graph.query_modality),
+        nodes=[
+            rerank_pb.GraphNode(
+                embedding=embedding_to_proto(embedding),
+                near_texts=near_texts,
+                near_images=near_images,
+            )
+            for embedding, near_texts, near_images in zip(
+                graph.nodes,
+                graph.near[Modality.TEXT].tolist(),
+                graph.near[Modality.IMAGE].tolist(),
+                strict=True,
+            )
+        ],
+        item_pillars=map(embedding_to_proto, graph.item_pillars),
+        query_pillars=map(embedding_to_proto, graph.query_pillars),
+    )
+
+
+def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
+    """Returns the graph; raises RequestMalformed, BatchSizeOutOfRange and EmbeddingInvalid."""
+    modality = modality_from_proto(request.query_modality)
+    if modality is None:
+        raise RequestMalformed(why="query_modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
+    nodes = _checked_embeddings(
+        "nodes", [node.embedding for node in request.nodes], 1 + MAX_NEIGHBOUR_CANDIDATE_COUNT
+    )
+    pillars = {
+        name: _checked_embeddings(name, messages, MAX_RETRIEVE_K)
+        for name, messages in [
+            ("item_pillars", request.item_pillars),
+            ("query_pillars", request.query_pillars),
+        ]
+    }
+    if any(each.shape[1] != nodes.shape[1] for each in pillars.values()):
+        raise EmbeddingInvalid(why="nodes and pillars have different dimensions")
+    return Graph(
+        request.model_fingerprint,
+        modality,
+        nodes,
+        pillars["item_pillars"],
+        pillars["query_pillars"],
+        {
+            Modality.TEXT: _numbers("near_texts", [node.near_texts for node in request.nodes]),
+            Modality.IMAGE: _numbers("near_images", [node.near_images for node in request.nodes]),
+        },
+    )
+
+
+def _neighbourhood_to_proto(found: ModalityNeighbours) -> pb.Neighbourhood:
+    # Embeddings are unit vectors within a tolerance, so a product may slightly exceed 1.
+    similarities_VC = np.clip(found.similarities, -1.0, 1.0)
+    return pb.Neighbourhood(
+        pillars=map(embedding_to_proto, found.pillars),
+        lists=[
+            pb.NeighbourList(numbers=rows, similarities=similarities)
+            for rows, similarities in zip(
+                found.numbers.tolist(), similarities_VC.tolist(), strict=True
+            )
+        ],
+    )
+
+
+def _check_k(name: str, count: int, high: int) -> None:
+    if not 1 <= count <= high:
+        raise KOutOfRange(name=name, got=count, low=1, high=high)
+
+
+def _neighbourhood_from_proto(
+    message: pb.Neighbourhood, query: ShardNeighbourQuery, shard: str
+) -> ModalityNeighbours:
+    lengths = {len(each.numbers) for each in message.lists}
+    lengths |= {len(each.similarities) for each in message.lists}
+    if len(message.lists) != len(query.nodes) or len(lengths) != 1:
+        raise InternalFault(
+            why=f"{shard} answered {len(message.lists)} lists, of lengths {sorted(lengths)}, for "
+            f"{len(query.nodes)} embeddings"
+        )
+    pillars = np.zeros((0, query.nodes.shape[1]), np.float32)
+    return ModalityNeighbours(
+        embeddings_from_proto(message.pillars) if message.pillars else pillars,
+        np.array([each.numbers for each in message.lists], np.int64),
+        np.array([each.similarities for each in message.lists], np.float32),
+    )
+
+
+def _checked_embeddings(
+    name: str, messages: Sequence[content_pb2.Embedding], high: int
+) -> NDArray[np.float32]:
+    if not 1 <= len(messages) <= high:
+        raise BatchSizeOutOfRange(name=name, got=len(messages), low=1, high=high)
+    return embeddings_from_proto(messages)
+
+
+def _numbers(name: str, lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+    rows = [list(numbers) for numbers in lists]
+    if len({len(row) for row in rows}) != 1:
+        raise RequestMalformed(why=f"{name} of two nodes have different lengths")
+    if any(number >= 2**63 for row in rows for number in row):
+        raise RequestMalformed(why=f"{name} has a number of 2^63 or more")
+    return np.array(rows, np.int64)
