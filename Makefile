@@ -162,18 +162,18 @@ protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=$(STUBS) \
 		$(filter %_service.proto,$(PROTOS))
 
-console: console/node_modules/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
+console: console/node_modules/.ok clients/typescript/gen/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
 	cd console && npm run --silent check && npm run --silent build
 
 console/node_modules/.ok: console/package-lock.json
 	cd console && npm ci --no-audit --no-fund
 	touch $@
 
-clients: .venv/.ok clients/typescript/node_modules/.ok ## Regenerates the code in clients/; commit the changes; needs npm and Debian's plugins (docs/clients.md)
-	for language in typescript go java; do \
-		$(BIN)/buf generate --template clients/$$language/buf.gen.yaml || exit 1; done
+clients: .venv/.ok clients/typescript/gen/.ok ## Generates the code in clients/; commit Go's; needs npm and Debian's plugins (docs/clients.md)
+	for language in go java; do \
+		(cd clients/$$language && $(abspath $(BIN))/buf generate) || exit 1; done
 
-test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Runs the examples of clients/ and compares their code with the protos; needs npm, and skips languages that are not installed
+test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Generates the code in clients/ and runs its examples; needs npm, and skips languages that are not installed
 	$(BIN)/pytest -n 0 -rs tests/clients
 
 released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
@@ -211,6 +211,10 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 
 clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
 	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund
+	touch $@
+
+clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescript/buf.gen.yaml $(PROTOS)
+	npm run --silent --prefix clients/typescript prepare
 	touch $@
 
 .venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok

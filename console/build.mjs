@@ -15,7 +15,9 @@ const MAX_GZIP_BYTES = 60_000;
 // Text files alone: their digest does not depend on the machine.
 const SOURCES = [
   "src",
-  "../clients/typescript/gen",
+  "../protos/tandem/v1",
+  "../clients/typescript/buf.gen.yaml",
+  "../clients/typescript/package-lock.json",
   "build.mjs",
   "package.json",
   "package-lock.json",

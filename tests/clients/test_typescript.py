@@ -1,23 +1,38 @@
-"""clients/typescript: its example calls a server, and its generated code is of the protos."""
+"""clients/typescript: npm generates its code, its example calls a server, package.json fits."""
 
+import json
+import re
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway_svc.methods import SERVICE_NAMES
 from tandem.client.testing import FakeServer
-from tests.support.clients.generated_code import stale_files
+from tests.support.clients.generated_code import ROOT
 from tests.support.clients.search_example import printed, run_example
 
-FOLDER = Path(__file__).parents[2] / "clients/typescript"
-PLUGIN = FOLDER / "node_modules/.bin/protoc-gen-es"
+FOLDER = ROOT / "clients/typescript"
+IMPORTED = re.compile(r"""from ["'](@[^/"']+/[^/"']+|[^./"'][^/"']*)""")
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not PLUGIN.exists(),
+pytestmark = pytest.mark.xdist_group("clients-typescript")
+needs_npm = pytest.mark.skipif(
+    shutil.which("npm") is None or not (FOLDER / "node_modules/.bin/buf").exists(),
     reason="npm ci was not run in clients/typescript; make test-clients runs it",
 )
 
 
+@pytest.fixture(scope="module")
+def generated() -> Path:
+    """Generates the code where the package has it, and returns the folder."""
+    subprocess.run(["npm", "run", "--silent", "prepare"], cwd=FOLDER, check=True, timeout=120)
+    return FOLDER / "gen"
+
+
+@needs_npm
+@pytest.mark.usefixtures("generated")
 def test_the_example_stores_searches_and_reads_an_error() -> None:
     """From Node, over gRPC: streams both ways, scores, and the reason of an error."""
     with FakeServer() as server:
@@ -27,6 +42,63 @@ def test_the_example_stores_searches_and_reads_an_error() -> None:
     assert ended.stdout.splitlines() == printed("phase 1", "phase 2", "NotFound")
 
 
-def test_the_generated_code_is_that_of_the_protos(tmp_path: Path) -> None:
-    """Or somebody changed a proto and did not run `make clients`."""
-    assert stale_files("typescript", tmp_path, count=16) == []
+@needs_npm
+def test_it_declares_the_public_services(generated: Path) -> None:
+    """IndexService was among them, with 23 messages of its own."""
+    found = {
+        name
+        for path in generated.rglob("*.d.ts")
+        for name in re.findall(r"const (\w+): GenService", path.read_text(encoding="utf-8"))
+    }
+
+    assert found == {name.rpartition(".")[2] for name in SERVICE_NAMES}
+
+
+@needs_npm
+def test_it_exports_all_that_is_generated(generated: Path) -> None:
+    """With types, under the package's name."""
+    made = {f"./gen/{path.relative_to(generated)}" for path in generated.rglob("*.js")}
+    assert len(made) == 8
+    for index in (FOLDER / "index.js", FOLDER / "index.d.ts"):
+        assert set(re.findall(r'from "(.*)"', index.read_text(encoding="utf-8"))) == made
+
+
+@needs_npm
+def test_it_depends_on_what_its_files_import(generated: Path) -> None:
+    """Connect's transports need one version of Connect, which the caller chooses."""
+    files = [FOLDER / "index.js", *generated.rglob("*.js")]
+
+    assert imported_by(*files) == set(package()["dependencies"]) == {"@bufbuild/protobuf"}
+    assert package()["dependencies"]["@bufbuild/protobuf"].startswith("^")
+
+
+def test_its_example_needs_connect_in_addition() -> None:
+    """In one version, by which make test-clients runs it."""
+    development = package()["devDependencies"]
+    needed = imported_by(FOLDER / "examples/search.js") - {package()["name"]}
+
+    assert needed - set(package()["dependencies"]) == {
+        "@connectrpc/connect",
+        "@connectrpc/connect-node",
+    }
+    assert development["@connectrpc/connect"] == development["@connectrpc/connect-node"]
+
+
+def test_every_language_is_generated_by_one_version_of_buf() -> None:
+    """npm, Maven and `make clients` each bring their own."""
+    [version] = re.findall(r'"buf-bin==(.*?)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+
+    assert package()["devDependencies"]["@bufbuild/buf"] == version
+    pom = (ROOT / "clients/java/pom.xml").read_text(encoding="utf-8")
+    assert f"<buf.version>{version}</buf.version>" in pom
+
+
+def imported_by(*paths: Path) -> set[str]:
+    """Returns the packages that files import."""
+    return {name for path in paths for name in IMPORTED.findall(path.read_text(encoding="utf-8"))}
+
+
+def package() -> dict[str, Any]:
+    """Returns package.json."""
+    found: dict[str, Any] = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
+    return found

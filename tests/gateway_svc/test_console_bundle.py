@@ -15,7 +15,9 @@ MAX_GZIP_BYTES = 60_000
 # As in console/build.mjs.
 SOURCE_NAMES = (
     "src",
-    "../clients/typescript/gen",
+    "../protos/tandem/v1",
+    "../clients/typescript/buf.gen.yaml",
+    "../clients/typescript/package-lock.json",
     "build.mjs",
     "package.json",
     "package-lock.json",
@@ -37,6 +39,7 @@ def test_the_digest_sees_every_change(tmp_path: Path) -> None:
     copy.mkdir()
     for name in SOURCE_NAMES:
         path = SOURCES / name
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if path.is_dir() else shutil.copy)(path, copy / name)
     digest = source_digest(copy)
     assert digest == source_digest(SOURCES)
