@@ -62,20 +62,30 @@ def test_the_codes_are_those_that_the_contract_states() -> None:
     assert {reason: kind.status for reason, kind in ERROR_CLASSES.items()} == stated
 
 
-@pytest.mark.parametrize("reason", sorted(ERROR_CLASSES))
-async def test_every_error_reaches_its_caller_whole(reason: str) -> None:
-    """Code, words, ErrorInfo and the plain key; and our own client rebuilds the error."""
-    error = error_from_reason(reason, "what happened: größer als 5 €", {"name": "wert"})
+async def test_every_error_reaches_its_caller_whole() -> None:
+    """Its code, words, ErrorInfo and plain key arrive."""
 
-    seen = await failed_search(error)
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        raise error_from_reason(request.query.text, "größer als 5 €", {"name": "wert"})
 
-    status = rpc_status.from_call(seen)
-    info = error_details_pb2.ErrorInfo()
-    assert status.details[0].Unpack(info)
-    assert seen.code() is grpc.StatusCode[ERROR_CLASSES[reason].status]
-    assert seen.details() == status.message == error.message
-    assert (info.reason, info.domain, dict(info.metadata)) == (reason, "tandem", {"name": "wert"})
-    assert dict(seen.trailing_metadata())["tandem-reason"] == reason
+    async with scripted_service(search) as channel:
+        for reason, kind in ERROR_CLASSES.items():
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await SearchServiceStub(channel).SearchItems(
+                    pb.SearchItemsRequest(query={"text": reason}), timeout=60
+                )
+
+            seen = caught.value
+            status = rpc_status.from_call(seen)
+            info = error_details_pb2.ErrorInfo()
+            assert status.details[0].Unpack(info), reason
+            assert seen.code() is grpc.StatusCode[kind.status], reason
+            assert seen.details() == status.message == "größer als 5 €", reason
+            assert (info.reason, info.domain) == (reason, "tandem")
+            assert dict(info.metadata) == {"name": "wert"}, reason
+            assert dict(seen.trailing_metadata())["tandem-reason"] == reason
 
 
 async def test_a_downstream_error_is_raised_again_as_itself() -> None:
