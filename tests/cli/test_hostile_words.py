@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.command_line import run as run_line
+from tests.support.grid import sampled
 
 HOSTILE = [
     "[/x]",
@@ -58,7 +59,7 @@ def assert_tells(error: str, word: str) -> None:
 COMMANDS = list(commands())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", sampled(COMMANDS), ids=" ".join)
 def test_a_word_too_much_is_refused_whole(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,8 +125,13 @@ def test_a_value_is_refused_by_its_words(
         assert_tells(error, word)
 
 
-@pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow), "20"])
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    sampled(
+        [(command, columns) for columns in ("20", "60", "80") for command in COMMANDS],
+        fault=lambda row: " ".join(row[0]),
+    ),
+)
 def test_help_has_whole_names_of_options(
     command: list[str], columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.support.grid import sampled
 
 LONE_SURROGATE = "dog \ud800"
 MIB = 2**20
@@ -233,8 +234,12 @@ def test_a_value_that_is_not_an_item_is_refused_in_its_place(item: Any) -> None:
     assert "send an Item, (item_id, content)" in refused.error.message
 
 
-@pytest.mark.parametrize(("item", "kind", "why"), UNSENDABLE)
-@pytest.mark.parametrize("batch_item_count", [1, 2, 32])
+@pytest.mark.parametrize(
+    ("item", "kind", "why", "batch_item_count"),
+    sampled(
+        [(*row, count) for count in (32, 1, 2) for row in UNSENDABLE], fault=lambda row: row[2]
+    ),
+)
 def test_only_an_unsendable_item_is_refused_and_its_fault_named(
     item: NewItem, kind: type[TandemError], why: str, batch_item_count: int
 ) -> None:
@@ -295,24 +300,27 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
 
 @pytest.mark.parametrize(
     ("query", "options", "kind"),
-    [
-        (LONE_SURROGATE, {}, RequestMalformed),
-        ([QueryPart(LONE_SURROGATE)], {}, RequestMalformed),
-        ("x" * 131_073, {}, TextTooLong),
-        (bytes(32 * MIB + 1), {}, ImageTooLarge),
-        ([QueryPart(bytes(32 * MIB + 1))], {}, ImageTooLarge),
-        (StoredItem(LONE_SURROGATE), {}, ItemIdInvalid),
-        (GivenEncoding([1.0], LONE_SURROGATE, Modality.TEXT), {}, RequestMalformed),
-        ("a", {"retrieve_k": 2**31}, KOutOfRange),
-        ("a", {"rerank_k": -(2**31) - 1}, KOutOfRange),
-        ("a", {"return_n": 10**30}, KOutOfRange),
-        ("a", {"consistency_tokens": ["good", LONE_SURROGATE]}, RequestMalformed),
-        ("a", {"where": where.equals("x", LONE_SURROGATE)}, FilterInvalid),
-        ("a", {"where": where.equals(LONE_SURROGATE, "x")}, FilterInvalid),
-        ("a", {"where": where.one_of("x", "y", LONE_SURROGATE)}, FilterInvalid),
-        ("a", {"where": where.starts_with("x", LONE_SURROGATE)}, FilterInvalid),
-        ("a", {"where": ~where.exists(LONE_SURROGATE)}, FilterInvalid),
-    ],
+    sampled(
+        [
+            (LONE_SURROGATE, {}, RequestMalformed),
+            ([QueryPart(LONE_SURROGATE)], {}, RequestMalformed),
+            ("x" * 131_073, {}, TextTooLong),
+            (bytes(32 * MIB + 1), {}, ImageTooLarge),
+            ([QueryPart(bytes(32 * MIB + 1))], {}, ImageTooLarge),
+            (StoredItem(LONE_SURROGATE), {}, ItemIdInvalid),
+            (GivenEncoding([1.0], LONE_SURROGATE, Modality.TEXT), {}, RequestMalformed),
+            ("a", {"retrieve_k": 2**31}, KOutOfRange),
+            ("a", {"rerank_k": -(2**31) - 1}, KOutOfRange),
+            ("a", {"return_n": 10**30}, KOutOfRange),
+            ("a", {"consistency_tokens": ["good", LONE_SURROGATE]}, RequestMalformed),
+            ("a", {"where": where.equals("x", LONE_SURROGATE)}, FilterInvalid),
+            ("a", {"where": where.equals(LONE_SURROGATE, "x")}, FilterInvalid),
+            ("a", {"where": where.one_of("x", "y", LONE_SURROGATE)}, FilterInvalid),
+            ("a", {"where": where.starts_with("x", LONE_SURROGATE)}, FilterInvalid),
+            ("a", {"where": ~where.exists(LONE_SURROGATE)}, FilterInvalid),
+        ],
+        fault=lambda row: row[2],
+    ),
 )
 def test_an_unsendable_search_is_refused_and_its_fault_named(
     query: Query, options: dict[str, object], kind: type[TandemError]

@@ -294,8 +294,9 @@ def test_each_shards_search_path_is_reported() -> None:
     assert second.modality is None
 
 
-@pytest.mark.parametrize("strategy", SearchStrategy)
-@pytest.mark.parametrize("kind", SearchFallback)
+@pytest.mark.parametrize(
+    ("strategy", "kind"), list(zip(SearchStrategy, SearchFallback, strict=True))
+)
 def test_a_search_path_crosses_the_wire_unchanged(
     strategy: SearchStrategy, kind: SearchFallback
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.deploy.policies import faults
 from tests.support.deploy.rendered import Resource, of_kind, one, rendered
 from tests.support.deploy.schemas import latest_versions, schema_faults
+from tests.support.grid import sampled
 
 Sabotage = Callable[[list[Resource]], None]
 
@@ -373,7 +374,7 @@ def misspells_an_extension(resources: list[Resource]) -> None:
     "sabotage",
     [misspells_a_field, writes_a_number_as_text, takes_an_api_that_is_gone, misspells_an_extension],
 )
-@pytest.mark.parametrize("version", latest_versions(3))
+@pytest.mark.parametrize("version", sampled(latest_versions(3)))
 def test_a_schema_catches_what_kubernetes_refuses(sabotage: Sabotage, version: str) -> None:
     """One fault for one thing wrong, in each version."""
     resources = rendered("full")

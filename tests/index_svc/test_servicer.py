@@ -27,6 +27,7 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceStub,
     add_IndexServiceServicer_to_server,
 )
+from tests.support.grid import sampled
 from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
@@ -331,7 +332,7 @@ async def test_a_bad_k_is_refused(stub: IndexServiceStub, k: int) -> None:
     assert error.metadata == {"name": "retrieve_k", "got": str(k), "low": "1", "high": "1000"}
 
 
-@pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
+@pytest.mark.parametrize("name", sampled([*BAD_EMBEDDINGS, "wrong dimension"]))
 async def test_a_bad_query_is_refused(stub: IndexServiceStub, name: str) -> None:
     await stub.UpsertItems(upsert_request([text_item("a")]))
     request = search_request([1, 2])
@@ -411,7 +412,9 @@ async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int
     assert error.metadata == {"index_id": "nowhere"}
 
 
-@pytest.mark.parametrize("index_id", ["", "-a", "A", "a b", "a/b", "a\0b", "a\n", "x" * 64, "ä"])
+@pytest.mark.parametrize(
+    "index_id", sampled(["", "-a", "A", "a b", "a/b", "a\0b", "a\n", "x" * 64, "ä"])
+)
 async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) -> None:
     upsert = stub.UpsertItems(upsert_request([text_item("a")], index_id))
 
@@ -546,7 +549,7 @@ async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexS
         assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, expected)
 
 
-@pytest.mark.parametrize("message", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0a\x7f"])
+@pytest.mark.parametrize("message", sampled([b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0a\x7f"]))
 @pytest.mark.parametrize("method", ["SearchEmbeddings", "UpsertItems", "DeleteItems", "GetItems"])
 async def test_bytes_that_are_not_a_message_are_refused(
     channel: grpc.aio.Channel, method: str, message: bytes

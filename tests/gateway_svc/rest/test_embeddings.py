@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateway_svc.running import gateway
+from tests.support.grid import sampled
 
 pytestmark = pytest.mark.usefixtures("each_shape")
 
@@ -49,26 +50,35 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
 
 @pytest.mark.parametrize(
     ("body", "told"),
-    [
-        ({}, "input is missing"),
-        ({"input": None}, "input is missing"),
-        ({"input": "a", "messages": [{"content": "b"}]}, "input and messages are both set"),
-        ({"input": "a", "encoding_format": ""}, "encoding_format is none of"),
-        ({"input": "a", "encoding_format": False}, "encoding_format is none of"),
-        ({"input": []}, "input"),
-        ({"input": [1, 2]}, "token ids"),
-        ({"input": [[1, 2]]}, "token ids"),
-        ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
-        ({"input": "a", "dimensions": 3}, "dimensions"),
-        ({"input": "a", "colour": "red"}, "colour"),
-        ({"input": {"image": "https://x.example/a.png"}}, "fetched"),
-        ({"messages": []}, "messages"),
-        ({"messages": {"content": "a"}}, "messages is not one message with one part"),
-        ({"messages": [{"content": {"text": "a"}}]}, "messages is not one message with one part"),
-        ({"messages": [{"content": {"a dog": 1}}]}, "messages is not one message with one part"),
-        ({"messages": [{"role": "user"}]}, "messages is not one message with one part"),
-        ({"input": [{"type": "image_url", "text": "a"}]}, "input[0] has text, and its type is"),
-    ],
+    sampled(
+        [
+            ({}, "input is missing"),
+            ({"input": None}, "input is missing"),
+            ({"input": "a", "messages": [{"content": "b"}]}, "input and messages are both set"),
+            ({"input": "a", "encoding_format": ""}, "encoding_format is none of"),
+            ({"input": "a", "encoding_format": False}, "encoding_format is none of"),
+            ({"input": []}, "input"),
+            ({"input": [1, 2]}, "token ids"),
+            ({"input": [[1, 2]]}, "token ids"),
+            ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+            ({"input": "a", "dimensions": 3}, "dimensions"),
+            ({"input": "a", "colour": "red"}, "colour"),
+            ({"input": {"image": "https://x.example/a.png"}}, "fetched"),
+            ({"messages": []}, "messages"),
+            ({"messages": {"content": "a"}}, "messages is not one message with one part"),
+            (
+                {"messages": [{"content": {"text": "a"}}]},
+                "messages is not one message with one part",
+            ),
+            (
+                {"messages": [{"content": {"a dog": 1}}]},
+                "messages is not one message with one part",
+            ),
+            ({"messages": [{"role": "user"}]}, "messages is not one message with one part"),
+            ({"input": [{"type": "image_url", "text": "a"}]}, "input[0] has text, and its type is"),
+        ],
+        fault=lambda row: row[1],
+    ),
 )
 async def test_invalid_inputs_are_refused_in_both_forms(body: dict[str, Any], told: str) -> None:
     """As a problem, and as the object that OpenAI's clients read."""

@@ -16,6 +16,7 @@ from tandem.v1.attribute_pb2 import TextList
 from tandem.v1.content_pb2 import Content, RegionContent
 from tandem.wire import item_error_to_proto
 from tests.support.gateway_svc.running import gateway
+from tests.support.grid import sampled
 
 pytestmark = pytest.mark.usefixtures("each_shape")
 
@@ -160,11 +161,24 @@ async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
 
 @pytest.mark.parametrize(
     "item_id",
-    [
-        *("2024/07/IMG 1.jpg", "a%20b", "what?#x", "c++", "a/../b", "..", "/abs", "end/", "a//b"),
-        *("Zoe\u0308/Zoë", "猫/写真", "🐱", "a;b=c&d", 'q"uote', "back\\slash", " lead"),
-        "items:remove",
-    ],
+    sampled(
+        [
+            *(
+                "2024/07/IMG 1.jpg",
+                "a%20b",
+                "what?#x",
+                "c++",
+                "a/../b",
+                "..",
+                "/abs",
+                "end/",
+                "a//b",
+            ),
+            *("Zoe\u0308/Zoë", "猫/写真", "🐱", "a;b=c&d", 'q"uote', "back\\slash", " lead"),
+            "items:remove",
+        ],
+        fault=lambda item_id: ".." in item_id,
+    ),
 )
 async def test_any_id_is_a_path_with_its_letters_percent_encoded(item_id: str) -> None:
     """As photo libraries have them; nothing is resolved or decoded twice."""

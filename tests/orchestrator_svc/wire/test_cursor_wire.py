@@ -22,6 +22,7 @@ from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 from tandem.v1 import search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.support.grid import sampled
 
 floats = st.floats(-1, 1, width=32)
 answer = pb.SearchItemsResponse(
@@ -202,35 +203,41 @@ def forged(**fields: object) -> bytes:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"item_ids": []},
-        {"item_ids": [""]},
-        {"item_ids": ["a" * 257]},
-        {"item_ids": ["a", "b"]},
-        {"similarities": [math.nan]},
-        {"match_logits": [math.inf]},
-        {"scores": [-math.inf]},
-        {"modalities": ["MODALITY_UNSPECIFIED"]},
-        {"modalities": [77]},
-        {"given_count": 0},
-        {"given_count": -5},
-        {"given_count": 2**31 - 1},
-        {"return_n": 0},
-        {"return_n": -1},
-        {"return_n": 1001},
-        {"retrieve_ranks": [0]},
-        {"retrieve_ranks": [-5]},
-        {"retrieve_ranks": [2**31 - 1]},
-        {"model_version": -1},
-        {name: value * 2 for name, value in columns.items()},
-        {"explanations": [pb.Explanation(terms=[pb.ScoreTerm()] * 17)]},
-        {"explanations": [pb.Explanation(ranks=[pb.StageRank()] * 200)]},
-        {"index_id": "pets"},
-        {"explanations": [pb.Explanation(), pb.Explanation()]},
-        {"neighbour_scores": [0.5, 0.5]},
-        {"neighbour_scores": [math.inf]},
-        {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
-    ],
+    sampled(
+        [
+            {"item_ids": []},
+            {"item_ids": [""]},
+            {"item_ids": ["a" * 257]},
+            {"item_ids": ["a", "b"]},
+            {"similarities": [math.nan]},
+            {"match_logits": [math.inf]},
+            {"scores": [-math.inf]},
+            {"modalities": ["MODALITY_UNSPECIFIED"]},
+            {"modalities": [77]},
+            {"given_count": 0},
+            {"given_count": -5},
+            {"given_count": 2**31 - 1},
+            {"return_n": 0},
+            {"return_n": -1},
+            {"return_n": 1001},
+            {"retrieve_ranks": [0]},
+            {"retrieve_ranks": [-5]},
+            {"retrieve_ranks": [2**31 - 1]},
+            {"model_version": -1},
+            {name: value * 2 for name, value in columns.items()},
+            {"explanations": [pb.Explanation(terms=[pb.ScoreTerm()] * 17)]},
+            {"explanations": [pb.Explanation(ranks=[pb.StageRank()] * 200)]},
+            {"index_id": "pets"},
+            {"explanations": [pb.Explanation(), pb.Explanation()]},
+            {"neighbour_scores": [0.5, 0.5]},
+            {"neighbour_scores": [math.inf]},
+            {
+                name: [value] * 2001
+                for name, value in {"item_ids": "a", "similarities": 0.5}.items()
+            },
+        ],
+        fault=min,
+    ),
 )
 def test_inconsistent_cursors_are_refused(fields: dict[str, object]) -> None:
     """Columns of different lengths, no numbers, no modality, no item."""
