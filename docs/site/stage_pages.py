@@ -55,7 +55,7 @@ def stage() -> None:
             target = PAGES / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    shutil.copyfile(ROOT / "console/src/icon.svg", PAGES / "icon.svg")
+    shutil.copyfile(ROOT / "gateway_svc/console/icon.svg", PAGES / "icon.svg")
     reference = PAGES / "docs/reference"
     write_proto_pages(ROOT / "protos", reference / "protos")
     (reference / "sdk.md").write_text(SDK_PAGE, encoding="utf-8")
