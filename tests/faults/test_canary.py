@@ -33,7 +33,7 @@ from tests.support.faults.run_counts import is_full, run_count
 from tests.support.faults.summary import report
 from tests.support.model_io.tiny_triton import with_lone_instances
 
-pytestmark = [pytest.mark.xdist_group("triton-model-io"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("canary"), pytest.mark.timeout(600)]
 
 # The quick run shares the machine with other tests, which may take most of it.
 DETECTION_SECONDS = 5.0 if is_full() else 30.0

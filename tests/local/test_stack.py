@@ -111,7 +111,6 @@ def _crashing(tmp_path: Path) -> Iterator[Crashing]:
         yield stack
 
 
-@pytest.mark.xdist_group("triton-model-io")
 def test_a_start_survives_one_crash_of_triton(crashing: Crashing) -> None:
     """Triton 2.51 crashes on busy machines; services that wait for it stay as they are."""
     shown: list[str] = []
@@ -127,7 +126,6 @@ def test_a_start_survives_one_crash_of_triton(crashing: Crashing) -> None:
 
 # The test above sees a crash and the restart; this one sees what is said of a second one.
 @pytest.mark.slow
-@pytest.mark.xdist_group("triton-model-io")
 def test_a_start_in_which_triton_crashes_twice_says_so(crashing: Crashing) -> None:
     """At once, instead of a service that is not serving after 90 seconds; nothing is left."""
     crashing.crash_count = 2

@@ -33,7 +33,7 @@ from tests.support.model_io.odd_models import (
 )
 from tests.support.model_io.tiny_triton import Serving, serving
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("triton-server")
 
 STUB = "triton_python_backend_stub"
 SHARED_MEMORY = Path("/dev/shm")
