@@ -5,7 +5,7 @@ import pytest
 
 from tandem.errors import TextTooLong
 from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts, pair_chunk_size
-from tandem.modeling.export.export_manifest import text_length_buckets
+from tandem.model_io.preprocessing import text_length_buckets
 
 BUCKETS = (4, 16, 64)
 

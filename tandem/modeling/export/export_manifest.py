@@ -13,16 +13,13 @@ from tandem.model_io.manifest import (
     Manifest,
 )
 from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import TextRules
+from tandem.model_io.preprocessing import TextRules, text_length_buckets
 from tandem.model_io.served_functions import PAIR_ROLES, Role, ServedFunctions, TritonModel
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 
-# Each is at most 1.5 times the one before, so padding averages at most a fifth. Half of the demo's
-# texts have at most 11 tokens, all have at most 26. The model's own limit is the last bucket.
-_SHORT_TEXT_LENGTHS = (8, 12, 16, 24, 32, 48)
 # The format that fixed how a checkpoint of ours reads pictures and texts (`image_rules`,
 # `own_text_rules`): as long as those stay, so do the fingerprints, and the indexes made with them.
 _FINGERPRINT_FORMAT = 2
@@ -98,12 +95,6 @@ def own_text_rules(files: CheckpointFiles) -> TextRules:
         vocabulary_size=config.vocabulary_size,
         pad_id=special_tokens(files.tokenizer).pad_id,
     )
-
-
-def text_length_buckets(max_text_tokens: int) -> tuple[int, ...]:
-    """Returns the lengths that texts are padded to, ascending."""
-    shorter = (length for length in _SHORT_TEXT_LENGTHS if length < max_text_tokens)
-    return (*shorter, max_text_tokens)
 
 
 def _family(config: JointConfig) -> str:

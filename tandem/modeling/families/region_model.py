@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tandem.model_io.preprocessing import RegionRules, TextRules
+from tandem.model_io.preprocessing import RegionRules, TextRules, text_length_buckets
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
-from tandem.modeling.export.export_manifest import text_length_buckets
 from tandem.modeling.families.loaded_model import parameter_count
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder

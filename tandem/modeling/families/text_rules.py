@@ -8,30 +8,23 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import check_file, shown
-from tandem.model_io.preprocessing import TextRules
-from tandem.model_io.tokenizer_file import read_tokenizer_file
-from tandem.modeling.export.export_manifest import text_length_buckets
+from tandem.model_io.json_object import shown
+from tandem.model_io.preprocessing import TextRules, text_length_buckets
 from tandem.modeling.families.tokenizer_class import (
-    SAVE_ONCE,
     check_added_tokens,
     check_class,
     padding_side,
 )
 from tandem.modeling.published.files import (
-    BYTE_PAIRS,
+    SAVE_ONCE,
     TOKENIZER,
-    PublishedCheckpointInvalid,
     check_vocabulary,
-    older_tokenizer,
+    stored_tokenizer,
 )
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _SPECIAL_TOKENS: Final = "special_tokens_map.json"
-# What older repositories have instead of tokenizer.json, and what is not read.
-_SLOW: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json")
 # What transformers' classes pad with where no file names a token: of CLIP, of BERT, of XLM-R and
 # RoBERTa. SigLIP, whose embedding depends on it, has to name one.
 _USUAL_PADDING: Final = ("<|endoftext|>", "[PAD]", "<pad>")
@@ -79,17 +72,9 @@ def read_text_rules(
 
 def read_tokenizer(folder: PublishedFolder, vocabulary_size: int) -> Tokenizer:
     """Returns the tokenizer as its file says; refuses that of another model."""
-    if folder.has(TOKENIZER):
-        tokenizer = read_tokenizer_file(folder.file(TOKENIZER))
-    elif folder.has(VOCABULARY):
-        folder.file(VOCABULARY)
-        tokenizer = word_piece_tokenizer(folder.path)
-    elif all(folder.has(name) for name in BYTE_PAIRS):
-        for name in BYTE_PAIRS:
-            check_file(folder.file(name))
-        tokenizer = older_tokenizer(folder.path)
-    else:
-        raise _slow_only(folder)
+    tokenizer, names = stored_tokenizer(folder.path)
+    for name in names:
+        folder.file(name)
     check_vocabulary(tokenizer, vocabulary_size)
     return tokenizer
 
@@ -105,20 +90,6 @@ def check_end_token(
             f"its tokenizer ends texts with {counted[-1:]} and its configuration with {wanted}; "
             f"they are not of one checkpoint; take all files of one, or {SAVE_ONCE}"
         )
-
-
-def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
-    found = [name for name in _SLOW if folder.has(name)]
-    if not found:
-        return folder.refused(
-            f"it has no tokenizer: no {TOKENIZER}; copy that of the same model into it"
-        )
-    return folder.refused(
-        f"its tokenizer is {found[0]} alone, which is not read here; write {TOKENIZER} next to it "
-        "once, where its library is installed: "
-        "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER); or copy that "
-        "of a conversion of the same model"
-    )
 
 
 def _stated_length(config: Mapping[str, Any]) -> int | None:

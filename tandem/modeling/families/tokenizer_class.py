@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from tokenizers import Tokenizer
 
 from tandem.model_io.json_object import shown
+from tandem.modeling.published.files import SAVE_ONCE
 from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-SAVE_ONCE: Final = (
-    "write its tokenizer.json once with transformers: "
-    "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-)
 _CONFIG: Final = "tokenizer_config.json"
 _ADDED: Final = "added_tokens.json"
 # Words that most vocabularies have, in two cases.

@@ -4,17 +4,16 @@ transformers is needed only to download by name and to read older tokenizer file
 XLM-R.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, check_file, read_object, shown
+from tandem.model_io.json_object import FileInvalid, check_file, read_object
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.published.pickled_tensors import (
@@ -47,9 +46,12 @@ _DOWNLOADED = (
     VOCABULARY,
     "tokenizer_config.json",
 )
-# Tokenizers of CLIP, RoBERTa and XLM-R from before tokenizer.json.
-BYTE_PAIRS = ("vocab.json", "merges.txt")
 _PIECES = "sentencepiece.bpe.model"
+_SLOW = ("spiece.model", "tokenizer.model", "vocab.json")
+SAVE_ONCE = (
+    "write its tokenizer.json once with transformers: "
+    "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+)
 # A model may pad its vocabulary to a round number, but not with most of its rows.
 _LEAST_SHARE = 3
 # Under which training loops save weights, next to other things.
@@ -164,7 +166,6 @@ def declared_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[
         with _refused():
             is_whole = path.suffix == ".safetensors"
             part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
-            _refuse_repeats(path, declared, part)
             declared |= part
     return _without_wrapper(declared)
 
@@ -177,10 +178,7 @@ def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str,
     """
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder, names):
-        try:
-            part = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
-        except (OSError, SafetensorError) as error:
-            raise PublishedCheckpointInvalid(f"{path} cannot be read: {error}") from error
+        part = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
         if names := not_finite(part):
             raise PublishedCheckpointInvalid(
                 f"{path}: weights are NaN or infinite: {names}; download it again, or start from "
@@ -201,18 +199,7 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     ids.
     """
     with _refused():
-        path = folder / TOKENIZER
-        if path.exists():
-            tokenizer = read_tokenizer_file(path)
-        elif (folder / VOCABULARY).exists():
-            tokenizer = word_piece_tokenizer(folder)
-        elif all((folder / name).exists() for name in BYTE_PAIRS) or (folder / _PIECES).exists():
-            tokenizer = older_tokenizer(folder)
-        else:
-            raise PublishedCheckpointInvalid(
-                f"{folder} has no tokenizer: neither {TOKENIZER} nor {VOCABULARY}; copy the one "
-                "that its model was trained with into it"
-            )
+        tokenizer, _ = stored_tokenizer(folder)
     try:
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -221,6 +208,24 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     except ValueError as error:
         raise PublishedCheckpointInvalid(f"{folder}: {error}") from error
     return tokenizer
+
+
+def stored_tokenizer(folder: Path) -> tuple[Tokenizer, Sequence[str]]:
+    """Returns the tokenizer as its files say, and their names; raises ValueError without one."""
+    readers: dict[tuple[str, ...], Callable[[], Tokenizer]] = {
+        (TOKENIZER,): lambda: read_tokenizer_file(folder / TOKENIZER),
+        (VOCABULARY,): lambda: word_piece_tokenizer(folder),
+        ("vocab.json", "merges.txt"): lambda: older_tokenizer(folder),
+        (_PIECES,): lambda: older_tokenizer(folder),
+    }
+    for names, read in readers.items():
+        if all((folder / name).exists() for name in names):
+            return read(), names
+    slow = next((f": {name} is not read here" for name in _SLOW if (folder / name).exists()), "")
+    raise PublishedCheckpointInvalid(
+        f"{folder} has no tokenizer, neither {TOKENIZER} nor {VOCABULARY}{slow}; copy that of the "
+        f"same model into it, or {SAVE_ONCE}"
+    )
 
 
 def check_vocabulary(tokenizer: Tokenizer, vocabulary_size: int) -> None:
@@ -265,13 +270,6 @@ def _refused() -> Iterator[None]:
         raise PublishedCheckpointInvalid(str(error)) from error
 
 
-def _refuse_repeats(path: Path, declared: Container[str], part: Iterable[str]) -> None:
-    if repeated := sorted(name for name in part if name in declared):
-        raise PublishedCheckpointInvalid(
-            f"{path} has weights that another file has too: {', '.join(repeated[:3])}"
-        )
-
-
 def _listed(folder: Path, name: str) -> list[Path] | None:
     """Returns the file of that name, or the files of its index; None where both are missing."""
     if (folder / name).exists():
@@ -280,16 +278,13 @@ def _listed(folder: Path, name: str) -> list[Path] | None:
     if not index.exists():
         return None
     placed = read_fields(index).get("weight_map")
-    if not isinstance(placed, dict) or not placed:
-        raise PublishedCheckpointInvalid(
-            f"{index}: weight_map is {shown(placed)}, no list of files"
-        )
+    parts: list[Any] = list(placed.values()) if isinstance(placed, dict) else [placed]
     suffix = Path(name).suffix
-    for part in placed.values():
-        is_text = isinstance(part, str) and "\0" not in part
-        if not is_text or Path(part).name != part or Path(part).suffix != suffix:
+    for part in parts:
+        is_name = isinstance(part, str) and "\0" not in part and Path(part).name == part
+        if not is_name or Path(part).suffix != suffix:
             raise PublishedCheckpointInvalid(f"{index} names {part!r}, no {suffix} next to it")
-    return sorted(folder / part for part in set(placed.values()))
+    return sorted(folder / part for part in set(parts))
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:

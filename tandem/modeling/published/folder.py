@@ -74,11 +74,13 @@ class PublishedFolder:
 
     def declared_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
         """Returns shape and type of the weights, as the headers of their files declare them."""
-        return declared_weights(self.path, names)
+        with self.reading("its weights cannot be read"):
+            return declared_weights(self.path, names)
 
     def read_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
         """Returns the weights in float32."""
-        weights = read_weights(self.path, names)
+        with self.reading("its weights cannot be read"):
+            weights = read_weights(self.path, names)
         self._read.update(weight_files(self.path, names))
         return weights
 

@@ -1,11 +1,10 @@
 """Builds BERT's tokenizer from vocab.txt, the only tokenizer file of older checkpoints."""
 
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from tandem.model_io.json_object import FileInvalid, check_file, read_object, shown
+from tandem.model_io.json_object import FileInvalid, check_file, read_object
 
 VOCABULARY = "vocab.txt"
 _CONFIG = "tokenizer_config.json"
@@ -26,9 +25,9 @@ def word_piece_tokenizer(folder: Path) -> Tokenizer:
     fields = read_object(config) if config.exists() else {}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN))
     tokenizer.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=_flag(config, fields, "tokenize_chinese_chars", True),
-        strip_accents=_flag(config, fields, "strip_accents", None),
-        lowercase=_flag(config, fields, "do_lower_case", True),
+        handle_chinese_chars=fields.get("tokenize_chinese_chars", True),
+        strip_accents=fields.get("strip_accents"),
+        lowercase=fields.get("do_lower_case", True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
@@ -53,10 +52,3 @@ def _vocabulary(path: Path) -> dict[str, int]:
     if all(line.endswith("\r") for line in lines[:-1]) and len(lines) > 1:
         lines = [line.removesuffix("\r") for line in lines]
     return {line: number for number, line in enumerate(lines)}
-
-
-def _flag(path: Path, fields: dict[str, Any], name: str, unset: bool | None) -> Any:  # noqa: ANN401  true, false or unset
-    value = fields.get(name, unset)
-    if value is not unset and not isinstance(value, bool):
-        raise FileInvalid(f"{path}: {name} is {shown(value)}, not true or false")
-    return value

@@ -271,7 +271,6 @@ def test_only_newlines_end_the_lines_of_a_vocabulary(folder: Path, end: str) -> 
         ("vocab.txt", "\n".join(VOCABULARY[2:]).encode(), "lacks [UNK]"),
         ("vocab.txt", b"\xff\xfe", "is not UTF-8"),
         ("vocab.txt", LFS_POINTER, "git lfs pull"),
-        ("tokenizer_config.json", b'{"do_lower_case": "yes"}', "do_lower_case"),
     ],
 )
 def test_an_invalid_vocabulary_is_named(folder: Path, name: str, content: bytes, says: str) -> None:
