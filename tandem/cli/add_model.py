@@ -91,28 +91,17 @@ def add(
         work.show("read the model", 0)
         retriever = _read(model, revision, image_encoder)
         reranker = None if cross_encoder is None else _read(cross_encoder, None, None)
-        if tokens is not None and _reads_regions(retriever):
-            raise ValueError(f"--tokens: {model} reads regions, whose vectors are its tokens")
-        if tokens is not None and (reranker or retriever).cross_encoder is None:
-            raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
         work.show(f"export in {chosen.value}, and compare with the model itself", 0)
-        if retriever.region_joint is not None:
-            from tandem.modeling.export.region_export import export_region_model
+        from tandem.modeling.export.published_export import export_published
 
-            if reranker is not None:
-                raise ValueError(f"--cross-encoder: {model} reads regions, and reranks by itself")
-            manifest = export_region_model(retriever, repository, chosen, with_pt2=pt2)
-        else:
-            from tandem.modeling.export.published_export import export_published
-
-            manifest = export_published(
-                retriever,
-                repository,
-                chosen,
-                reranker=reranker,
-                tokens=tokens or TokenSource.STORED,
-                with_pt2=pt2,
-            )
+        manifest = export_published(
+            retriever,
+            repository,
+            chosen,
+            reranker=reranker,
+            tokens=tokens or TokenSource.STORED,
+            with_pt2=pt2,
+        )
     _describe(model, retriever)
     if reranker is not None:
         _describe(str(cross_encoder), reranker)
@@ -169,12 +158,6 @@ def _folder(name: str, revision: str | None) -> Path:
         return user_path(name)
     hub_name, _, own_revision = name.partition("@")
     return published_model_folder(hub_name, own_revision or revision)
-
-
-def _reads_regions(model: "PublishedModel") -> bool:
-    towers = model.bi_encoder
-    is_of_regions = towers is not None and isinstance(towers.image, RegionRules)
-    return is_of_regions or model.region_joint is not None
 
 
 def _describe(name: str, model: "PublishedModel") -> None:

@@ -26,7 +26,6 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.published_export import export_published
-from tandem.modeling.export.region_export import export_region_model
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.joint_model import JointModel
 from tandem.zoo.checkpoint import load_zoo_checkpoint
@@ -97,7 +96,7 @@ def oscar(folder: Path) -> Model:
     published = read_published_model(write_oscar(folder / "published", oscar_weights()))
     parts = published.region_joint
     assert parts is not None
-    export_region_model(published, folder / "model_repository")
+    export_published(published, folder / "model_repository", Precision.FP32)
     tokenizer = published.tokenizers["tokenizer.json"]
     return Model("oscar", parts.joint, tokenizer, parts.cls_id, FEATURE_WIDTH)
 

@@ -1,4 +1,4 @@
-"""Exports published models for Triton: a bi-encoder, alone or with a cross-encoder.
+"""Exports published models for Triton: a bi-encoder, alone or with a cross-encoder, or both in one.
 
 Shapes: B batch, H W pixels, R image tokens, D token width, d dimensions.
 """
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from tandem.model_io.manifest import Manifest
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.tokenizer_file import check_tokenizer
@@ -41,7 +41,7 @@ def export_published(
     none at all, results keep the bi-encoder's order. Raises ValueError for models that cannot be
     served together, and errors as install_model.
     """
-    has_own = retriever.cross_encoder is not None
+    has_own = retriever.cross_encoder is not None or retriever.region_joint is not None
     pair = PublishedPair(retriever=retriever, reranker=reranker or (retriever if has_own else None))
     manifest = published_manifest(pair, precision, tokens)
     tokenizers = pair.tokenizers()
@@ -60,6 +60,8 @@ def export_published(
 
 def published_modules(pair: PublishedPair, tokens: TokenSource) -> Modules:
     """Returns the module of each Triton model, in float32."""
+    if pair.retriever.region_joint is not None:
+        return {JOINT_ENCODER: pair.retriever.region_joint.joint}
     bi_encoder, cross_encoder = pair.bi_encoder, pair.cross_encoder
     is_pooled = tokens is TokenSource.POOLED
     modules: dict[str, nn.Module] = {TEXT_ENCODER: bi_encoder.embed_text}

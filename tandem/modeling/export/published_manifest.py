@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.manifest import FORMAT_VERSION, Manifest
+from tandem.model_io.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
 from tandem.model_io.served_functions import (
@@ -21,11 +21,13 @@ from tandem.model_io.served_functions import (
     TritonModel,
 )
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
+from tandem.modeling.export.export_manifest import REGION_FUNCTIONS
 from tandem.modeling.export.pooled_tokens import pooled_count
 from tandem.modeling.families.published_model import (
     BiEncoderParts,
     CrossEncoderParts,
     PublishedModel,
+    RegionJointParts,
 )
 
 TEXT_ENCODER = "text_encoder"
@@ -101,6 +103,8 @@ class PublishedPair:
 
     def tokenizers(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers that are read, by the names of their files in a repository."""
+        if self.retriever.region_joint is not None:
+            return self.retriever.tokenizers
         found = {
             name: self.retriever.tokenizers[name] for name in (self.bi_encoder.text.tokenizer,)
         }
@@ -125,21 +129,22 @@ class PublishedPair:
 def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenSource) -> Manifest:
     """Returns the manifest of the pair's export, without digests of its model files.
 
-    Raises ValueError for models that cannot be served together.
+    Raises ValueError for models that cannot be served together, or not with these tokens.
     """
+    if pair.retriever.region_joint is not None:
+        return _region_manifest(pair, pair.retriever.region_joint, precision, tokens)
     bi_encoder, cross_encoder = pair.bi_encoder, pair.cross_encoder
     count, width = 0, 0
     regions = pair.regions
     if regions is not None:
-        if tokens is not TokenSource.STORED:
-            raise ValueError(f"tokens are {tokens}, but regions are stored as they are sent")
+        _check_stored(pair, tokens)
         count, width = regions.max_regions, regions.vector_width
-    elif cross_encoder is None:
-        tokens = TokenSource.STORED
-    else:
+    elif cross_encoder is not None:
         count, width = cross_encoder.image_token_count, cross_encoder.token_width
         if tokens is TokenSource.POOLED:
             count = pooled_count(count)
+    elif tokens is not TokenSource.STORED:
+        raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
     models = [pair.retriever, *([pair.reranker] if pair.reranker and not pair.is_one_model else [])]
     manifest = Manifest(
         format_version=FORMAT_VERSION,
@@ -171,6 +176,56 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
     manifest = replace(manifest, fingerprint=_fingerprint(manifest))
     manifest.check()
     return manifest
+
+
+def _region_manifest(
+    pair: PublishedPair, parts: RegionJointParts, precision: Precision, tokens: TokenSource
+) -> Manifest:
+    """Returns the manifest of one joint encoder of regions for all three functions."""
+    model = pair.retriever
+    _check_stored(pair, tokens)
+    if not pair.is_one_model:
+        raise ValueError(f"--cross-encoder: {model.family} reads regions, and reranks by itself")
+    functions = REGION_FUNCTIONS
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        family=model.family,
+        fingerprint="",
+        precision=precision,
+        embedding_dim=parts.embedding_dim,
+        image_token_count=parts.regions.max_regions,
+        token_width=parts.regions.vector_width,
+        text=parts.text,
+        image=None,
+        pair_text=parts.text if parts.has_pairs else None,
+        pair_image=None,
+        cls_id=parts.cls_id,
+        text_version=VISIBLE_TEXT_VERSION,
+        functions=functions if parts.has_pairs else replace(functions, score_pair=None),
+        models={
+            JOINT_ENCODER: TritonModel(
+                sha256="", inputs=PAIR_ROLES, outputs=(Role.EMBEDDING, Role.MATCH_LOGIT)
+            )
+        },
+        regions=parts.regions,
+        default_fusion=model.default_fusion,
+        tokenizers={
+            name: sha256(tokenizer.to_str().encode()).hexdigest()
+            for name, tokenizer in model.tokenizers.items()
+        },
+        checkpoint={"family": model.family, "files_sha256": dict(model.files_sha256)},
+        licence=model.licence,
+    )
+    manifest = replace(manifest, fingerprint=_region_fingerprint(manifest))
+    manifest.check()
+    return manifest
+
+
+def _check_stored(pair: PublishedPair, tokens: TokenSource) -> None:
+    if tokens is not TokenSource.STORED:
+        raise ValueError(
+            f"--tokens: {pair.retriever.family} reads regions, whose vectors are its tokens"
+        )
 
 
 def _pixels(rules: ImageRules | RegionRules) -> ImageRules | None:
@@ -251,3 +306,18 @@ def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
     if fields.get("squash_to") is None:
         fields.pop("squash_to", None)
     return fields
+
+
+def _region_fingerprint(manifest: Manifest) -> str:
+    """Returns a digest of what turns content into embedding and tokens: files and rules."""
+    assert manifest.regions is not None, "it is a model of regions"
+    parts = {
+        "format": _FINGERPRINT_FORMAT,
+        "checkpoint": dict(manifest.checkpoint),
+        "text_rules": asdict(manifest.text),
+        "regions": asdict(manifest.regions),
+        "tokenizers": dict(manifest.tokenizers),
+        "text": manifest.text_version,
+        "precision": manifest.precision,
+    }
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

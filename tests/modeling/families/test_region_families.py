@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.preprocessing import BoxNumbers
-from tandem.modeling.export.region_export import export_region_model
+from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
 from tandem.modeling.families.oscar import read_oscar
@@ -235,7 +235,7 @@ def test_an_export_is_one_triton_model(
     """The exporter holds its answers to the model's, in both formats."""
     model = family.opened(tmp_path / "published", family.weights())
 
-    manifest = export_region_model(model, tmp_path / "repository", precision, with_pt2=with_pt2)
+    manifest = export_published(model, tmp_path / "repository", precision, with_pt2=with_pt2)
 
     assert read_manifest(tmp_path / "repository") == manifest
     assert manifest.functions.names() == manifest.models.keys() == {JOINT_ENCODER}
