@@ -161,15 +161,11 @@ class RegionFile:
             raise RegionFileInvalid(f"{error}; it is not a file of regions") from error
         except (OSError, SafetensorError, KeyError, RecursionError, ValueError) as error:
             raise RegionFileInvalid(f"{path} is not a file of regions: {error!r}") from error
-        is_listed = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
-        if not is_listed or len(shape) != 3 or self._counts.dim() != 1:
-            raise RegionFileInvalid(f"{path} has other contents than write_regions writes")
-        if dtype != "F16" or self._counts.dtype is not torch.int64:
-            raise RegionFileInvalid(f"{path} has other contents than write_regions writes")
-        if shape[0] != len(ids) or len(self._counts) != len(ids) or shape[2] != REGION_WIDTH:
+        wanted = [len(ids), (shape[1:2] or [0])[0], REGION_WIDTH]
+        if (shape, dtype, len(self._counts)) != (wanted, "F16", len(ids)):
             raise RegionFileInvalid(
-                f"{path} has {len(ids):,} ids, {len(self._counts):,} counts and tokens {shape}; "
-                f"the last should be [{len(ids)}, R, {REGION_WIDTH}]"
+                f"{path} has {len(self._counts):,} counts and {dtype} tokens {shape}, not F16 "
+                f"{wanted} as write_regions writes"
             )
         if self._counts.numel() and not 0 <= self._counts.min() <= self._counts.max() <= shape[1]:
             raise RegionFileInvalid(f"{path} counts regions outside 0 to {shape[1]}")

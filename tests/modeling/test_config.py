@@ -27,18 +27,6 @@ def test_an_image_that_tokens_cannot_tile_is_refused() -> None:
         JointConfig(vocabulary_size=10, image_size=100)
 
 
-def test_an_encoder_that_there_is_not_is_refused() -> None:
-    """With the ones there are."""
-    with pytest.raises(ValueError, match="no encoder 'gpt'; there are pre_norm, post_norm"):
-        JointConfig(vocabulary_size=10, encoder="gpt")  # type: ignore[arg-type]
-
-
-def test_an_image_source_that_there_is_not_is_refused() -> None:
-    """With the ones there are."""
-    with pytest.raises(ValueError, match="no image_source 'sound'; there are grid, patches, eff"):
-        JointConfig(vocabulary_size=10, image_source="sound")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("source", "count", "width"),
     [

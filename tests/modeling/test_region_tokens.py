@@ -186,7 +186,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
 
     (tmp_path / "pointer.safetensors").write_bytes(LFS_POINTER)
     save_file(tensors, tmp_path / "nested.safetensors", {"record_ids": "[" * 1_000_000})
-    save_file(tensors, tmp_path / "numbers.safetensors", {"record_ids": "[1, [], {}]"})
     integers = tensors | {"tokens": tensors["tokens"].to(torch.int16)}
     save_file(integers, tmp_path / "integers.safetensors", {"record_ids": '["a", "b", "c"]'})
 
@@ -195,10 +194,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
         ("cut", "is not a file of regions: SafetensorError"),
         ("pointer", "is a git-lfs pointer"),
         ("nested", "is not a file of regions"),
-        ("numbers", "has other contents than write_regions"),
-        ("integers", "has other contents than write_regions"),
+        ("integers", "I16 tokens"),
         ("nothing", "is missing; it is not a file of regions"),
-        ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
+        ("narrow", r"tokens \[3, 3, 2048\], not F16 \[3, 3, 2054\]"),
     ]:
         with pytest.raises(RegionFileInvalid, match=f"{name}.safetensors.*{message}"):
             RegionFile(tmp_path / f"{name}.safetensors")
@@ -253,16 +251,6 @@ def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, cou
     save_file(tensors, path, {"record_ids": json.dumps(["a", "b", "c"])})
 
     with pytest.raises(RegionFileInvalid, match="counts regions outside 0 to 3"):
-        RegionFile(path)
-
-
-@pytest.mark.parametrize("ids", ['"abc"', "7", '{"a": 1}'])
-def test_ids_that_are_not_a_list_are_refused(tmp_path: Path, file: RegionFile, ids: str) -> None:
-    """By the file's name, and not by what Python stumbles over."""
-    path = tmp_path / "regions.safetensors"
-    save_file(load_file(path), path, {"record_ids": ids})
-
-    with pytest.raises(RegionFileInvalid, match=r"regions\.safetensors has other contents"):
         RegionFile(path)
 
 

@@ -292,7 +292,6 @@ def test_early_tokens_and_late_blocks_are_the_whole_network() -> None:
             "the text trunk has 2 layers, of which one at least is shared",
         ),
         ({"image_size": 16}, "two image tokens at least"),
-        ({"picture_fit": "stretch"}, "no picture_fit 'stretch'; there are letterbox, squash, crop"),
     ],
 )
 def test_an_invalid_shape_is_refused(changes: dict[str, object], why: str) -> None:
