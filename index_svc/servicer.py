@@ -10,18 +10,9 @@ from typing import TypeVar
 
 import grpc
 
-from index_svc.conversions import (
-    check_page,
-    delete_from_proto,
-    encoded_items_to_proto,
-    get_from_proto,
-    items_to_proto,
-    list_from_proto,
-    upsert_from_proto,
-)
 from index_svc.description import index_parts, index_summaries
 from index_svc.metrics import STAGE_DURATION
-from index_svc.shard import Shard
+from index_svc.shard import MAX_READ_BYTES, Shard
 from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
@@ -34,6 +25,15 @@ from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
+from tandem.wire.items import (
+    check_page,
+    delete_from_proto,
+    encoded_items_to_proto,
+    get_from_proto,
+    items_to_proto,
+    list_from_proto,
+    upsert_from_proto,
+)
 from tandem.wire.neighbours import neighbour_query_from_proto, neighbours_to_proto
 from tandem.wire.retrieval import answer_to_proto, query_from_proto
 
@@ -109,7 +109,7 @@ class IndexServicer(_Base):
         # Not in the searches' threads, because it mostly waits for commits.
         dropped = await asyncio.to_thread(self._shard.drop, index_id, deadline_time)
         return pb.DeleteIndexResponse(
-            deleted_count=dropped.deleted_count,
+            deleted_count=dropped.count,
             sequence=dropped.sequence,
             is_complete=dropped.is_complete,
         )
@@ -121,7 +121,7 @@ class IndexServicer(_Base):
         index_id, item_ids, max_bytes = get_from_proto(request)
         with STAGE_DURATION.labels("read").time():
             items, read_count = await self._in_thread(
-                lambda: self._shard.read_within(index_id, item_ids, max_bytes)
+                lambda: self._shard.read_within(index_id, item_ids, max_bytes or MAX_READ_BYTES)
             )
         if not request.encodings_included:
             return pb.GetItemsResponse(

@@ -40,9 +40,9 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.item_store.group_commit import GroupCommit
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.items import Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
@@ -83,15 +83,6 @@ class ShardSettings:
     keyword_attributes: Sequence[str] | None = None
     """Attributes whose words find an item, as those of a text's content do; None to find nothing by
     words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """Reports how much of an index one call deleted."""
-
-    deleted_count: int
-    sequence: int
-    is_complete: bool
 
 
 class Shard:
@@ -267,7 +258,7 @@ class Shard:
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
 
-    def drop(self, index_id: str, deadline_time: float) -> Dropped:
+    def drop(self, index_id: str, deadline_time: float) -> Deleted:
         """Deletes the index's items until the deadline, then the index if it is empty.
 
         Each batch is its own write: deletions stay, and another call continues. Raises
@@ -288,7 +279,7 @@ class Shard:
             self.live_recall.forget(index_id)
             self.maintenance.forget(index_id)
             self.tunings.forget(index_id)  # last, as it fails on a full disk
-        return Dropped(deleted_count, committed.sequence, is_complete=committed.is_dropped)
+        return Deleted(deleted_count, committed.sequence, is_complete=committed.is_dropped)
 
     def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES

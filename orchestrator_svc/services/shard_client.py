@@ -1,7 +1,7 @@
 """Calls index_svc with our own types; protobuf ends here."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import grpc
 
@@ -14,10 +14,8 @@ from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
-    attributes_to_proto,
 )
-from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding, content_bytes
+from tandem.contract.content import Encoding, content_bytes
 from tandem.contract.index_description import (
     IndexSummary,
     ShardIndex,
@@ -27,44 +25,23 @@ from tandem.contract.index_description import (
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import keyword_state_from_proto
 from tandem.errors import InternalFault
+from tandem.stages.items import Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardHits, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer, hits_of_searches
 from tandem.v1 import index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
-    content_to_proto,
     embedding_from_proto,
-    embedding_to_proto,
     tokens_from_proto,
-    tokens_to_proto,
 )
+from tandem.wire.items import upsert_to_proto
 from tandem.wire.neighbours import neighbour_query_to_proto, neighbours_from_proto
 from tandem.wire.retrieval import answer_from_proto, query_to_proto
 
 # Most answers' contents are small, and memory is reserved before their size is known.
 _FIRST_GET_BYTES = 2 * 2**20
 _FURTHER_GET_BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedItem:
-    """Holds an item with all that a shard stores of it."""
-
-    item_id: str
-    content: Content
-    encoding: Encoding
-    attributes: Attributes = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """Counts the deleted items, and names the sequence of the shard's change log."""
-
-    count: int
-    sequence: int
-    is_complete: bool = True
-    """For an index: whether none of it is left on the shard."""
 
 
 class ShardClient:
@@ -177,7 +154,7 @@ class ShardClient:
         self,
         index_id: str,
         fingerprint: str,
-        items: Sequence[EncodedItem],
+        items: Sequence[ItemRecord],
         request_id: str,
         deadline: Deadline,
     ) -> int:
@@ -187,13 +164,7 @@ class ShardClient:
         """
         response: index_service_pb2.UpsertItemsResponse = await self._dependency.call_once(
             self._index.UpsertItems,
-            index_service_pb2.UpsertItemsRequest(
-                index_id=index_id,
-                model_fingerprint=fingerprint,
-                items=[_item_to_proto(item) for item in items],
-                request_id=request_id,
-                shard_map_version=self._shard_map_version,
-            ),
+            upsert_to_proto(index_id, fingerprint, items, request_id, self._shard_map_version),
             deadline,
         )
         return response.sequence
@@ -330,14 +301,4 @@ def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:
     item.ClearField("content")
     return FetchedItem(
         content, attributes_from_proto(item.attributes), size_bytes + item.ByteSize()
-    )
-
-
-def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:
-    return index_service_pb2.EncodedItem(
-        item_id=item.item_id,
-        content=content_to_proto(item.content),
-        embedding=embedding_to_proto(item.encoding.embedding),
-        tokens=tokens_to_proto(item.encoding.tokens),
-        attributes=attributes_to_proto(item.attributes),
     )

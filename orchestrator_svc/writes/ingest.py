@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import timed_stage
 from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
 from tandem.chassis.deadline import Deadline
@@ -23,6 +23,7 @@ from tandem.errors import (
     TruncationPolicyInvalid,
 )
 from tandem.stages.encoding import EncodedBatch
+from tandem.stages.items import ItemRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class EncodedItems:
     batch: IngestBatch
     outcomes: Outcomes
     """So far; None for the items that are to be stored."""
-    items: Mapping[int, EncodedItem] = field(default_factory=dict)
+    items: Mapping[int, ItemRecord] = field(default_factory=dict)
     """Those to be stored, by their number in the batch."""
     fingerprint: str = ""
 
@@ -117,7 +118,7 @@ class Ingester:
                 outcomes[number] = result
             else:
                 item = batch.items[number]
-                encoded[number] = EncodedItem(item.item_id, _content(item), result, item.attributes)
+                encoded[number] = ItemRecord(item.item_id, _content(item), result, item.attributes)
         return EncodedItems(batch, outcomes, encoded, made.fingerprint)
 
     async def store(self, encoded: EncodedItems) -> Ingested:
@@ -191,7 +192,7 @@ def _refusal(item: IncomingItem, count: int) -> TandemError | None:
     return item.content if isinstance(item.content, TandemError) else None
 
 
-def _text_uses(encoded: Mapping[int, EncodedItem]) -> dict[int, TextUse]:
+def _text_uses(encoded: Mapping[int, ItemRecord]) -> dict[int, TextUse]:
     uses = ((number, item.encoding.text_use) for number, item in encoded.items())
     return {number: use for number, use in uses if use is not None}
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator_svc.services.shard_client import Deleted, ShardClient
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
 from tandem.chassis.deadline import Deadline
@@ -18,6 +18,7 @@ from tandem.errors import (
     TandemError,
     error_from_reason,
 )
+from tandem.stages.items import Deleted
 
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)

@@ -12,7 +12,6 @@ lacks.
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from tandem.item_store.checksum import (
     stored_checksum,
     unseal,
 )
+from tandem.stages.items import ItemRecord
 
 _MAGIC = b"TDMI"
 _RECORD_VERSION = 2
@@ -52,19 +52,6 @@ _HEADER_1 = struct.Struct("<4sHHIIII")
 _KINDS: tuple[type[Content], ...] = (TextContent, ImageContent, RegionContent)
 # json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
 _parse_json = json.JSONDecoder().raw_decode
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ItemRecord:
-    """Describes one item with everything that searching and reranking need.
-
-    Content and tokens are of the same modality.
-    """
-
-    item_id: str
-    content: Content
-    encoding: Encoding
-    attributes: Attributes = field(default_factory=dict)
 
 
 def item_key(index_id: str, item_id: str) -> bytes:

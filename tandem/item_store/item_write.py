@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tandem.contract.content import content_bytes
-from tandem.item_store.item_record import ItemRecord, attributes_json
+from tandem.item_store.item_record import attributes_json
+from tandem.stages.items import ItemRecord
 
 _LENGTH = struct.Struct("<Q")
 

@@ -16,7 +16,7 @@ from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
 from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.rerank_client import RerankClient
-from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
+from orchestrator_svc.services.shard_client import ShardClient
 from tandem import Engine
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, ImageContent, Modality, TextContent
@@ -33,6 +33,7 @@ from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.manifest import Manifest
 from tandem.modeling.in_process_runner import InProcessRunner
 from tandem.stages.encoding import EncodePurpose
+from tandem.stages.items import ItemRecord
 from tandem.stages.reranking import Candidates, ScoreQuery
 from tandem.stages.retrieval import ShardQuery
 from tests.support.model_io.pictures import encoded, noise
@@ -58,7 +59,7 @@ async def _services(
     pictures = [ImageContent(encoded(noise(number), "PNG")) for number in range(6)]
     made = await opened.clients.encoder.encode(pictures, soon())
     items = [
-        EncodedItem(f"picture-{number}", picture, outcome)
+        ItemRecord(f"picture-{number}", picture, outcome)
         for number, (picture, outcome) in enumerate(zip(pictures, made.outcomes, strict=True))
         if isinstance(outcome, Encoding)
     ]

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from index_svc.conversions import items_to_proto, upsert_from_proto
 from tandem.contract.attribute_wire import attributes_from_proto, filter_to_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import Exists, OneOf
 from tandem.errors import AttributeInvalid, FilterInvalid
+from tandem.wire.items import items_to_proto, upsert_from_proto
 from tandem.wire.retrieval import query_from_proto
 from tests.support.index_svc.encoded_items import search_request, upsert_request
 from tests.support.item_store.made_items import text_item

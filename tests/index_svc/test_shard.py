@@ -311,7 +311,7 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
 
     dropped = shard.drop("scenes", deadline_time=float("inf"))
 
-    assert (dropped.deleted_count, dropped.is_complete) == (600, True)
+    assert (dropped.count, dropped.is_complete) == (600, True)
     assert list(shard.indexes()) == ["scenes-2"]
     with pytest.raises(IndexNotFound):
         shard.drop("scenes", deadline_time=float("inf"))
@@ -339,10 +339,10 @@ def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: Shard) -> No
     second = shard.drop("scenes", deadline_time=0.0)
     third = shard.drop("scenes", deadline_time=0.0)
 
-    assert (first.deleted_count, first.is_complete) == (256, False)
+    assert (first.count, first.is_complete) == (256, False)
     assert len(left) == 44
-    assert (second.deleted_count, second.is_complete) == (44, False)
-    assert (third.deleted_count, third.is_complete) == (0, True)
+    assert (second.count, second.is_complete) == (44, False)
+    assert (third.count, third.is_complete) == (0, True)
 
 
 def test_an_index_that_takes_items_is_not_dropped(shard: Shard) -> None:

@@ -48,9 +48,9 @@ from tandem.contract.filters import (
 )
 from tandem.errors import IndexNotFound, RequestIdReused
 from tandem.item_store.backup import back_up, restore
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import RowHit
 
@@ -149,7 +149,7 @@ class ShardModel(RuleBasedStateMachine):
     @rule(is_looked_after=st.booleans())
     def drop(self, is_looked_after: bool) -> None:
         dropped = self._shard.drop(INDEX_ID, deadline_time=float("inf"))
-        assert (dropped.deleted_count, dropped.is_complete) == (len(self._items), True)
+        assert (dropped.count, dropped.is_complete) == (len(self._items), True)
         assert INDEX_ID not in self._shard.indexes()
         self._items = {}
         if is_looked_after:

@@ -19,7 +19,7 @@ import pytest
 from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.contract.filters import OneOf
-from tandem.item_store.item_record import ItemRecord
+from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

@@ -18,11 +18,12 @@ from tandem.errors import (
 from tandem.item_store.change_log import Change
 from tandem.item_store.checksum import seal
 from tandem.item_store.files import SCHEMA_VERSION
-from tandem.item_store.item_record import ItemRecord, item_key
+from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import verify_in_child
+from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import DIMENSION, FINGERPRINT, image_item, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, changes, scanned
 from tests.support.item_store.stored_values import overwrite, stored_value

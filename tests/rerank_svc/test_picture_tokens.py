@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.model_io.image import decode_image
@@ -19,6 +18,7 @@ from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_functions import ServedFunctions, TokenSource
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1 import search_service_pb2
 from tests.support.item_store.made_items import unit_vector

@@ -16,9 +16,9 @@ from tandem.contract.content import Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
 from tandem.errors import RequestMalformed
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Drop, Upsert
+from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import KeywordFound
 from tandem.v1 import index_service_pb2 as pb

@@ -20,9 +20,9 @@ from index_svc.upkeep import maintenance, rebuild, snapshot
 from index_svc.upkeep.index_loader import load_index
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 

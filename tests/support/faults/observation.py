@@ -10,8 +10,8 @@ import grpc
 
 from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
+from tandem.stages.items import ItemRecord
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import content_from_proto, embedding_to_proto, modality_to_proto

@@ -12,7 +12,7 @@ from tandem.contract.content import (
     TextTokens,
     content_bytes,
 )
-from tandem.item_store.item_record import ItemRecord
+from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import DIMENSION, unit_vector
 
 _PICTURE_START = b"\x89PNG"

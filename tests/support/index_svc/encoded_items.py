@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.item_store.item_record import ItemRecord
+from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import content_to_proto, embedding_to_proto, tokens_to_proto

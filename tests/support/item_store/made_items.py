@@ -3,7 +3,7 @@
 import numpy as np
 
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens
-from tandem.item_store.item_record import ItemRecord
+from tandem.stages.items import ItemRecord
 
 DIMENSION = 8
 FINGERPRINT = "model-a"

@@ -25,9 +25,9 @@ from tandem.contract.content import (
     Tokens,
 )
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import unit_vector
 from tests.support.model_io.pictures import encoded, noise
 from tests.support.rerank_svc.remote_api import RemoteApi

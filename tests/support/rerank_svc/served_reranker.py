@@ -21,11 +21,11 @@ from tandem.contract.content import (
     TextTokens,
     Tokens,
 )
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_model import ServedModel
+from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,

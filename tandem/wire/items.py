@@ -1,9 +1,10 @@
-"""Converts IndexService's messages to plain types and back, checking what comes in."""
+"""Converts items, and what is asked of a shard about them, to messages and back."""
 
 from collections.abc import Iterable, Sequence
 
-from index_svc.retrieval.hit import F32
-from index_svc.shard import MAX_READ_BYTES
+import numpy as np
+from numpy.typing import NDArray
+
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
@@ -20,8 +21,8 @@ from tandem.errors import (
     RequestMalformed,
     TokensInvalid,
 )
-from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.items import ItemRecord
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
@@ -32,6 +33,23 @@ from tandem.wire import (
     tokens_to_proto,
 )
 from tandem.wire.retrieval import check_batch_size, check_fingerprint
+
+
+def upsert_to_proto(
+    index_id: str,
+    fingerprint: str,
+    items: Iterable[ItemRecord],
+    request_id: str,
+    shard_map_version: int,
+) -> pb.UpsertItemsRequest:
+    """Returns the request that stores the items."""
+    return pb.UpsertItemsRequest(
+        index_id=index_id,
+        model_fingerprint=fingerprint,
+        items=encoded_items_to_proto(items),
+        request_id=request_id,
+        shard_map_version=shard_map_version,
+    )
 
 
 def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
@@ -66,7 +84,7 @@ def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
 
 
 def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
-    """Returns the index id, the item ids to read, and the most bytes to read.
+    """Returns the index id, the item ids to read, and the most bytes; 0 is the shard's limit.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestMalformed.
     """
@@ -74,7 +92,7 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
         raise RequestMalformed(why=f"max_bytes is {request.max_bytes}")
     check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
-    return check_index_id(request.index_id), item_ids, request.max_bytes or MAX_READ_BYTES
+    return check_index_id(request.index_id), item_ids, request.max_bytes
 
 
 def list_from_proto(request: pb.ListItemIdsRequest) -> tuple[str, str, int]:
@@ -120,7 +138,7 @@ def encoded_items_to_proto(items: Iterable[ItemRecord]) -> list[pb.EncodedItem]:
     ]
 
 
-def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> ItemRecord:
+def _item_from_proto(message: pb.EncodedItem, embedding_D: NDArray[np.float32]) -> ItemRecord:
     content = content_from_proto(message.content)
     tokens = tokens_from_proto(message.tokens, may_be_empty=True)
     if tokens.modality is not content.modality:
