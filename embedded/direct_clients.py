@@ -155,13 +155,14 @@ class DirectRerankClient(RerankClient):
             _called(self._room.channel, "ScoreCandidates", score),
             candidates,
             deadline,
-            self._check_batch,
+            self._checked_batch,
         )
 
-    def _check_batch(self, batch: ScoredBatch) -> None:
+    def _checked_batch(self, batch: ScoredBatch) -> ScoredBatch:
         for match in batch.matches.values():
             if not (math.isfinite(match.logit) and 0.0 <= (match.probability or 0.0) <= 1.0):
                 raise ModelOutputInvalid(model=self._name, why="a score is not a number")
+        return batch
 
 
 class DirectShardClient(ShardClient):

@@ -1,7 +1,6 @@
 """Serves one shard: stores its items, and finds the nearest ones to an embedding.
 
     servicer, admin_servicer   IndexService and IndexAdminService, over gRPC
-    conversions                messages to plain types and back, checked on the way in
     short_searches             which searches run in the event loop instead of a thread
     shard                      `Shard`: commits writes, applies them to the indexes, searches
     retrieval/                 one index in memory: rows, FAISS index, exact scan, filters

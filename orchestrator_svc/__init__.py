@@ -7,7 +7,6 @@ content_servicer ContentService: converts messages, and calls contents/
 model_servicer  ModelService: describes the models of the downstream services
 metrics         its metrics and the timing of stages
 query, depth    what a search asks for
-hit             what shards return: hits and matches, merged
 coverage        how much of an index a search saw, and how much it must
 content_room    limits the bytes of contents in answers
 shard_map       maps items to shards

@@ -1,8 +1,8 @@
 """Implements RerankService."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
 
@@ -11,25 +11,25 @@ from rerank_svc.neighbour_scorer import NeighbourScorer
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.content import Tokens
-from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.identifiers import check_index_id
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import (
-    MAX_CONTENT_COUNT,
     MAX_PAIR_COUNT,
-    MAX_RERANK_K,
     MAX_SCORE_QUERY_COUNT,
 )
-from tandem.errors import BatchSizeOutOfRange, NeighbourModelMissing, TandemError
-from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch
+from tandem.errors import NeighbourModelMissing, TandemError
+from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
-from tandem.wire import (
-    content_from_proto,
-    duration_to_proto,
-    fusion_to_proto,
-    item_error_to_proto,
-    tokens_from_proto,
-)
+from tandem.wire import duration_to_proto
 from tandem.wire.neighbours import graph_from_proto
+from tandem.wire.reranking import (
+    candidates_from_proto,
+    match_to_proto,
+    score_batch_to_proto,
+    scores_to_proto,
+    tokens_of_request,
+)
+from tandem.wire.retrieval import check_batch_size
 
 
 class CandidateReranker(Protocol):
@@ -79,7 +79,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
     ) -> rerank_service_pb2.ScoreCandidatesResponse:
         """Scores one query's candidates."""
         index_id = check_index_id(request.index_id)
-        query = _query(request)
+        query = candidates_from_proto(request)
         scored = await self.score(
             index_id,
             request.model_fingerprint,
@@ -87,10 +87,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             deadline_seconds(context, self._default_timeout_seconds),
             request.model_version,
         )
-        return rerank_service_pb2.ScoreCandidatesResponse(
-            scores=_scores(request.item_ids, scored.matches),
-            **_report(scored),
-        )
+        return scores_to_proto(scored, request)
 
     async def ScoreBatch(
         self,
@@ -98,10 +95,10 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> rerank_service_pb2.ScoreBatchResponse:
         """Scores the candidates of several queries; a query that fails does not affect others."""
-        _check("queries", len(request.queries), MAX_SCORE_QUERY_COUNT)
+        check_batch_size("queries", len(request.queries), MAX_SCORE_QUERY_COUNT)
         pair_count = sum(len(each.item_ids) for each in request.queries)
         if pair_count > MAX_PAIR_COUNT:
-            _check("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
+            check_batch_size("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
         scored = await self.score(
             check_index_id(request.index_id),
             request.model_fingerprint,
@@ -109,13 +106,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             deadline_seconds(context, self._default_timeout_seconds),
             request.model_version,
         )
-        return rerank_service_pb2.ScoreBatchResponse(
-            results=[
-                _result(each.item_ids, outcome)
-                for each, outcome in zip(request.queries, scored.outcomes, strict=True)
-            ],
-            **_report(scored),
-        )
+        return score_batch_to_proto(scored, request)
 
     async def ScoreTokens(
         self,
@@ -123,8 +114,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> rerank_service_pb2.ScoreTokensResponse:
         """Scores candidates by their tokens."""
-        _check("candidates", len(request.candidates), MAX_CONTENT_COUNT)
-        query, candidates = await converted(lambda: _tokens(request))
+        query, candidates = await converted(lambda: tokens_of_request(request))
         matches, scored = await self._reranker.score_tokens(
             request.model_fingerprint,
             query,
@@ -134,7 +124,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         )
         observe_stage("inference", scored.inference_seconds)
         return rerank_service_pb2.ScoreTokensResponse(
-            scores=map(_score, matches),
+            scores=map(match_to_proto, matches),
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
             model_version=scored.model_version,
@@ -184,65 +174,8 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         return scored
 
 
-def _query(
-    message: rerank_service_pb2.ScoreCandidatesRequest | rerank_service_pb2.QueryCandidates,
-) -> Candidates:
-    _check("item_ids", len(message.item_ids), MAX_RERANK_K)
-    return Candidates(
-        # A model without a cross-encoder makes none, and a remote one reads none.
-        tokens_from_proto(message.query, may_be_empty=True),
-        [check_item_id(item_id) for item_id in message.item_ids],
-        content_from_proto(message.query_content) if message.HasField("query_content") else None,
-    )
-
-
-def _report(scored: ScoredBatch) -> Mapping[str, Any]:
-    """Returns the fields of a response next to its scores."""
-    return {
-        "read_duration": duration_to_proto(scored.read_seconds),
-        "inference_duration": duration_to_proto(scored.inference_seconds),
-        "cost": cost_to_proto(scored.cost),
-        "model_version": scored.model_version,
-        "reranker": scored.reranker,
-        "default_fusion": scored.default_fusion and fusion_to_proto(scored.default_fusion),
-    }
-
-
-def _tokens(request: rerank_service_pb2.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
-    """Returns the tokens of the query and of the candidates."""
-    query = tokens_from_proto(request.query, may_be_empty=True)
-    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
-
-
 def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> Candidates | TandemError:
     try:
-        return _query(message)
+        return candidates_from_proto(message)
     except TandemError as error:
         return error.kept()
-
-
-def _check(name: str, count: int, high: int) -> None:
-    if not 1 <= count <= high:
-        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
-
-
-def _result(
-    item_ids: Sequence[str], outcome: Matches | TandemError
-) -> rerank_service_pb2.ScoreBatchResult:
-    if isinstance(outcome, TandemError):
-        return rerank_service_pb2.ScoreBatchResult(error=item_error_to_proto(outcome))
-    return rerank_service_pb2.ScoreBatchResult(scores=_scores(item_ids, outcome))
-
-
-def _scores(
-    item_ids: Sequence[str], matches: Matches
-) -> Iterator[rerank_service_pb2.CandidateScore]:
-    return (_score(matches.get(item_id)) for item_id in item_ids)
-
-
-def _score(score: Match | None) -> rerank_service_pb2.CandidateScore:
-    if score is None:
-        return rerank_service_pb2.CandidateScore()
-    return rerank_service_pb2.CandidateScore(
-        match_logit=score.logit, match_probability=score.probability
-    )

@@ -1,6 +1,6 @@
-"""Calls the downstream services.
+"""Calls the downstream services, with the types of tandem.stages and the messages of tandem.wire.
 
-interfaces      protocols of the services, and the types that they exchange
+item_reader     how stored items are read within the bytes of answers
 encoder_client  calls encoder_svc
 shard_client    calls one shard's index_svc
 rerank_client   calls one shard's rerank_svc

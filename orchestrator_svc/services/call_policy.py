@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator_svc.metrics import BREAKER_STATE, RETRIES, note_call
 from orchestrator_svc.services.breaker import BREAKER_RULE, Breaker, BreakerRule
@@ -22,6 +22,7 @@ from tandem.errors import (
 )
 
 Response = TypeVar("Response")
+Answer = TypeVar("Answer")
 
 # Reserved of each call's time, so that its answer or error arrives before the caller's deadline.
 HOP_SECONDS = 0.005
@@ -42,6 +43,10 @@ service that sheds load is healthy, and opening its circuit breaker would waste 
 has. Any other error is an answer."""
 
 _RETRIED: tuple[type[TandemError], ...] = (ServiceUnavailable, ModelUnavailable)
+
+
+def _as_it_is(response: Any) -> Any:  # noqa: ANN401 (a message)
+    return response
 
 
 class Dependency:
@@ -76,16 +81,18 @@ class Dependency:
         method: Callable[..., Awaitable[Response]],
         request: object,
         deadline: Deadline,
-        check: Callable[[Response], None] | None = None,
-    ) -> Response:
-        """Calls an idempotent method, and retries it once if the service is unavailable.
+        read: Callable[[Response], Answer] = _as_it_is,
+    ) -> Answer:
+        """Returns what `read` makes of an idempotent method's answer.
+
+        Retries the call once if the service is unavailable.
 
         Raises ServiceUnavailable at once while the circuit breaker is open, DeadlineExceeded at
-        once if no time is left, what `check` raises of an answer, and the service's own errors.
+        once if no time is left, what `read` raises of an answer, and the service's own errors.
         """
         self._retry_budget.earn()
         try:
-            return await self._try(method, request, deadline, check)
+            return await self._try(method, request, deadline, read)
         except _RETRIED:
             pause_seconds = self._jitter.uniform(*_JITTER_SECONDS)
             is_late = deadline.left() <= pause_seconds + HOP_SECONDS
@@ -96,12 +103,12 @@ class Dependency:
                 raise
         await asyncio.sleep(pause_seconds)
         try:
-            response = await self._try(method, request, deadline, check)
+            answer = await self._try(method, request, deadline, read)
         except TandemError:
             RETRIES.labels(self._name, "failed").inc()
             raise
         RETRIES.labels(self._name, "answered").inc()
-        return response
+        return answer
 
     async def call_once(
         self,
@@ -125,8 +132,8 @@ class Dependency:
         method: Callable[..., Awaitable[Response]],
         request: object,
         deadline: Deadline,
-        check: Callable[[Response], None] | None,
-    ) -> Response:
+        read: Callable[[Response], Answer],
+    ) -> Answer:
         timeout_seconds = _left(deadline)
         if not self._breaker.admit():
             raise ServiceUnavailable(
@@ -137,8 +144,7 @@ class Dependency:
             response = await call(
                 method, request, service=self._name, timeout_seconds=timeout_seconds
             )
-            if check:
-                check(response)
+            answer = read(response)
         except self._failures:
             self._breaker.failed()
             raise
@@ -153,7 +159,7 @@ class Dependency:
         finally:
             note_call(self._name, time.perf_counter() - start_time)
         self._breaker.succeeded()
-        return response
+        return answer
 
 
 def _left(deadline: Deadline) -> float:

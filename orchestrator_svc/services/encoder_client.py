@@ -8,10 +8,9 @@ from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import FAILURES, Dependency
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.deadline import Deadline
-from tandem.contract.content import Content, Encoding, TruncationPolicy
-from tandem.contract.inference_cost import cost_from_proto
+from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
-from tandem.errors import InternalFault, ModelUnavailable, TandemError
+from tandem.errors import ModelUnavailable
 from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.v1 import (
     encoder_service_pb2,
@@ -19,12 +18,7 @@ from tandem.v1 import (
     model_service_pb2,
     model_service_pb2_grpc,
 )
-from tandem.wire import (
-    content_to_proto,
-    encoding_from_proto,
-    item_error_from_proto,
-    truncation_policy_to_proto,
-)
+from tandem.wire.encoding import contents_to_proto, encoded_from_proto
 
 
 class EncoderClient:
@@ -56,24 +50,10 @@ class EncoderClient:
         )
         response: encoder_service_pb2.EncodeContentsResponse = await send(
             self._stub.EncodeContents,
-            encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents],
-                truncation_policy=truncation_policy_to_proto(truncation_policy),
-                purpose=f"ENCODE_PURPOSE_{purpose.name}",
-            ),
+            contents_to_proto(contents, purpose, truncation_policy),
             deadline,
         )
-        if len(response.results) != len(contents):
-            raise InternalFault(
-                why=f"encoder answered {len(response.results)} of {len(contents)} contents"
-            )
-        return EncodedBatch(
-            [_outcome(result) for result in response.results],
-            response.model_fingerprint,
-            cost_from_proto(response.cost),
-            response.model_unavailable,
-            response.model_version,
-        )
+        return encoded_from_proto(response, len(contents))
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that is served."""
@@ -81,9 +61,3 @@ class EncoderClient:
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)
-
-
-def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
-    if result.WhichOneof("outcome") == "encoding":
-        return encoding_from_proto(result.encoding)
-    return item_error_from_proto(result.error)

@@ -1,7 +1,6 @@
 """Calls one shard's rerank_svc with our own types; protobuf ends here."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import grpc
 
@@ -12,23 +11,24 @@ from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
-from tandem.errors import ModelOutputInvalid, QueryContentMissing, TandemError
+from tandem.errors import ModelOutputInvalid, QueryContentMissing
 from tandem.stages.neighbours import Graph, GraphScores
-from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
 from tandem.v1 import (
-    content_pb2,
     model_service_pb2,
     model_service_pb2_grpc,
     rerank_service_pb2,
     rerank_service_pb2_grpc,
 )
-from tandem.wire import (
-    content_to_proto,
-    fusion_from_proto,
-    item_error_from_proto,
-    tokens_to_proto,
-)
+from tandem.wire import tokens_to_proto
 from tandem.wire.neighbours import graph_to_proto
+from tandem.wire.reranking import (
+    batch_to_proto,
+    candidates_to_proto,
+    matches_from_proto,
+    score_batch_from_proto,
+    scores_from_proto,
+)
 
 # Rounded, a cosine may exceed 1.
 _HIGHEST_COSINE = 1.0 + 1e-4
@@ -98,69 +98,25 @@ class RerankClient:
         self._sends_contents = True
         return True
 
-    def _content(self, candidates: Candidates) -> content_pb2.Content | None:
-        if not self._sends_contents or candidates.content is None:
-            return None
-        return content_to_proto(candidates.content)
-
     async def _score(
         self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ScoredBatch:
-        def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
-            self._check_scores(response.scores, candidates)
-
-        response: rerank_service_pb2.ScoreCandidatesResponse = await self._dependency.call(
+        return await self._dependency.call(
             self._stub.ScoreCandidates,
-            rerank_service_pb2.ScoreCandidatesRequest(
-                index_id=query.index_id,
-                query=tokens_to_proto(candidates.tokens),
-                model_fingerprint=query.fingerprint,
-                item_ids=candidates.item_ids,
-                model_version=query.model_version,
-                query_content=self._content(candidates),
-            ),
+            candidates_to_proto(query, candidates, content_included=self._sends_contents),
             deadline,
-            check,
+            lambda response: scores_from_proto(response, candidates, self._name),
         )
-        return _scored(response, [_matches(candidates, response.scores)])
 
     async def _score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> ScoredBatch:
-        def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
-            if len(response.results) != len(requests):
-                raise ModelOutputInvalid(
-                    model=self._name, why=f"{len(response.results)} results of {len(requests)}"
-                )
-            for candidates, result in zip(requests, response.results, strict=True):
-                if not result.HasField("error"):
-                    self._check_scores(result.scores, candidates)
-
-        response: rerank_service_pb2.ScoreBatchResponse = await self._dependency.call(
+        return await self._dependency.call(
             self._stub.ScoreBatch,
-            rerank_service_pb2.ScoreBatchRequest(
-                index_id=query.index_id,
-                model_fingerprint=query.fingerprint,
-                queries=[
-                    rerank_service_pb2.QueryCandidates(
-                        query=tokens_to_proto(each.tokens),
-                        item_ids=each.item_ids,
-                        query_content=self._content(each),
-                    )
-                    for each in requests
-                ],
-                model_version=query.model_version,
-            ),
+            batch_to_proto(query, requests, content_included=self._sends_contents),
             deadline,
-            check,
+            lambda response: score_batch_from_proto(response, requests, self._name),
         )
-        outcomes: list[Matches | TandemError] = [
-            item_error_from_proto(result.error)
-            if result.HasField("error")
-            else _matches(candidates, result.scores)
-            for candidates, result in zip(requests, response.results, strict=True)
-        ]
-        return _scored(response, outcomes)
 
     async def score_tokens(
         self,
@@ -176,12 +132,17 @@ class RerankClient:
         is a remote one.
         """
 
-        def check(response: rerank_service_pb2.ScoreTokensResponse) -> None:
-            self._check_each(response.scores, len(candidates))
-            if not all(score.HasField("match_logit") for score in response.scores):
+        def read(
+            response: rerank_service_pb2.ScoreTokensResponse,
+        ) -> tuple[Sequence[Match], ScoredBatch]:
+            found = matches_from_proto(response.scores, len(candidates), self._name)
+            matches = [match for match in found if match is not None]
+            if len(matches) != len(candidates):
                 raise ModelOutputInvalid(model=self._name, why="a candidate has no score")
+            cost = cost_from_proto(response.cost)
+            return matches, ScoredBatch([], cost, response.model_version, response.reranker)
 
-        response: rerank_service_pb2.ScoreTokensResponse = await self._dependency.call(
+        return await self._dependency.call(
             self._stub.ScoreTokens,
             rerank_service_pb2.ScoreTokensRequest(
                 query=tokens_to_proto(query),
@@ -190,11 +151,8 @@ class RerankClient:
                 model_version=model_version,
             ),
             deadline,
-            check,
+            read,
         )
-        matches = [_match(each) for each in response.scores]
-        cost = cost_from_proto(response.cost)
-        return matches, ScoredBatch([], cost, response.model_version, response.reranker)
 
     @property
     def is_refusing_graphs(self) -> bool:
@@ -208,21 +166,17 @@ class RerankClient:
         """
         count = len(graph.nodes) - 1
 
-        def check(response: rerank_service_pb2.ScoreGraphResponse) -> None:
+        def read(response: rerank_service_pb2.ScoreGraphResponse) -> GraphScores:
             if len(response.scores) != count:
                 why = f"{len(response.scores)} scores of {count}"
                 raise ModelOutputInvalid(model=self._graph_name, why=why)
             if not all(abs(score) <= _HIGHEST_COSINE for score in response.scores):
                 raise ModelOutputInvalid(model=self._graph_name, why="a score is not a cosine")
+            cost = cost_from_proto(response.cost)
+            return GraphScores(list(response.scores), response.neighbour_model, cost)
 
-        response: rerank_service_pb2.ScoreGraphResponse = await self._graph_dependency.call(
-            self._stub.ScoreGraph,
-            graph_to_proto(graph),
-            deadline,
-            check,
-        )
-        return GraphScores(
-            list(response.scores), response.neighbour_model, cost_from_proto(response.cost)
+        return await self._graph_dependency.call(
+            self._stub.ScoreGraph, graph_to_proto(graph), deadline, read
         )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
@@ -231,45 +185,3 @@ class RerankClient:
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)
-
-    def _check_scores(
-        self, scores: Sequence[rerank_service_pb2.CandidateScore], candidates: Candidates
-    ) -> None:
-        self._check_each(scores, len(candidates.item_ids))
-
-    def _check_each(self, scores: Sequence[rerank_service_pb2.CandidateScore], count: int) -> None:
-        if len(scores) != count:
-            raise ModelOutputInvalid(model=self._name, why=f"{len(scores)} scores of {count}")
-        for score in scores:
-            if score.HasField("match_logit") and not (
-                math.isfinite(score.match_logit) and 0.0 <= score.match_probability <= 1.0
-            ):
-                raise ModelOutputInvalid(model=self._name, why="a score is not a number")
-
-
-def _scored(
-    response: rerank_service_pb2.ScoreCandidatesResponse | rerank_service_pb2.ScoreBatchResponse,
-    outcomes: Sequence[Matches | TandemError],
-) -> ScoredBatch:
-    return ScoredBatch(
-        outcomes,
-        cost_from_proto(response.cost),
-        response.model_version,
-        response.reranker,
-        fusion_from_proto(response.default_fusion),
-    )
-
-
-def _matches(
-    candidates: Candidates, scores: Iterable[rerank_service_pb2.CandidateScore]
-) -> Matches:
-    return {
-        item_id: _match(score)
-        for item_id, score in zip(candidates.item_ids, scores, strict=True)
-        if score.HasField("match_logit")
-    }
-
-
-def _match(score: rerank_service_pb2.CandidateScore) -> Match:
-    has_probability = score.HasField("match_probability")
-    return Match(score.match_logit, score.match_probability if has_probability else None)

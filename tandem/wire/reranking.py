@@ -1,0 +1,193 @@
+"""Converts candidates to score, and their scores, to messages and back."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tandem.contract.content import Tokens
+from tandem.contract.identifiers import check_item_id
+from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
+from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K
+from tandem.errors import ModelOutputInvalid, TandemError
+from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
+from tandem.v1 import rerank_service_pb2 as pb
+from tandem.wire import (
+    content_from_proto,
+    content_to_proto,
+    duration_to_proto,
+    fusion_from_proto,
+    fusion_to_proto,
+    item_error_from_proto,
+    item_error_to_proto,
+    tokens_from_proto,
+    tokens_to_proto,
+)
+from tandem.wire.retrieval import check_batch_size
+
+_Scored = pb.ScoreCandidatesResponse | pb.ScoreBatchResponse
+
+
+def candidates_to_proto(
+    query: ScoreQuery, candidates: Candidates, *, content_included: bool
+) -> pb.ScoreCandidatesRequest:
+    """Returns the request for one query's scores."""
+    return pb.ScoreCandidatesRequest(
+        index_id=query.index_id,
+        model_fingerprint=query.fingerprint,
+        model_version=query.model_version,
+        **_query(candidates, content_included=content_included),
+    )
+
+
+def batch_to_proto(
+    query: ScoreQuery, requests: Iterable[Candidates], *, content_included: bool
+) -> pb.ScoreBatchRequest:
+    """Returns the request for the scores of several queries."""
+    return pb.ScoreBatchRequest(
+        index_id=query.index_id,
+        model_fingerprint=query.fingerprint,
+        queries=[
+            pb.QueryCandidates(**_query(each, content_included=content_included))
+            for each in requests
+        ],
+        model_version=query.model_version,
+    )
+
+
+def candidates_from_proto(message: pb.ScoreCandidatesRequest | pb.QueryCandidates) -> Candidates:
+    """Returns a query with its candidates.
+
+    Raises BatchSizeOutOfRange, TokensInvalid, ItemIdInvalid, and the errors of contents.
+    """
+    check_batch_size("item_ids", len(message.item_ids), MAX_RERANK_K)
+    return Candidates(
+        # A model without a cross-encoder makes none, and a remote one reads none.
+        tokens_from_proto(message.query, may_be_empty=True),
+        [check_item_id(item_id) for item_id in message.item_ids],
+        content_from_proto(message.query_content) if message.HasField("query_content") else None,
+    )
+
+
+def tokens_of_request(request: pb.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
+    """Returns the tokens of the query and of the candidates; raises BatchSizeOutOfRange."""
+    check_batch_size("candidates", len(request.candidates), MAX_CONTENT_COUNT)
+    query = tokens_from_proto(request.query, may_be_empty=True)
+    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
+
+
+def scores_to_proto(
+    scored: ScoredBatch, request: pb.ScoreCandidatesRequest
+) -> pb.ScoreCandidatesResponse:
+    """Returns the response to a request for one query's scores; raises that query's error."""
+    return pb.ScoreCandidatesResponse(
+        scores=_scores(request.item_ids, scored.matches), **_report(scored)
+    )
+
+
+def score_batch_to_proto(
+    scored: ScoredBatch, request: pb.ScoreBatchRequest
+) -> pb.ScoreBatchResponse:
+    """Returns the response to a request for the scores of several queries."""
+    return pb.ScoreBatchResponse(
+        results=[
+            pb.ScoreBatchResult(error=item_error_to_proto(outcome))
+            if isinstance(outcome, TandemError)
+            else pb.ScoreBatchResult(scores=_scores(each.item_ids, outcome))
+            for each, outcome in zip(request.queries, scored.outcomes, strict=True)
+        ],
+        **_report(scored),
+    )
+
+
+def match_to_proto(match: Match | None) -> pb.CandidateScore:
+    """Returns the message of a score, empty for an item that no longer exists."""
+    if match is None:
+        return pb.CandidateScore()
+    return pb.CandidateScore(match_logit=match.logit, match_probability=match.probability)
+
+
+def scores_from_proto(
+    response: pb.ScoreCandidatesResponse, candidates: Candidates, service: str
+) -> ScoredBatch:
+    """Returns one query's scores; raises ModelOutputInvalid for unusable ones."""
+    return _scored(response, [_matches(response.scores, candidates, service)])
+
+
+def score_batch_from_proto(
+    response: pb.ScoreBatchResponse, requests: Sequence[Candidates], service: str
+) -> ScoredBatch:
+    """Returns the scores of several queries; raises ModelOutputInvalid for unusable ones."""
+    if len(response.results) != len(requests):
+        raise ModelOutputInvalid(
+            model=service, why=f"{len(response.results)} results of {len(requests)}"
+        )
+    return _scored(
+        response,
+        [
+            item_error_from_proto(result.error)
+            if result.HasField("error")
+            else _matches(result.scores, candidates, service)
+            for candidates, result in zip(requests, response.results, strict=True)
+        ],
+    )
+
+
+def matches_from_proto(
+    scores: Sequence[pb.CandidateScore], count: int, service: str
+) -> list[Match | None]:
+    """Returns that many scores, None without a logit; raises ModelOutputInvalid."""
+    if len(scores) != count:
+        raise ModelOutputInvalid(model=service, why=f"{len(scores)} scores of {count}")
+    return [_match(score, service) for score in scores]
+
+
+def _query(candidates: Candidates, *, content_included: bool) -> Mapping[str, Any]:
+    content = candidates.content if content_included else None
+    return {
+        "query": tokens_to_proto(candidates.tokens),
+        "item_ids": candidates.item_ids,
+        "query_content": None if content is None else content_to_proto(content),
+    }
+
+
+def _report(scored: ScoredBatch) -> Mapping[str, Any]:
+    """Returns the fields of a response next to its scores."""
+    return {
+        "read_duration": duration_to_proto(scored.read_seconds),
+        "inference_duration": duration_to_proto(scored.inference_seconds),
+        "cost": cost_to_proto(scored.cost),
+        "model_version": scored.model_version,
+        "reranker": scored.reranker,
+        "default_fusion": scored.default_fusion and fusion_to_proto(scored.default_fusion),
+    }
+
+
+def _scores(item_ids: Iterable[str], matches: Matches) -> Iterator[pb.CandidateScore]:
+    return (match_to_proto(matches.get(item_id)) for item_id in item_ids)
+
+
+def _scored(response: _Scored, outcomes: Sequence[Matches | TandemError]) -> ScoredBatch:
+    return ScoredBatch(
+        outcomes,
+        cost_from_proto(response.cost),
+        response.model_version,
+        response.reranker,
+        fusion_from_proto(response.default_fusion),
+    )
+
+
+def _matches(
+    scores: Sequence[pb.CandidateScore], candidates: Candidates, service: str
+) -> Mapping[str, Match]:
+    found = matches_from_proto(scores, len(candidates.item_ids), service)
+    pairs = zip(candidates.item_ids, found, strict=True)
+    return {item_id: match for item_id, match in pairs if match is not None}
+
+
+def _match(score: pb.CandidateScore, service: str) -> Match | None:
+    if not score.HasField("match_logit"):
+        return None
+    if not (math.isfinite(score.match_logit) and 0.0 <= score.match_probability <= 1.0):
+        raise ModelOutputInvalid(model=service, why="a score is not a number")
+    has_probability = score.HasField("match_probability")
+    return Match(score.match_logit, score.match_probability if has_probability else None)
