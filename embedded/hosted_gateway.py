@@ -22,7 +22,7 @@ def hosted_gateway(environ: Mapping[str, str], identity: Identity | None) -> Att
         return None
     try:
         # Only here, as an HTTP framework is an extra.
-        from gateway_svc.attached import AttachedGateway
+        from gateway_svc.serving import AttachedGateway
         from gateway_svc.settings import GatewaySettings
     except ModuleNotFoundError as error:
         raise SettingsError(

@@ -1,47 +1,67 @@
-"""Admits calls to an endpoint: who calls, how much is in flight, and only then the body."""
+"""Admits calls of an operation: who calls, how much is in flight, and only then the body.
+
+Every call is traced, logged, counted and timed, as the chassis does for gRPC.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway_svc.body import CallerGone, check_size, declared_byte_count, read_body
+from gateway_svc.body import (
+    CallerGone,
+    check_size,
+    deadline_of,
+    declared_byte_count,
+    read_body,
+)
 from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall, HttpEndpoint, Outcome, deadline_of
-from gateway_svc.observed import SERVICE, observed
+from gateway_svc.http_call import HttpCall, Operation, Outcome
 from gateway_svc.settings import GatewaySettings
-from gateway_svc.upstream import CallContext
+from gateway_svc.upstream import CallContext, Upstream
 from tandem.chassis.admission import Admission
+from tandem.chassis.call_log import CallLog
 from tandem.chassis.guard import Guard
 from tandem.chassis.headers import AUTHORIZATION_KEY
 from tandem.chassis.log import get_logger
+from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
 from tandem.chassis.places import caller_of
+from tandem.chassis.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, exemplar, tracing
 from tandem.errors import InternalFault, TandemError, Unauthenticated
 
 log = get_logger()
+call_log = CallLog()
+
+SERVICE = "gateway"
+"""The service's name in metrics."""
 
 # What gRPC carries in a header, of which all take 8 KiB at most.
 _SENDABLE = re.compile(r"[ -~]*")
 _MAX_AUTHORIZATION_CHARACTERS = 4_096 + len("Bearer ")
 
 
-class AdmittedEndpoint:
-    """Serves one endpoint as an ASGI application, within the limits of all."""
+class AdmittedOperation:
+    """Serves one operation as an ASGI application, within the limits of all."""
 
     def __init__(
         self,
-        endpoint: HttpEndpoint,
+        operation: Operation,
+        upstream: Upstream,
         guard: Guard,
         admission: Admission,
         settings: GatewaySettings,
     ) -> None:
-        self._endpoint = endpoint
+        self._operation = operation
+        self._upstream = upstream
         self._guard = guard
         self._admission = admission
         self._settings = settings
@@ -56,18 +76,18 @@ class AdmittedEndpoint:
             is_answered = True
             await send(message)
 
-        with observed(self._endpoint.name, request, outcome):
+        with _observed(self._operation.name, request, outcome):
             try:
                 await self._admit(request, outcome, answer)
             except CallerGone:
                 outcome.code = "CANCELLED"
             except Exception as error:
-                refusal = _for_caller(error, self._endpoint.name)
+                refusal = _for_caller(error, self._operation.name)
                 outcome.fail(refusal)
                 if is_answered:
                     # Only a broken connection can still tell.
                     raise
-                response = self._endpoint.refuse(refusal, request)
+                response = self._operation.refuse(refusal, request)
                 await response(scope, receive, send)
 
     async def _admit(self, request: Request, outcome: Outcome, send: Send) -> None:
@@ -78,9 +98,9 @@ class AdmittedEndpoint:
             max_seconds=settings.max_timeout_seconds,
         )
         authorization = _authorization_of(headers)
-        self._guard.let_in(self._guard.access_of(self._endpoint.method.path), authorization)
+        self._guard.let_in(self._guard.access_of(self._operation.method.path), authorization)
         caller = caller_of(request.client.host if request.client else "")
-        max_bytes = self._endpoint.max_body_bytes(headers)
+        max_bytes = self._operation.max_body_bytes(self._operation.method, headers)
         check_size(declared_byte_count(headers), max_bytes)
         await admission.begin_call(caller)
         with admission.body(caller) as grow:
@@ -91,8 +111,8 @@ class AdmittedEndpoint:
                 deadline, {AUTHORIZATION_KEY: authorization} if authorization else {}
             )
             with admission.call(caller):
-                call = HttpCall(request, body, context, outcome)
-                response = await _unless_gone(self._endpoint, call)
+                call = HttpCall(request, body, context, outcome, self._operation, self._upstream)
+                response = await _unless_gone(call)
             await self._send(response, request, caller, send)
 
     async def _send(self, response: Response, request: Request, caller: str, send: Send) -> None:
@@ -123,7 +143,7 @@ def _authorization_of(headers: Headers) -> str:
     return authorization
 
 
-async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:
+async def _unless_gone(call: HttpCall) -> Response:
     """Returns the response; cancels the work and raises CallerGone if the caller hangs up."""
     task = asyncio.current_task()
     assert task is not None
@@ -138,7 +158,7 @@ async def _unless_gone(endpoint: HttpEndpoint, call: HttpCall) -> Response:
     leaving = asyncio.ensure_future(call.request.receive())
     leaving.add_done_callback(cancel)
     try:
-        return await endpoint.serve(call)
+        return await call.operation.serve(call)
     except asyncio.CancelledError:
         if not is_gone or task.cancelling() > 1:
             raise
@@ -160,3 +180,43 @@ def _for_caller(error: Exception, name: str) -> TandemError | HttpRefusal:
     log.error("internal fault", service=SERVICE, method=name, exc_info=error)
     traceback.clear_frames(error.__traceback__)
     return InternalFault(why=f"{name} failed")
+
+
+@contextmanager
+def _observed(name: str, request: Request, outcome: Outcome) -> Iterator[None]:
+    """Observes one call of the operation `name`, which is not a text of the caller's."""
+    headers = request.headers
+    offered = {key: headers[key] for key in (TRACEPARENT_KEY, TRACESTATE_KEY) if key in headers}
+    attributes = {"rpc.system": "http", "rpc.method": name}
+    inflight = RPC_INFLIGHT.labels(SERVICE)
+    start_time = time.perf_counter()
+    inflight.inc()
+    with tracing().serve(name, offered, attributes):
+        try:
+            yield
+        except asyncio.CancelledError:
+            outcome.code = "CANCELLED"
+            raise
+        except BaseException:
+            outcome.code = "UNKNOWN"
+            raise
+        finally:
+            inflight.dec()
+            seconds = time.perf_counter() - start_time
+            RPC_DURATION.labels(SERVICE, name, outcome.code).observe(seconds, exemplar())
+            if outcome.reason:
+                REFUSALS.labels(SERVICE, name, outcome.reason).inc()
+            _log(name, request, outcome, seconds)
+
+
+def _log(name: str, request: Request, outcome: Outcome, seconds: float) -> None:
+    peer = request.client
+    fields: dict[str, object] = {
+        "service": SERVICE,
+        "method": name,
+        "duration_seconds": round(seconds, 6),
+        "peer": f"{peer.host}:{peer.port}" if peer else "",
+    }
+    if outcome.reason:
+        fields["reason"] = outcome.reason
+    call_log.write(outcome.code, fields)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway_svc.admission import AdmittedEndpoint
+from gateway_svc.admission import SERVICE, AdmittedOperation
 from gateway_svc.connection import ConnectionLimits
 from gateway_svc.console_files import API_PAGE, ConsoleFiles, console_settings
 from gateway_svc.edge import Edge
-from gateway_svc.faults import NOTHING_HERE, HttpRefusal
-from gateway_svc.http_call import HttpEndpoint
-from gateway_svc.methods import METHODS
-from gateway_svc.observed import SERVICE
-from gateway_svc.openapi.document import openapi_document
-from gateway_svc.problem import problem
-from gateway_svc.protocols.rpc import RpcEndpoint
-from gateway_svc.rest.embeddings import EmbeddingsEndpoint
-from gateway_svc.rest.indexes import GetIndex, ListIndexes
-from gateway_svc.rest.items import DeleteItem, GetItem, ListItems, PutItems, RemoveItems
-from gateway_svc.rest.models import GetModel, ListModels
-from gateway_svc.rest.rerank import RerankEndpoint
-from gateway_svc.rest.search import SearchEndpoint
+from gateway_svc.faults import NOTHING_HERE, HttpRefusal, problem
+from gateway_svc.http_call import Operation
+from gateway_svc.openapi import openapi_document
+from gateway_svc.protocols.rpc import rpc_operations
+from gateway_svc.rest.embeddings import embeddings
+from gateway_svc.rest.indexes import get_index, list_indexes
+from gateway_svc.rest.items import delete_item, get_item, list_items, put_items, remove_items
+from gateway_svc.rest.models import get_model, list_models
+from gateway_svc.rest.rerank import rerank, rerank_of_cohere
+from gateway_svc.rest.search import search
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.admission import Admission
@@ -45,12 +42,12 @@ class GatewayApp:
         )
         admission = Admission(SERVICE, settings.admission_limits())
 
-        def admitted(endpoint: HttpEndpoint) -> ASGIApp:
-            return AdmittedEndpoint(endpoint, guard, admission, settings)
+        def admitted(operation: Operation) -> ASGIApp:
+            return AdmittedOperation(operation, upstream, guard, admission, settings)
 
         files = ConsoleFiles(added=console_settings(settings))
         rest = files if settings.console_enabled else _not_found
-        router = Router(_routes(upstream, admitted), redirect_slashes=False, default=rest)
+        router = Router(_routes(admitted), redirect_slashes=False, default=rest)
         self._edge = Edge(router, settings, guard.peer_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,34 +55,30 @@ class GatewayApp:
         await self._edge(scope, receive, send)
 
 
-def _endpoints(upstream: Upstream) -> list[tuple[str, str, HttpEndpoint]]:
-    """Returns the path, the HTTP method and the endpoint of each operation."""
-    rerank = RerankEndpoint(upstream)
-    return [
-        ("/v1/search", "POST", SearchEndpoint(upstream)),
-        ("/v1/items", "PUT", PutItems(upstream)),
-        ("/v1/items", "GET", ListItems(upstream)),
-        ("/v1/items:remove", "POST", RemoveItems(upstream)),
-        ("/v1/items/{item_id:path}", "GET", GetItem(upstream)),
-        ("/v1/items/{item_id:path}", "DELETE", DeleteItem(upstream)),
-        ("/v1/indexes", "GET", ListIndexes(upstream)),
-        ("/v1/indexes/{index_id}", "GET", GetIndex(upstream)),
-        ("/v1/models", "GET", ListModels(upstream)),
-        ("/v1/models/{model_id:path}", "GET", GetModel(upstream)),
-        ("/v1/rerank", "POST", rerank),
-        # The path of Cohere's second version.
-        ("/v2/rerank", "POST", rerank),
-        ("/v1/embeddings", "POST", EmbeddingsEndpoint(upstream)),
-        *((path, "POST", RpcEndpoint(method, upstream)) for path, method in METHODS.items()),
-    ]
+OPERATIONS: Sequence[Operation] = (
+    search,
+    put_items,
+    list_items,
+    remove_items,
+    get_item,
+    delete_item,
+    list_indexes,
+    get_index,
+    list_models,
+    get_model,
+    rerank,
+    rerank_of_cohere,
+    embeddings,
+    *rpc_operations(),
+)
 
 
-def _routes(upstream: Upstream, admitted: Callable[[HttpEndpoint], ASGIApp]) -> list[BaseRoute]:
-    endpoints = _endpoints(upstream)
+def _routes(admitted: Callable[[Operation], ASGIApp]) -> list[BaseRoute]:
     apps: dict[str, dict[str, ASGIApp]] = {}
-    for path, http_method, endpoint in endpoints:
-        apps.setdefault(path, {})[http_method] = admitted(endpoint)
-    document = Response(openapi_document(endpoints), media_type="application/json")
+    for each in OPERATIONS:
+        apps.setdefault(each.path, {})[each.http_method] = admitted(each)
+    described = ((each.path, each.http_method, each.description) for each in OPERATIONS)
+    document = Response(openapi_document(described), media_type="application/json")
     apps["/openapi.json"] = {"GET": document}
     apps["/docs"] = {"GET": RedirectResponse("/docs/", HTTPStatus.PERMANENT_REDIRECT)}
     page = ConsoleFiles(API_PAGE, "/docs")

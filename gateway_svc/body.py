@@ -1,21 +1,37 @@
-"""Reads request bodies within limits of size and time."""
+"""Reads the deadline of a request, and its body within limits of size and time."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
+from gateway_svc.faults import malformed
 from tandem.chassis.admission import LEAST_BYTES_A_SECOND
 from tandem.chassis.deadline import Deadline
 from tandem.errors import DeadlineExceeded, MessageTooLarge
 
+# gRPC's units of grpc-timeout.
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_GRPC_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
+_MILLISECONDS = re.compile(rb"\d{1,10}")
+
 
 class CallerGone(Exception):
     """The caller closed the connection, so an answer cannot be sent."""
+
+
+def deadline_of(headers: Headers, *, default_seconds: float, max_seconds: float) -> Deadline:
+    """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default.
+
+    Raises RequestMalformed for a header that is not a timeout.
+    """
+    seconds = _asked_seconds(dict(headers.raw))
+    return Deadline.after(min(default_seconds if seconds is None else seconds, max_seconds))
 
 
 def declared_byte_count(headers: Headers) -> int:
@@ -62,3 +78,16 @@ async def read_body(
     except TimeoutError:
         waited_seconds = time.monotonic() - start_time
         raise DeadlineExceeded(what=f"a wait of {waited_seconds:.3g} s for the body") from None
+
+
+def _asked_seconds(headers: dict[bytes, bytes]) -> float | None:
+    if (text := headers.get(b"grpc-timeout")) is not None:
+        if found := _GRPC_TIMEOUT.fullmatch(text):
+            return int(found[1]) * _UNITS[found[2]]
+        raise malformed("grpc-timeout is not a timeout", "send up to 8 digits and a unit: 500m")
+    for name in (b"connect-timeout-ms", b"x-request-timeout-ms"):
+        if (text := headers.get(name)) is not None:
+            if _MILLISECONDS.fullmatch(text):
+                return int(text) / 1000
+            raise malformed(f"{name.decode()} is not a timeout", "send 1 to 10 digits")
+    return None

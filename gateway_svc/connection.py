@@ -18,8 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from gateway_svc.faults import HttpRefusal, head_too_large
-from gateway_svc.problem import problem
+from gateway_svc.faults import HttpRefusal, head_too_large, problem
 from tandem.chassis.crowd import Crowd
 from tandem.chassis.request_id import bind_request_id
 from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS

@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway_svc.faults import NOTHING_HERE, HttpRefusal
-from gateway_svc.problem import problem
+from gateway_svc.faults import NOTHING_HERE, HttpRefusal, problem
 from gateway_svc.settings import GatewaySettings
 
 FOLDER = Path(__file__).parent / "console"

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway_svc.body import CallerGone
 from gateway_svc.connection import LimitedConnection
-from gateway_svc.faults import HttpRefusal, head_too_large
-from gateway_svc.problem import problem
+from gateway_svc.faults import HttpRefusal, head_too_large, problem
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.admission import LEAST_BYTES_A_SECOND
 from tandem.chassis.exposure import is_loopback

@@ -1,16 +1,30 @@
-"""Defines refusals that only HTTP has, and the HTTP status of each named error."""
+"""Defines refusals that only HTTP has, and answers every error as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
+from starlette.responses import Response
+
+from tandem.chassis.request_id import current_request_id
 from tandem.errors import (
     MessageTooLarge,
     Overloaded,
     QuotaExceeded,
+    RequestMalformed,
     TandemError,
+    error_from_reason,
 )
+from tandem.v1 import error_reason_pb2
+
+_PROBLEM_TYPE = "application/problem+json"
+_REASON_PREFIX = "ERROR_REASON_"
+
+JSON_REMEDY = "send JSON as /openapi.json describes it"
+FRAME_REMEDY = "send each message of tandem.v1 uncompressed, after its flags and its length"
 
 # As Connect and gRPC's own mapping have it.
 _STATUSES: Mapping[str, int] = {
@@ -32,7 +46,6 @@ _STATUSES: Mapping[str, int] = {
     "UNAUTHENTICATED": 401,
 }
 
-
 NOTHING_HERE = "nothing is served at this path; /openapi.json lists the paths"
 
 
@@ -46,6 +59,11 @@ class HttpRefusal(Exception):
         self.status = status
         self.detail = detail
         self.headers = dict(headers or {})
+
+
+def malformed(why: str, remedy: str = JSON_REMEDY) -> RequestMalformed:
+    """Returns the error of a request over HTTP; its remedy is for a caller that sends JSON."""
+    return RequestMalformed(why=why, remedy=remedy)
 
 
 def head_too_large(max_bytes: int) -> HttpRefusal:
@@ -71,3 +89,49 @@ def error_headers(error: TandemError) -> dict[str, str]:
     if error.status == "UNAUTHENTICATED":
         return {"www-authenticate": "Bearer"}
     return {}
+
+
+def problem(error: TandemError | HttpRefusal) -> Response:
+    """Returns the response for an error."""
+    headers = error.headers if isinstance(error, HttpRefusal) else error_headers(error)
+    members = problem_members(error)
+    body = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, members["status"], headers, media_type=_PROBLEM_TYPE)
+
+
+def problem_members(error: TandemError | HttpRefusal) -> dict[str, Any]:
+    """Returns the JSON object for an error."""
+    if isinstance(error, HttpRefusal):
+        return _members(int(error.status), RequestMalformed.reason, error.detail)
+    members = _members(http_status(error), error.reason, error.message)
+    return members | {"metadata": error.metadata} if error.metadata else members
+
+
+def item_error(message: error_reason_pb2.ItemError, where: str = "") -> TandemError:
+    """Returns the error with its sender's message, after the place where it is."""
+    try:
+        reason = error_reason_pb2.ErrorReason.Name(message.reason).removeprefix(_REASON_PREFIX)
+    except ValueError:  # Of a later version.
+        reason = str(message.reason)
+    return error_from_reason(
+        reason, f"{where}: {message.message}" if where else message.message, {}
+    )
+
+
+def _members(status: int, reason: str, detail: str) -> dict[str, Any]:
+    return {
+        "type": f"urn:tandem:reason:{reason}",
+        "title": _title(status),
+        "status": status,
+        # A lone surrogate, as of a file's name, is not text.
+        "detail": detail.encode("utf-8", "replace").decode(),
+        "reason": reason,
+        "request_id": current_request_id(),
+    }
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Client Closed Request"

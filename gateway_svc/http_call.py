@@ -1,35 +1,37 @@
-"""Defines one HTTP call of a method, and what endpoints make of it."""
+"""Defines an operation of the HTTP API, and one call of it.
+
+An operation is a function below its path, its method of the contract and its description:
+
+    @operation("GET /v1/indexes", search_method("ListIndexes"), answer=reference(...))
+    async def list_indexes(call: HttpCall) -> Response:
+        return await call.answered(pb.ListIndexesRequest())
+"""
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import Any, TypeVar
 
+from google.protobuf.message import Message
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from gateway_svc.faults import HttpRefusal
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import Method
-from gateway_svc.openapi.schemas import Schemas
-from gateway_svc.problem import problem
-from gateway_svc.upstream import CallContext
-from tandem.chassis.deadline import Deadline
+from gateway_svc.faults import HttpRefusal, malformed, problem
+from gateway_svc.json_message import by_size, message_from_json, message_to_json, read_json
+from gateway_svc.openapi import Schema, json_answer, json_body, problem_answer
+from gateway_svc.upstream import CallContext, Method, Upstream
 from tandem.errors import TandemError
 
-# gRPC's units of grpc-timeout.
-_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_GRPC_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
-_MILLISECONDS = re.compile(rb"\d{1,10}")
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+JSON_TYPE = "application/json"
 
 # base64 makes four bytes of three, and JSON has names and signs around them.
 _JSON_GROWTH = 4 / 3
 _JSON_ROOM_BYTES = 64 * 1024
-
 
 # nginx, for one, would hold the first of two answers back until the second is there.
 _UNBUFFERED = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
@@ -58,70 +60,155 @@ class HttpCall:
     body: bytes
     context: CallContext
     outcome: Outcome
+    operation: Operation
+    upstream: Upstream
 
+    def query(self) -> dict[str, str]:
+        """Returns the parameters of the URL's query.
 
-class HttpEndpoint(ABC):
-    """Answers calls of one method."""
+        Raises RequestMalformed for one that is unknown, which may be a misspelt one, or given
+        twice.
+        """
+        names, given = self.operation.query_names, self.request.query_params.multi_items()
+        for name, _ in given:
+            if name not in names:
+                raise malformed(
+                    f"the URL has no parameter {name[:64]!a}",
+                    f"send {' or '.join(names)} there" if names else "send none",
+                )
+        if len({name for name, _ in given}) < len(given):
+            raise malformed("the URL has a parameter twice", "send each once")
+        return dict(given)
 
-    def __init__(self, method: Method, name: str | None = None) -> None:
-        """`name` labels its metrics; by default the method's."""
-        self.method = method
-        self.name = name or method.name
+    async def members(self) -> dict[str, Any]:
+        """Returns the members of a JSON object; raises HttpRefusal or TandemError.
 
-    def max_body_bytes(self, headers: Headers) -> int:
-        """Returns the limit of a body: a request's, and what JSON makes of it."""
-        return int(self.method.limit.max_bytes * _JSON_GROWTH) + _JSON_ROOM_BYTES
-
-    @abstractmethod
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns the response; raises TandemError or HttpRefusal."""
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Returns what OpenAPI says of it: parameters, request body and responses."""
-        return {"responses": {}}
-
-    def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
-        """Returns the response for an error."""
-        return problem(error)
-
-
-def query_parameters(call: HttpCall, *names: str) -> dict[str, str]:
-    """Returns the parameters of the URL's query.
-
-    Raises RequestMalformed for one that is unknown, which may be a misspelt one, or given twice.
-    """
-    given = call.request.query_params.multi_items()
-    for name, _ in given:
-        if name not in names:
-            raise malformed(
-                f"the URL has no parameter {name[:64]!a}",
-                f"send {' or '.join(names)} there" if names else "send none",
+        A page of another origin can send some content types without asking, but not JSON's.
+        """
+        self.query()
+        if content_type(self.request.headers) != JSON_TYPE:
+            raise HttpRefusal(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"the content type is not {JSON_TYPE}; send that",
+                {"accept-post": JSON_TYPE},
             )
-    if len({name for name, _ in given}) < len(given):
-        raise malformed("the URL has a parameter twice", "send each once")
-    return dict(given)
+        value = await read_json(self.body, self.operation.method.limit)
+        if not isinstance(value, dict):
+            raise malformed("the body is not a JSON object")
+        return value
+
+    async def message(self, members: dict[str, Any], message_class: type[AnyMessage]) -> AnyMessage:
+        """Returns the message of the members; raises RequestMalformed."""
+        return await message_from_json(members, message_class, byte_count=len(self.body))
+
+    async def answer(self, request: Message) -> bytes:
+        """Returns the orchestrator's answer; raises TandemError."""
+        sent = await by_size(len(self.body), request.SerializeToString)
+        return await self.upstream.answer(self.operation.method, sent, self.context)
+
+    async def answered(self, request: Message) -> Response:
+        """Returns the response with every field of the orchestrator's answer."""
+        answer = await self.answer(request)
+        kind = self.operation.method.answer_class
+        return await by_size(len(answer), lambda: answer_json(kind.FromString(answer)))
 
 
-def deadline_of(headers: Headers, *, default_seconds: float, max_seconds: float) -> Deadline:
-    """Returns the caller's deadline by gRPC's, Connect's or our own header, or the default.
+Serve = Callable[[HttpCall], Awaitable[Response]]
+"""Returns the response; raises TandemError or HttpRefusal."""
 
-    Raises RequestMalformed for a header that is not a timeout.
+
+Refuse = Callable[[TandemError | HttpRefusal, Request], Response]
+"""Returns the response for an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One HTTP method of one path, which calls one method of the contract."""
+
+    path: str
+    http_method: str
+    method: Method
+    name: str
+    """Labels its metrics."""
+    description: Schema
+    """What OpenAPI says of it."""
+    serve: Serve
+    refuse: Refuse
+    max_body_bytes: Callable[[Method, Headers], int]
+    query_names: tuple[str, ...] = ()
+
+
+def operation(
+    line: str,
+    method: Method,
+    *,
+    answer: Schema,
+    body: Schema | None = None,
+    parameters: Sequence[Schema] = (),
+    refuse: Refuse = lambda error, _: problem(error),
+) -> Callable[[Serve], Operation]:
+    """Makes an operation of a function; `line` has its HTTP method and path.
+
+    Its name is the function's, and its summary the first line of its docstring.
     """
-    seconds = _asked_seconds(dict(headers.raw))
-    return Deadline.after(min(default_seconds if seconds is None else seconds, max_seconds))
+    http_method, path = line.split()
+
+    def made(serve: Serve) -> Operation:
+        name: str = serve.__name__
+        description = describe(f"{name}_{http_method}", (serve.__doc__ or "").split("\n")[0])
+        description["responses"]["200"] = answer if "content" in answer else json_answer(answer)
+        if body is not None:
+            description["requestBody"] = json_body(body)
+        if parameters:
+            description["parameters"] = list(parameters)
+        return Operation(
+            path=path,
+            http_method=http_method,
+            method=method,
+            name=name,
+            description=description,
+            serve=serve,
+            refuse=refuse,
+            max_body_bytes=json_size,
+            query_names=tuple(each["name"] for each in parameters if each["in"] == "query"),
+        )
+
+    return made
 
 
-def _asked_seconds(headers: dict[bytes, bytes]) -> float | None:
-    if (text := headers.get(b"grpc-timeout")) is not None:
-        if found := _GRPC_TIMEOUT.fullmatch(text):
-            return int(found[1]) * _UNITS[found[2]]
-        raise malformed("grpc-timeout is not a timeout", "send up to 8 digits and a unit: 500m")
-    for name in (b"connect-timeout-ms", b"x-request-timeout-ms"):
-        if (text := headers.get(name)) is not None:
-            if _MILLISECONDS.fullmatch(text):
-                return int(text) / 1000
-            raise malformed(f"{name.decode()} is not a timeout", "send 1 to 10 digits")
-    return None
+def describe(operation_id: str, summary: str) -> Schema:
+    """Returns what OpenAPI says of every operation."""
+    return {
+        "operationId": operation_id.lower(),
+        "summary": summary,
+        "responses": {"default": problem_answer("A refusal or a fault")},
+    }
+
+
+def json_size(method: Method, _: Headers) -> int:
+    """Returns the limit of a body: a request's, and what JSON makes of it."""
+    return int(method.limit.max_bytes * _JSON_GROWTH) + _JSON_ROOM_BYTES
+
+
+def flag(members: dict[str, Any], name: str) -> bool:
+    """Takes out and returns a member that is true or false, by default false.
+
+    Raises RequestMalformed.
+    """
+    value = members.pop(name, None)
+    if value is not None and not isinstance(value, bool):
+        raise malformed(f"{name} is neither true nor false", "send one of them")
+    return value is True
+
+
+def content_type(headers: Headers) -> str:
+    """Returns the content type without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def answer_json(message: Message) -> Response:
+    """Returns the response with every field of a message."""
+    return Response(message_to_json(message, is_canonical=False), media_type=JSON_TYPE)
 
 
 def streamed(pieces: AsyncIterator[bytes], kind: str) -> Response:

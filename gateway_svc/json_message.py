@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from gateway_svc.malformed import malformed
+from gateway_svc.faults import malformed
 from tandem.contract.request_limits import RequestLimit
 from tandem.errors import MessageTooLarge
 

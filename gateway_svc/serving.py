@@ -1,4 +1,4 @@
-"""Runs the gateway's process: bind, warm up, serve, drain, exit, as the chassis does for gRPC."""
+"""Runs the gateway: bind, warm up, serve, drain, in a process of its own or the orchestrator's."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
+from gateway_svc.admission import SERVICE
 from gateway_svc.app import GatewayApp
 from gateway_svc.http_server import HttpServer
-from gateway_svc.methods import SERVICE_NAMES
-from gateway_svc.observed import SERVICE
 from gateway_svc.settings import GatewaySettings
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import SERVICE_NAMES, Upstream
 from tandem.chassis.allocator import Trimmer
+from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.guard import Guard
-from tandem.chassis.health import Health
+from tandem.chassis.health import WARM_RETRY_SECONDS, Health
 from tandem.chassis.http_door import Heartbeat
 from tandem.chassis.log import get_logger
+from tandem.chassis.metrics import note_build
 from tandem.chassis.process import open_metrics_port, prepare
 from tandem.chassis.tls import Identity
+from tandem.errors import ServiceUnavailable
 
 log = get_logger()
 
@@ -42,7 +45,7 @@ async def serve(
     guard = guard or Guard()
     try:
         health = Health(SERVICE, SERVICE_NAMES)
-        server = listening_server(settings, upstream, identity, guard)
+        server = _listening_server(settings, upstream, identity, guard)
         heartbeat = Heartbeat()
         door = open_metrics_port(
             SERVICE, settings, process.registry, heartbeat.is_beating, health.is_serving
@@ -71,7 +74,52 @@ async def serve(
     log.info("stopped")
 
 
-def listening_server(
+class AttachedGateway:
+    """The gateway in the orchestrator's process, which it calls directly."""
+
+    def __init__(self, settings: GatewaySettings, identity: Identity | None, guard: Guard) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._guard = guard
+
+    def bind(self, channel: DirectChannel) -> None:
+        """Takes its port; exits 1 if it is taken."""
+        self._upstream = Upstream(channel)
+        self._health = Health(SERVICE, SERVICE_NAMES)
+        self._server: HttpServer = _listening_server(
+            self._settings, self._upstream, self._identity, self._guard
+        )
+        note_build(SERVICE)
+
+    def start(self) -> None:
+        """Begins to serve, and to follow the orchestrator's health."""
+        address = self._settings.address
+        self._serving = asyncio.create_task(self._server.serve())
+        watch = self._health.watch(self._until_serving, self._upstream.check)
+        self._watching = asyncio.create_task(watch)
+        log.info("listening", service=SERVICE, address=address, port=self._server.port)
+        warn_of_exposure(address, SERVICE_NAMES, self._identity, self._guard)
+
+    async def ended(self) -> None:
+        """Returns, or raises, once the server has ended; a cancelled wait leaves it running."""
+        await asyncio.shield(self._serving)
+
+    async def drain(self) -> None:
+        """Takes no more requests, and returns when those in flight have been answered."""
+        self._health.leave()
+        self._watching.cancel()
+        self._server.should_exit = True
+        await self._serving
+
+    async def _until_serving(self) -> None:
+        """Waits without a log line: the orchestrator's own health says why it is not warm yet."""
+        while True:
+            with suppress(ServiceUnavailable):
+                return await self._upstream.check()
+            await asyncio.sleep(WARM_RETRY_SECONDS)
+
+
+def _listening_server(
     settings: GatewaySettings, upstream: Upstream, identity: Identity | None, guard: Guard
 ) -> HttpServer:
     """Returns a server that has its port; exits 1 if it is taken."""

@@ -1,4 +1,4 @@
-"""Calls the orchestrator as any client would, with messages that are serialized already.
+"""Calls the public methods of the orchestrator as any client would, with serialized messages.
 
 In the orchestrator's own process the channel is a direct one: the calls meet the same interceptors.
 """
@@ -10,17 +10,80 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gateway_svc.methods import METHODS, SERVICE_NAMES, Method
 from tandem.chassis.channels import call, call_metadata
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.direct_channel import DirectChannel
 from tandem.chassis.status import error_from_rpc
+from tandem.contract.request_limits import RequestLimit, request_limit
 from tandem.errors import ServiceUnavailable
+from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 
 _NAME = "orchestrator"
 _CHECK_SECONDS = 2.0
+_SERVICES = (
+    search_service_pb2.DESCRIPTOR.services_by_name["SearchService"],
+    content_service_pb2.DESCRIPTOR.services_by_name["ContentService"],
+    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One public method."""
+
+    path: str
+    """For example "/tandem.v1.SearchService/SearchItems"."""
+    request_class: type[Message]
+    answer_class: type[Message]
+    is_request_stream: bool
+    is_answer_stream: bool
+    limit: RequestLimit
+    """The limits of one request, in protobuf."""
+
+    @property
+    def name(self) -> str:
+        """Returns the last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+def _method(descriptor: MethodDescriptor) -> Method:
+    path = f"/{descriptor.containing_service.full_name}/{descriptor.name}"
+    return Method(
+        path,
+        GetMessageClass(descriptor.input_type),
+        GetMessageClass(descriptor.output_type),
+        descriptor.client_streaming,
+        descriptor.server_streaming,
+        request_limit(path),
+    )
+
+
+METHODS: Mapping[str, Method] = {
+    method.path: method for service in _SERVICES for method in map(_method, service.methods)
+}
+"""The public methods by their paths."""
+
+SERVICE_NAMES = tuple(service.full_name for service in _SERVICES)
+
+
+def search_method(name: str) -> Method:
+    """Returns a method of SearchService."""
+    return METHODS[f"/{SERVICE_NAMES[0]}/{name}"]
+
+
+def content_method(name: str) -> Method:
+    """Returns a method of ContentService."""
+    return METHODS[f"/{SERVICE_NAMES[1]}/{name}"]
+
+
+def model_method(name: str) -> Method:
+    """Returns a method of ModelService."""
+    return METHODS[f"/{SERVICE_NAMES[2]}/{name}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,11 @@ from google.rpc import error_details_pb2
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from gateway_svc.faults import HttpRefusal, error_headers, http_status
+from gateway_svc.faults import HttpRefusal, error_headers, http_status, malformed
 from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.json_message import by_size, message_to_json, parse_message
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import Method
 from tandem.chassis.status import plain_metadata, rich_status
 from tandem.errors import TandemError
 
@@ -37,11 +35,12 @@ def check_version(headers: Headers) -> None:
         raise malformed(f"Connect's version {version[:16]!a} is not served", "send 1")
 
 
-async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+async def unary(call: HttpCall, kind: str) -> Response:
     """Answers one message with one.
 
     A stream of requests may be called with one: a batch of IngestItems is a call of its own.
     """
+    method = call.operation.method
     if method.is_answer_stream and not method.is_request_stream:
         raise HttpRefusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -49,13 +48,14 @@ async def unary(upstream: Upstream, method: Method, call: HttpCall, kind: str) -
         )
     is_json = kind.endswith("json")
     request = await _request(method, call.body, is_json=is_json)
-    answer = await upstream.answer(method, request, call.context)
+    answer = await call.upstream.answer(method, request, call.context)
     content = await _answer(method, answer, is_json=is_json)
     return Response(content, media_type=kind)
 
 
-async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+async def stream(call: HttpCall, kind: str) -> Response:
     """Answers with a stream; its requests, if it has several, are all in the body."""
+    method = call.operation.method
     if not method.is_answer_stream:
         raise HttpRefusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -68,7 +68,7 @@ async def stream(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
     async def answers() -> AsyncIterator[bytes]:
         end: dict[str, Any] = {}
         try:
-            async with aclosing(upstream.answers(method, requests, call.context)) as found:
+            async with aclosing(call.upstream.answers(method, requests, call.context)) as found:
                 async for each in found:
                     yield envelope(await _answer(method, each, is_json=is_json))
         except TandemError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from gateway_svc.malformed import FRAME_REMEDY, malformed
+from gateway_svc.faults import FRAME_REMEDY, malformed
 
 _PREFIX = struct.Struct("!BI")
 # Both protocols: the message is compressed.

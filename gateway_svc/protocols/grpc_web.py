@@ -11,12 +11,9 @@ from urllib.parse import quote
 import grpc
 from starlette.responses import Response
 
-from gateway_svc.faults import HttpRefusal
+from gateway_svc.faults import HttpRefusal, malformed
 from gateway_svc.http_call import HttpCall, streamed
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import Method
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
-from gateway_svc.upstream import Upstream
 from tandem.chassis.status import plain_metadata, rich_status
 from tandem.errors import InternalFault, TandemError
 
@@ -27,12 +24,12 @@ _TRAILERS = 0x80
 _OK = "grpc-status:0\r\n"
 
 
-async def answer(upstream: Upstream, method: Method, call: HttpCall, kind: str) -> Response:
+async def answer(call: HttpCall, kind: str) -> Response:
     """Answers a call of any method; a stream of requests has all of them in the body."""
-    encode = _encoder(kind)
+    method, encode = call.operation.method, _encoder(kind)
     body = _decoded(call.body) if kind in TEXT_TYPES else call.body
     if not method.is_answer_stream:
-        found = await upstream.answer(method, one_message(body), call.context)
+        found = await call.upstream.answer(method, one_message(body), call.context)
         whole = envelope(found) + envelope(_OK.encode(), _TRAILERS)
         return Response(encode(whole), media_type=kind)
     requests = list(messages_of(body)) if method.is_request_stream else [one_message(body)]
@@ -40,7 +37,7 @@ async def answer(upstream: Upstream, method: Method, call: HttpCall, kind: str) 
     async def answers() -> AsyncIterator[bytes]:
         trailers = _OK
         try:
-            async with aclosing(upstream.answers(method, requests, call.context)) as found:
+            async with aclosing(call.upstream.answers(method, requests, call.context)) as found:
                 async for each in found:
                     yield encode(envelope(each))
         except TandemError as error:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall, HttpEndpoint, query_parameters
-from gateway_svc.methods import Method
-from gateway_svc.openapi.schemas import Schemas, json_answer, json_body, problem_answer
-from gateway_svc.problem import problem
+from gateway_svc.faults import HttpRefusal, problem
+from gateway_svc.http_call import HttpCall, Operation, content_type, describe, json_size
+from gateway_svc.openapi import TEXT, Schema, json_answer, json_body, problem_answer, reference
 from gateway_svc.protocols import connect, grpc_web
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import METHODS, Method
 from tandem.errors import TandemError
 
 _GRPC_WEB_TYPES = grpc_web.BINARY_TYPES | grpc_web.TEXT_TYPES
@@ -24,63 +21,72 @@ _CONNECT_TYPES = connect.UNARY_TYPES | connect.STREAM_TYPES
 _FRAMING_BYTES = 4 * 1024
 
 
-class RpcEndpoint(HttpEndpoint):
-    """One public method, in every protocol."""
-
-    def __init__(self, method: Method, upstream: Upstream) -> None:
-        super().__init__(method)
-        self._upstream = upstream
-
-    def max_body_bytes(self, headers: Headers) -> int:
-        """Returns the limit of a body; protobuf's is nearer than JSON's and base64's."""
-        if _kind(headers).endswith("json") or _kind(headers) in grpc_web.TEXT_TYPES:
-            return super().max_body_bytes(headers)
-        return self.method.limit.max_bytes + _FRAMING_BYTES
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns the response; raises TandemError or HttpRefusal."""
-        query_parameters(call)
-        kind = _kind(call.request.headers)
-        if kind in _GRPC_WEB_TYPES:
-            return await grpc_web.answer(self._upstream, self.method, call, kind)
-        if kind in _CONNECT_TYPES:
-            connect.check_version(call.request.headers)
-        if kind in connect.UNARY_TYPES:
-            return await connect.unary(self._upstream, self.method, call, kind)
-        if kind in connect.STREAM_TYPES:
-            return await connect.stream(self._upstream, self.method, call, kind)
-        known = ", ".join(sorted(_CONNECT_TYPES | _GRPC_WEB_TYPES))
-        raise HttpRefusal(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the content type is not known; send one of {known}",
-            {"accept-post": known},
+def rpc_operations() -> list[Operation]:
+    """Returns an operation of each public method, in every protocol."""
+    return [
+        Operation(
+            path=path,
+            http_method="POST",
+            method=method,
+            name=method.name,
+            description=_description(method),
+            serve=_serve,
+            refuse=_refusal,
+            max_body_bytes=_max_body_bytes,
         )
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes Connect's JSON; a stream of answers has another content type."""
-        error = {"type": "object", "properties": {"code": {"type": "string"}}}
-        default = json_answer(error, "Connect's error")
-        # An unknown content type names no protocol, so that the error is one of plain HTTP.
-        unknown = problem_answer("A content type that is not known")
-        unknown["content"] |= default["content"]
-        refusals = {"415": unknown, "default": default}
-        if self.method.is_answer_stream and not self.method.is_request_stream:
-            return {"responses": refusals}
-        return {
-            "requestBody": json_body(schemas.of(self.method.request_class)),
-            "responses": {"200": json_answer({"type": "object"}), **refusals},
-        }
-
-    def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
-        """Returns an error in the caller's protocol."""
-        kind = _kind(request.headers)
-        if kind in _GRPC_WEB_TYPES:
-            return grpc_web.refusal(error, kind)
-        if kind in _CONNECT_TYPES:
-            return connect.refusal(error, kind)
-        return problem(error)
+        for path, method in METHODS.items()
+    ]
 
 
-def _kind(headers: Headers) -> str:
-    """Returns the content type without its parameters."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
+async def _serve(call: HttpCall) -> Response:
+    call.query()
+    kind = content_type(call.request.headers)
+    if kind in _GRPC_WEB_TYPES:
+        return await grpc_web.answer(call, kind)
+    if kind in _CONNECT_TYPES:
+        connect.check_version(call.request.headers)
+    if kind in connect.UNARY_TYPES:
+        return await connect.unary(call, kind)
+    if kind in connect.STREAM_TYPES:
+        return await connect.stream(call, kind)
+    known = ", ".join(sorted(_CONNECT_TYPES | _GRPC_WEB_TYPES))
+    raise HttpRefusal(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        f"the content type is not known; send one of {known}",
+        {"accept-post": known},
+    )
+
+
+def _max_body_bytes(method: Method, headers: Headers) -> int:
+    """Returns the limit of a body; protobuf's is nearer than JSON's and base64's."""
+    kind = content_type(headers)
+    if kind.endswith("json") or kind in grpc_web.TEXT_TYPES:
+        return json_size(method, headers)
+    return method.limit.max_bytes + _FRAMING_BYTES
+
+
+def _description(method: Method) -> Schema:
+    """Describes Connect's JSON; a stream of answers has another content type."""
+    described = describe(
+        f"{method.name}_POST", f"{method.name} of the gRPC API, in every protocol."
+    )
+    error = {"type": "object", "properties": {"code": TEXT}}
+    default = json_answer(error, "Connect's error")
+    # An unknown content type names no protocol, so that the error is one of plain HTTP.
+    unknown = problem_answer("A content type that is not known")
+    unknown["content"] |= default["content"]
+    described["responses"] = {"415": unknown, "default": default}
+    if not method.is_answer_stream or method.is_request_stream:
+        described["requestBody"] = json_body(reference(method.request_class))
+        described["responses"]["200"] = json_answer({"type": "object"})
+    return described
+
+
+def _refusal(error: TandemError | HttpRefusal, request: Request) -> Response:
+    """Returns an error in the caller's protocol."""
+    kind = content_type(request.headers)
+    if kind in _GRPC_WEB_TYPES:
+        return grpc_web.refusal(error, kind)
+    if kind in _CONNECT_TYPES:
+        return connect.refusal(error, kind)
+    return problem(error)

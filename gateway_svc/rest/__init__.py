@@ -1,12 +1,11 @@
 """Plain HTTP: paths under /v1, JSON in the protos' names, errors as problem details.
 
-json_endpoint  what the endpoints here share
-content_json   texts and pictures, as people write them in JSON
-item_error     the error of one element of a batch
-search         POST /v1/search, at once or as server-sent events
-items          /v1/items: put, get, list, delete
-indexes        GET /v1/indexes/INDEX
-models         GET /v1/models, as OpenAI's
-rerank         POST /v1/rerank, as Jina's and Cohere's
-embeddings     POST /v1/embeddings, as OpenAI's
+content_json    texts and pictures, as people write them in JSON
+url_parameters  parameters of URLs that several operations have
+search          POST /v1/search, at once or as server-sent events
+items           /v1/items: put, get, list, delete
+indexes         GET /v1/indexes and /v1/indexes/INDEX
+models          GET /v1/models, as OpenAI's
+rerank          POST /v1/rerank, as Jina's and Cohere's
+embeddings      POST /v1/embeddings, as OpenAI's
 """

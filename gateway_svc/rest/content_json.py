@@ -18,8 +18,8 @@ import binascii
 import re
 from typing import Any
 
+from gateway_svc.faults import malformed
 from gateway_svc.json_message import parsed
-from gateway_svc.malformed import malformed
 from tandem.v1 import content_pb2
 
 # Schemes, media types and base64 are without case.

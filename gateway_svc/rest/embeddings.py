@@ -10,23 +10,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway_svc.faults import HttpRefusal
-from gateway_svc.http_call import HttpCall
+from gateway_svc.faults import HttpRefusal, item_error, malformed, problem
+from gateway_svc.http_call import HttpCall, operation
 from gateway_svc.json_message import by_size
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import content_method
-from gateway_svc.openapi.schemas import (
-    Schema,
-    Schemas,
-    closed_object,
-    json_answer,
-    json_body,
-)
-from gateway_svc.problem import problem
+from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import content_method
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2
@@ -38,81 +27,79 @@ _READ = {"input", "messages", "encoding_format", "dimensions", "truncation_polic
 # Members without effect: only one model is served, and tokens identify users.
 _PASSED_OVER = {"model", "user"}
 
+_INPUTS: Schema = {"type": "array", "items": CONTENT, "minItems": 1, "maxItems": _MOST_INPUTS}
+_REQUEST: Schema = closed_object(
+    {
+        "model": TEXT,
+        "input": {"anyOf": [CONTENT, _INPUTS]},
+        "encoding_format": {"enum": list(_FORMATS)},
+        "dimensions": {"type": "integer"},
+        "user": TEXT,
+        **fields(pb.EmbedContentsRequest, "truncation_policy"),
+    },
+    ["input"],
+)
+_ANSWER: Schema = {
+    "type": "object",
+    "properties": {"data": {"type": "array", "items": {"type": "object"}}},
+    "required": ["object", "data", "model", "usage"],
+}
 
-class EmbeddingsEndpoint(JsonEndpoint):
-    """Embeds texts and pictures."""
 
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(content_method("EmbedContents"), upstream, "embeddings")
+def _refusal(error: TandemError | HttpRefusal, _: Request) -> Response:
+    """Returns the problem, which also has the member that OpenAI's clients read."""
+    response = problem(error)
+    members = json.loads(bytes(response.body))
+    kind = "server_error" if members["status"] >= 500 else "invalid_request_error"
+    members["error"] = {"message": members["detail"], "type": kind, "code": members["reason"]}
+    response.body = json.dumps(members).encode()
+    response.headers["content-length"] = str(len(response.body))
+    return response
 
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns the embeddings in the inputs' order; raises the first error of an input."""
-        members = await self.members(call)
-        if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise malformed(f"{sorted(unknown)[0][:64]} is not a field of an embedding")
-        format_name = _format_name(members.get("encoding_format"))
-        contents = await by_size(len(call.body), _contents, members)
-        options = {"truncation_policy": members.get("truncation_policy")}
-        request = await self.message(call, options, pb.EmbedContentsRequest)
-        embeddings: list[bytes] = []
-        token_count, fingerprint = 0, ""
-        for start in range(0, len(contents), MAX_CONTENT_COUNT):
-            del request.contents[:]
-            request.contents.extend(contents[start : start + MAX_CONTENT_COUNT])
-            sent = request.SerializeToString()
-            made = pb.EmbedContentsResponse.FromString(
-                await self.upstream.answer(self.method, sent, call.context)
-            )
-            for number, each in enumerate(made.results, start):
-                if each.HasField("error"):
-                    raise item_error(each.error, f"input[{number}]")
-                embeddings.append(each.embedding.values)
-                token_count += each.text_use.used_token_count
-            fingerprint = made.model_fingerprint
-        _check_dimensions(members.get("dimensions"), embeddings)
-        return JSONResponse(
-            {
-                "object": "list",
-                "data": [
-                    {"object": "embedding", "index": number, "embedding": _shown(each, format_name)}
-                    for number, each in enumerate(embeddings)
-                ],
-                "model": fingerprint,
-                "usage": {"prompt_tokens": token_count, "total_tokens": token_count},
-            }
-        )
 
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the request, and the embeddings."""
-        one = schemas.content()
-        inputs = {"type": "array", "items": one, "minItems": 1, "maxItems": _MOST_INPUTS}
-        members: dict[str, Schema] = {
-            "model": {"type": "string"},
-            "input": {"anyOf": [one, inputs]},
-            "encoding_format": {"enum": list(_FORMATS)},
-            "dimensions": {"type": "integer"},
-            "user": {"type": "string"},
-            **schemas.only(pb.EmbedContentsRequest, "truncation_policy"),
+@operation(
+    "POST /v1/embeddings",
+    content_method("EmbedContents"),
+    body=_REQUEST,
+    answer=_ANSWER,
+    refuse=_refusal,
+)
+async def embeddings(call: HttpCall) -> Response:
+    """Embeds texts and pictures.
+
+    Returns the embeddings in the inputs' order; raises the first error of an input.
+    """
+    members = await call.members()
+    if unknown := members.keys() - _READ - _PASSED_OVER:
+        raise malformed(f"{sorted(unknown)[0][:64]} is not a field of an embedding")
+    format_name = _format_name(members.get("encoding_format"))
+    contents = await by_size(len(call.body), _contents, members)
+    options = {"truncation_policy": members.get("truncation_policy")}
+    request = await call.message(options, pb.EmbedContentsRequest)
+    vectors: list[bytes] = []
+    token_count, fingerprint = 0, ""
+    for start in range(0, len(contents), MAX_CONTENT_COUNT):
+        del request.contents[:]
+        request.contents.extend(contents[start : start + MAX_CONTENT_COUNT])
+        made = pb.EmbedContentsResponse.FromString(await call.answer(request))
+        for number, each in enumerate(made.results, start):
+            if each.HasField("error"):
+                raise item_error(each.error, f"input[{number}]")
+            vectors.append(each.embedding.values)
+            token_count += each.text_use.used_token_count
+        fingerprint = made.model_fingerprint
+    _check_dimensions(members.get("dimensions"), vectors)
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": number, "embedding": _shown(each, format_name)}
+                for number, each in enumerate(vectors)
+            ],
+            "model": fingerprint,
+            "usage": {"prompt_tokens": token_count, "total_tokens": token_count},
         }
-        answer: Schema = {
-            "type": "object",
-            "properties": {"data": {"type": "array", "items": {"type": "object"}}},
-            "required": ["object", "data", "model", "usage"],
-        }
-        return {
-            "requestBody": json_body(closed_object(members, ["input"])),
-            "responses": {"200": json_answer(answer)},
-        }
-
-    def refuse(self, error: TandemError | HttpRefusal, request: Request) -> Response:
-        """Returns the problem, which also has the member that OpenAI's clients read."""
-        response = problem(error)
-        members = json.loads(bytes(response.body))
-        kind = "server_error" if members["status"] >= 500 else "invalid_request_error"
-        members["error"] = {"message": members["detail"], "type": kind, "code": members["reason"]}
-        response.body = json.dumps(members).encode()
-        response.headers["content-length"] = str(len(response.body))
-        return response
+    )
 
 
 def _format_name(requested: Any) -> str:  # noqa: ANN401 (JSON)

@@ -7,24 +7,22 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from gateway_svc.http_call import HttpCall, query_parameters
+from gateway_svc.faults import item_error, malformed, problem_members
+from gateway_svc.http_call import HttpCall, answer_json, operation
 from gateway_svc.json_message import by_size, parsed
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import content_method, search_method
-from gateway_svc.openapi.schemas import (
+from gateway_svc.openapi import (
+    CONTENT,
+    TEXT,
     Schema,
-    Schemas,
     closed_object,
+    fields,
     json_answer,
-    json_body,
     parameter,
+    reference,
 )
-from gateway_svc.problem import problem_members
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint, answer_json
 from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, page_of
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import content_method, search_method
 from tandem.contract.attribute_wire import value_to_proto
 from tandem.errors import ItemNotFound, RequestMalformed
 from tandem.v1 import content_service_pb2, index_service_pb2
@@ -32,155 +30,104 @@ from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.attribute_pb2 import AttributeValue
 
 _ITEM_FIELDS = {"item_id", "content", "attributes"}
-_TEXT: Schema = {"type": "string"}
-_ITEM_ID = parameter("item_id", "path", _TEXT | {"minLength": 1}, "the item")
-_INDEX_ID = parameter("index_id", "query", _TEXT, "the index") | {"required": True}
+_ITEM_ID = parameter("item_id", "path", TEXT | {"minLength": 1}, "the item")
+_INDEX_ID = parameter("index_id", "query", TEXT, "the index") | {"required": True}
+_REQUEST_ID = parameter("request_id", "query", TEXT, "an idempotency key")
+_ITEM: Schema = closed_object(
+    {"item_id": TEXT, "content": CONTENT, **fields(index_service_pb2.Item, "attributes")},
+    ["item_id", "content"],
+)
+_BATCH: Schema = closed_object(
+    {
+        **fields(pb.IngestItemsRequest, "index_id", "request_id", "truncation_policy"),
+        "items": {"type": "array", "items": _ITEM, "minItems": 1, "maxItems": 64},
+    },
+    ["index_id", "items"],
+)
+_STORED: Schema = {"type": "object", "required": ["results", "consistency_token"]}
 
 
-class PutItems(JsonEndpoint):
-    """Stores a batch: PUT /v1/items."""
+@operation("PUT /v1/items", search_method("IngestItems"), body=_BATCH, answer=_STORED)
+async def put_items(call: HttpCall) -> Response:
+    """Stores a batch.
 
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(search_method("IngestItems"), upstream, "put_items")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns each item's outcome; the status is 200 if all are stored, otherwise 207."""
-        members = await self.members(call)
-        items = members.pop("items", None)
-        if not isinstance(items, list):
-            raise malformed("items is not a list")
-        request = await self.message(call, members, pb.IngestItemsRequest)
-        sent = await by_size(len(call.body), _with_items, request, items)
-        answer = await self.upstream.answer(self.method, sent, call.context)
-        stored = pb.IngestItemsResponse.FromString(answer)
-        results = [_result(each) for each in stored.results]
-        has_failed = any("error" in each for each in results)
-        return JSONResponse(
-            {"results": results, "consistency_token": stored.consistency_token},
-            HTTPStatus.MULTI_STATUS if has_failed else HTTPStatus.OK,
-        )
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the batch and its outcomes."""
-        item = closed_object(
-            {
-                "item_id": {"type": "string"},
-                "content": schemas.content(),
-                "attributes": schemas.members(index_service_pb2.Item)["attributes"],
-            },
-            ["item_id", "content"],
-        )
-        members = schemas.only(pb.IngestItemsRequest, "index_id", "request_id", "truncation_policy")
-        members["items"] = {"type": "array", "items": item, "minItems": 1, "maxItems": 64}
-        answer = json_answer({"type": "object", "required": ["results", "consistency_token"]})
-        return {
-            "requestBody": json_body(closed_object(members, ["index_id", "items"])),
-            "responses": {"200": answer, "207": answer},
-        }
+    Returns each item's outcome; the status is 200 if all are stored, otherwise 207.
+    """
+    members = await call.members()
+    items = members.pop("items", None)
+    if not isinstance(items, list):
+        raise malformed("items is not a list")
+    request = await call.message(members, pb.IngestItemsRequest)
+    await by_size(len(call.body), _add_items, request, items)
+    stored = pb.IngestItemsResponse.FromString(await call.answer(request))
+    results = [_result(each) for each in stored.results]
+    has_failed = any("error" in each for each in results)
+    return JSONResponse(
+        {"results": results, "consistency_token": stored.consistency_token},
+        HTTPStatus.MULTI_STATUS if has_failed else HTTPStatus.OK,
+    )
 
 
-class GetItem(JsonEndpoint):
-    """Returns one item: GET /v1/items/{item_id} with index_id."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(content_method("FetchItems"), upstream, "get_item")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns the item; raises ItemNotFound."""
-        item_id = call.request.path_params["item_id"]
-        query = query_parameters(call, "index_id")
-        request = content_service_pb2.FetchItemsRequest(
-            index_id=query.get("index_id", ""),
-            item_ids=[item_id],
-        )
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
-        found = content_service_pb2.FetchItemsResponse.FromString(answer)
-        if not found.items:
-            raise ItemNotFound(item_id=item_id)
-        return await by_size(len(answer), answer_json, found.items[0])
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the item."""
-        return {
-            "parameters": [_ITEM_ID, _INDEX_ID],
-            "responses": {"200": json_answer(schemas.of(index_service_pb2.Item))},
-        }
+put_items.description["responses"]["207"] = json_answer(_STORED)
 
 
-class ListItems(JsonEndpoint):
-    """Lists ids: GET /v1/items with index_id, page_size and page_token."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(content_method("ListItems"), upstream, "list_items")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns one page of ids."""
-        query = query_parameters(call, "index_id", "page_size", "page_token")
-        request = content_service_pb2.ListItemsRequest(
-            index_id=query.get("index_id", ""), **page_of(query)
-        )
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
-        return answer_json(content_service_pb2.ListItemsResponse.FromString(answer))
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes a page."""
-        return {
-            "parameters": [_INDEX_ID, *PAGE_PARAMETERS],
-            "responses": {"200": json_answer(schemas.of(content_service_pb2.ListItemsResponse))},
-        }
+@operation(
+    "GET /v1/items/{item_id:path}",
+    content_method("FetchItems"),
+    parameters=[_ITEM_ID, _INDEX_ID],
+    answer=reference(index_service_pb2.Item),
+)
+async def get_item(call: HttpCall) -> Response:
+    """Returns one item."""
+    item_id, index_id = call.request.path_params["item_id"], call.query().get("index_id", "")
+    answer = await call.answer(
+        content_service_pb2.FetchItemsRequest(index_id=index_id, item_ids=[item_id])
+    )
+    found = content_service_pb2.FetchItemsResponse.FromString(answer)
+    if not found.items:
+        raise ItemNotFound(item_id=item_id)
+    return await by_size(len(answer), answer_json, found.items[0])
 
 
-class DeleteItem(JsonEndpoint):
-    """Removes one item: DELETE /v1/items/{item_id} with index_id."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(search_method("RemoveItems"), upstream, "delete_item")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns whether it existed; an unknown id is not an error."""
-        query = query_parameters(call, "index_id", "request_id")
-        request = pb.RemoveItemsRequest(
-            index_id=query.get("index_id", ""),
-            item_ids=[call.request.path_params["item_id"]],
-            request_id=query.get("request_id", ""),
-        )
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
-        return answer_json(pb.RemoveItemsResponse.FromString(answer))
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the removal."""
-        request_id = parameter("request_id", "query", {"type": "string"}, "an idempotency key")
-        return {
-            "parameters": [_ITEM_ID, _INDEX_ID, request_id],
-            "responses": {"200": json_answer(schemas.of(pb.RemoveItemsResponse))},
-        }
+@operation(
+    "GET /v1/items",
+    content_method("ListItems"),
+    parameters=[_INDEX_ID, *PAGE_PARAMETERS],
+    answer=reference(content_service_pb2.ListItemsResponse),
+)
+async def list_items(call: HttpCall) -> Response:
+    """Lists one page of ids."""
+    query = call.query()
+    return await call.answered(
+        content_service_pb2.ListItemsRequest(index_id=query.get("index_id", ""), **page_of(query))
+    )
 
 
-class RemoveItems(JsonEndpoint):
-    """Removes several items: POST /v1/items:remove."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(search_method("RemoveItems"), upstream, "remove_items")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns how many existed."""
-        members = await self.members(call)
-        request = await self.message(call, members, pb.RemoveItemsRequest)
-        answer = await self.upstream.answer(self.method, request.SerializeToString(), call.context)
-        return answer_json(pb.RemoveItemsResponse.FromString(answer))
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the removal."""
-        return {
-            "requestBody": json_body(schemas.of(pb.RemoveItemsRequest)),
-            "responses": {"200": json_answer(schemas.of(pb.RemoveItemsResponse))},
-        }
+@operation(
+    "DELETE /v1/items/{item_id:path}",
+    search_method("RemoveItems"),
+    parameters=[_ITEM_ID, _INDEX_ID, _REQUEST_ID],
+    answer=reference(pb.RemoveItemsResponse),
+)
+async def delete_item(call: HttpCall) -> Response:
+    """Removes one item; an unknown id is not an error."""
+    query, item_ids = call.query(), [call.request.path_params["item_id"]]
+    return await call.answered(pb.RemoveItemsRequest(**query, item_ids=item_ids))
 
 
-def _with_items(request: pb.IngestItemsRequest, items: list[Any]) -> bytes:
-    for number, item in enumerate(items):
-        request.items.append(_item(item, f"items[{number}]"))
-    return request.SerializeToString()
+@operation(
+    "POST /v1/items:remove",
+    search_method("RemoveItems"),
+    body=reference(pb.RemoveItemsRequest),
+    answer=reference(pb.RemoveItemsResponse),
+)
+async def remove_items(call: HttpCall) -> Response:
+    """Removes several items, and says how many existed."""
+    return await call.answered(await call.message(await call.members(), pb.RemoveItemsRequest))
+
+
+def _add_items(request: pb.IngestItemsRequest, items: list[Any]) -> None:
+    request.items.extend(_item(each, f"items[{number}]") for number, each in enumerate(items))
 
 
 def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JSON)

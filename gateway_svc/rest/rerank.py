@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from gateway_svc.http_call import HttpCall
+from gateway_svc.faults import item_error, malformed
+from gateway_svc.http_call import HttpCall, flag, operation
 from gateway_svc.json_message import by_size
-from gateway_svc.malformed import malformed
-from gateway_svc.methods import content_method
-from gateway_svc.openapi.schemas import (
-    Schema,
-    Schemas,
-    closed_object,
-    json_answer,
-    json_body,
-)
+from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of, text_of
-from gateway_svc.rest.item_error import item_error
-from gateway_svc.rest.json_endpoint import JsonEndpoint, flag
-from gateway_svc.upstream import Upstream
+from gateway_svc.upstream import content_method
 from tandem.chassis.request_id import current_request_id
 from tandem.contract.model_description import relevance
 from tandem.v1 import content_pb2
@@ -30,82 +22,81 @@ _READ = {"query", "documents", "top_n", "return_documents", "index_id", "truncat
 # Members of the APIs that it resembles: only one model is served, and long texts are refused.
 _PASSED_OVER = {"model", "max_tokens_per_doc", "max_chunks_per_doc", "priority", "user"}
 
-
-class RerankEndpoint(JsonEndpoint):
-    """Sorts documents by how well they match a query."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(content_method("ScoreDocuments"), upstream, "rerank")
-
-    async def serve(self, call: HttpCall) -> Response:
-        """Returns the best documents first; raises the first error of a document."""
-        members = await self.members(call)
-        if unknown := members.keys() - _READ - _PASSED_OVER:
-            raise malformed(f"{sorted(unknown)[0][:64]} is not a field of a rerank")
-        documents = members.get("documents")
-        if not isinstance(documents, list):
-            raise malformed("documents is not a list")
-        top_n = _count(members, len(documents))
-        is_returned = flag(members, "return_documents")
-        options: dict[str, Any] = {
-            name: members[name] for name in ("index_id", "truncation_policy") if name in members
-        }
-        request = await self.message(call, options, pb.ScoreDocumentsRequest)
-        sent = await by_size(len(call.body), _with_pairs, request, members.get("query"), documents)
-        answer = await self.upstream.answer(self.method, sent, call.context)
-        scored = pb.ScoreDocumentsResponse.FromString(answer)
-        results = [_result(number, score) for number, score in enumerate(scored.scores)]
-        # What the cross-encoder scored first: the two scores are not comparable.
-        results.sort(key=lambda each: (each["scored_by"] != _CROSS, -each["relevance_score"]))
-        if is_returned:
-            for each in results[:top_n]:
-                each["document"] = _shown(documents[each["index"]])
-        token_count = scored.cost.token_count
-        return JSONResponse(
-            {
-                "id": current_request_id(),
-                "model": scored.reranker or scored.model_fingerprint,
-                "results": results[:top_n],
-                "usage": {"total_tokens": token_count},
-                "meta": {"api_version": {"version": "1"}, "tokens": {"input_tokens": token_count}},
-            }
-        )
-
-    def operation(self, schemas: Schemas) -> dict[str, Any]:
-        """Describes the request, and the sorted results."""
-        stored = closed_object({"item_id": {"type": "string"}}, ["item_id"])
-        document = {"anyOf": [schemas.content(), stored]}
-        members: dict[str, Schema] = {
-            "model": {"type": "string"},
-            "query": schemas.content(),
-            "documents": {"type": "array", "items": document, "minItems": 1, "maxItems": 200},
-            "top_n": {"type": "integer", "minimum": 1},
-            "return_documents": {"type": "boolean"},
-            **schemas.only(pb.ScoreDocumentsRequest, "index_id", "truncation_policy"),
-        }
-        result = {
-            "type": "object",
-            "properties": {
-                "index": {"type": "integer"},
-                "relevance_score": {"type": "number"},
-                "scored_by": {"enum": [_CROSS, _BI]},
-                "match_logit": {"type": ["number", "null"]},
-                "similarity": {"type": ["number", "null"]},
-            },
-            "required": ["index", "relevance_score"],
-        }
-        answer: Schema = {
-            "type": "object",
-            "properties": {"results": {"type": "array", "items": result}},
-            "required": ["id", "model", "results", "usage"],
-        }
-        return {
-            "requestBody": json_body(closed_object(members, ["query", "documents"])),
-            "responses": {"200": json_answer(answer)},
-        }
-
-
 _CROSS, _BI = "cross_encoder", "bi_encoder"
+_DOCUMENT: Schema = {"anyOf": [CONTENT, closed_object({"item_id": TEXT}, ["item_id"])]}
+_RERANK: Schema = closed_object(
+    {
+        "model": TEXT,
+        "query": CONTENT,
+        "documents": {"type": "array", "items": _DOCUMENT, "minItems": 1, "maxItems": 200},
+        "top_n": {"type": "integer", "minimum": 1},
+        "return_documents": {"type": "boolean"},
+        **fields(pb.ScoreDocumentsRequest, "index_id", "truncation_policy"),
+    },
+    ["query", "documents"],
+)
+_RESULT: Schema = {
+    "type": "object",
+    "properties": {
+        "index": {"type": "integer"},
+        "relevance_score": {"type": "number"},
+        "scored_by": {"enum": [_CROSS, _BI]},
+        "match_logit": {"type": ["number", "null"]},
+        "similarity": {"type": ["number", "null"]},
+    },
+    "required": ["index", "relevance_score"],
+}
+_ANSWER: Schema = {
+    "type": "object",
+    "properties": {"results": {"type": "array", "items": _RESULT}},
+    "required": ["id", "model", "results", "usage"],
+}
+
+
+@operation("POST /v1/rerank", content_method("ScoreDocuments"), body=_RERANK, answer=_ANSWER)
+async def rerank(call: HttpCall) -> Response:
+    """Sorts documents by how well they match a query.
+
+    Returns the best documents first; raises the first error of a document.
+    """
+    members = await call.members()
+    if unknown := members.keys() - _READ - _PASSED_OVER:
+        raise malformed(f"{sorted(unknown)[0][:64]} is not a field of a rerank")
+    documents = members.get("documents")
+    if not isinstance(documents, list):
+        raise malformed("documents is not a list")
+    top_n = _count(members, len(documents))
+    is_returned = flag(members, "return_documents")
+    options: dict[str, Any] = {
+        name: members[name] for name in ("index_id", "truncation_policy") if name in members
+    }
+    request = await call.message(options, pb.ScoreDocumentsRequest)
+    await by_size(len(call.body), _add_pairs, request, members.get("query"), documents)
+    scored = pb.ScoreDocumentsResponse.FromString(await call.answer(request))
+    results = [_result(number, score) for number, score in enumerate(scored.scores)]
+    # What the cross-encoder scored first: the two scores are not comparable.
+    results.sort(key=lambda each: (each["scored_by"] != _CROSS, -each["relevance_score"]))
+    if is_returned:
+        for each in results[:top_n]:
+            each["document"] = _shown(documents[each["index"]])
+    token_count = scored.cost.token_count
+    return JSONResponse(
+        {
+            "id": current_request_id(),
+            "model": scored.reranker or scored.model_fingerprint,
+            "results": results[:top_n],
+            "usage": {"total_tokens": token_count},
+            "meta": {"api_version": {"version": "1"}, "tokens": {"input_tokens": token_count}},
+        }
+    )
+
+
+rerank_of_cohere = replace(
+    rerank,
+    path="/v2/rerank",
+    description=rerank.description | {"operationId": "rerank_post_9"},
+)
+"""The same at the path of Cohere's second version."""
 
 
 def _count(members: dict[str, Any], document_count: int) -> int:
@@ -117,11 +108,10 @@ def _count(members: dict[str, Any], document_count: int) -> int:
     return count
 
 
-def _with_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: list[Any]) -> bytes:
+def _add_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: list[Any]) -> None:
     request.query.CopyFrom(_content(query, "query"))
     for number, each in enumerate(documents):
         request.documents.append(_document(each, f"documents[{number}]"))
-    return request.SerializeToString()
 
 
 def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)

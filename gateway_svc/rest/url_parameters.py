@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_svc.malformed import malformed
-from gateway_svc.openapi.schemas import parameter
+from gateway_svc.faults import malformed
+from gateway_svc.openapi import parameter
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
 _FLAGS = {"": False, "false": False, "true": True}

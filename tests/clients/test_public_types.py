@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway_svc.methods import SERVICE_NAMES
+from gateway_svc.upstream import SERVICE_NAMES
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 LANGUAGES = sorted(path.parent.name for path in CLIENTS.glob("*/buf.gen.yaml"))

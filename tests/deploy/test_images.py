@@ -264,7 +264,7 @@ def test_a_service_starts_with_the_files_of_its_image(module: str, image: Image)
 def test_all_services_in_one_process_start_with_the_files_of_the_image(image: Image) -> None:
     """It prints the orchestrator's settings, and HTTP has its packages."""
     done = image.run(*PYTHON, "-m", "embedded", "--settings")
-    http = image.run(*PYTHON, "-c", "import gateway_svc.attached")
+    http = image.run(*PYTHON, "-c", "import gateway_svc.serving")
 
     assert done.returncode == 0, done.stderr
     assert "`ORCHESTRATOR_ADDRESS`" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gateway_svc.methods import METHODS
+from gateway_svc.upstream import METHODS
 from tests.support.gateway_svc.running import gateway
 
 PATHS = {

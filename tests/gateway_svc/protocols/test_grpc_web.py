@@ -8,7 +8,7 @@ import struct
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from gateway_svc.methods import METHODS
+from gateway_svc.upstream import METHODS
 from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, STREAM, Gateway, gateway

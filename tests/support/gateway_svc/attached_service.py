@@ -9,7 +9,7 @@ import asyncio
 import os
 from typing import Any
 
-from gateway_svc.attached import AttachedGateway
+from gateway_svc.serving import AttachedGateway
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
