@@ -288,7 +288,6 @@ async def test_without_files_everybody_is_let_in() -> None:
 
 @BOTH_WAYS
 async def test_calls_over_a_quota_are_refused(token_path: Path, is_direct: bool) -> None:
-    """As many as a second's, and after a while again."""
     now = 0.0
     with_rate = 'indexes = ["*"]\nrequests_per_second = 3'
     write(token_path, TOKENS.replace('indexes = ["*"]', with_rate, 1))

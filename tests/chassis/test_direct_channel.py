@@ -177,7 +177,6 @@ async def test_a_call_has_a_request_id_a_trace_and_a_line_in_the_log() -> None:
 
 
 async def test_a_caller_that_gives_up_cancels_the_work() -> None:
-    """Of a call, and of a stream that is open."""
     began, ends = asyncio.Event(), asyncio.Queue[str]()
 
     async def search(request: pb.SearchItemsRequest, _: Any) -> pb.SearchItemsResponse:
@@ -250,7 +249,6 @@ async def test_a_stream_ends_with_its_error_after_the_answers_before_it() -> Non
 
 
 async def test_a_stream_ends_at_its_deadline_though_nothing_is_read() -> None:
-    """And the reader gets that error, after what was there."""
     async with both_ways(nothing_found) as ways:
         batches = [pb.IngestItemsRequest() for _ in range(5)]
         stream: Any = SearchServiceStub(ways.direct).IngestItems(iter(batches), timeout=0.2)

@@ -185,7 +185,6 @@ async def test_a_stream_answers_batch_by_batch() -> None:
 
 
 async def test_an_error_in_a_stream_reaches_its_caller() -> None:
-    """By the same table as everywhere."""
     async with scripted_service(refuse) as channel:
         stream = SearchServiceStub(channel).IngestItems(
             batches(pb.IngestItemsRequest(index_id="scenes")), timeout=5
@@ -344,7 +343,6 @@ async def test_a_call_that_reaches_us_late_is_counted_as_its_caller_counts_it() 
 
 
 async def test_the_time_left_is_the_callers() -> None:
-    """And a default where they set none."""
     lefts: list[float] = []
 
     async def search(

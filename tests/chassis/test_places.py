@@ -44,7 +44,6 @@ def test_a_caller_that_is_alone_gets_everything(places: Places) -> None:
 
 
 def test_while_others_ask_a_caller_gets_half(places: Places, clock: Clock) -> None:
-    """And all again, a second after the others have asked."""
     places.lack("other")
     assert filled(places, "one") == 12
     clock.time += 1.1
@@ -87,7 +86,6 @@ def test_bytes_are_shared_as_places_are(places: Places) -> None:
 
 
 def test_nothing_is_kept_of_callers_that_have_left(places: Places) -> None:
-    """However many hosts ask."""
     for number in range(1_000):
         with places.taken(f"host {number}", 1, 10):
             pass

@@ -103,8 +103,6 @@ async def test_one_callers_streams_do_not_keep_another_out(guard: Guard) -> None
 
 
 async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
-    """From its begin, and after a message that was answered."""
-
     async def check(factor: float) -> None:
         idle_seconds = IDLE_SECONDS * factor
         limits = replace(DEFAULT_LIMITS, max_idle_seconds=idle_seconds)

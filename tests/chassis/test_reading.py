@@ -140,7 +140,6 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 async def test_an_oversized_message_is_refused_unparsed(name: str) -> None:
-    """By name, and to allowed callers as well."""
     path, body, reason = BOMBS[name]
     async with address() as to, connection(to) as channel:
         assert await refusal(raw(channel, path)(iter([body]))) == reason

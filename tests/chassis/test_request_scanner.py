@@ -136,7 +136,6 @@ def test_bytes_are_bounded_by_method() -> None:
     ],
 )
 def test_what_is_not_a_message_is_refused(data: bytes) -> None:
-    """At once, and however long it is."""
     with pytest.raises(RequestMalformed):
         scanner(SEARCH).check(data)
 

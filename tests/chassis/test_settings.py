@@ -114,7 +114,6 @@ def test_the_table_has_a_row_for_each_setting() -> None:
 
 
 def test_the_settings_argument_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing starts, whatever the environment lacks."""
     with pytest.raises(SystemExit) as caught:
         load_or_exit(RoomSettings, "ROOM_", ["--settings"], {})
 

@@ -237,7 +237,6 @@ async def test_no_caller_waits_past_its_own_deadline() -> None:
 
 
 async def test_an_uncacheable_value_is_returned() -> None:
-    """As is what alone is larger than the cache."""
     kept: Cache = SingleFlightCache(
         20, lambda _, value: len(value), CacheMetrics("test"), lambda value: "a" not in value[-1]
     )

@@ -27,7 +27,6 @@ def test_all_threads_are_there_before_the_first_call() -> None:
 
 
 def test_they_work_side_by_side() -> None:
-    """As many calls at once as there are threads."""
     together = threading.Barrier(3)
     with started_threads(3, "three") as threads:
         waits = [threads.submit(together.wait, 10) for _ in range(3)]

@@ -153,8 +153,6 @@ async def test_a_closed_port_is_service_unavailable() -> None:
 
 
 async def test_a_slow_answer_is_deadline_exceeded() -> None:
-    """However the other side saw it."""
-
     async def slow(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:

@@ -196,7 +196,6 @@ async def test_an_authority_that_is_withdrawn_opens_nothing(
 async def test_files_that_do_not_fit_leave_those_before(
     proxy_files: Files, caller_files: Files
 ) -> None:
-    """As between the writes of a key and of its certificate."""
     async with (
         plain_server() as port,
         proxy_before(port, proxy_files.identity()) as proxy,
@@ -244,7 +243,6 @@ async def test_a_connection_that_arrives_during_close_is_closed(
 async def test_a_server_that_is_away_is_unavailable(
     proxy_files: Files, caller_files: Files
 ) -> None:
-    """By gRPC's own status, within the call's time."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
         away = bound.getsockname()[1]
     async with (

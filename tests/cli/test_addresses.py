@@ -26,7 +26,6 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_says_what_to_write(command: Sequence[str]) -> None:
-    """Before it reads, measures or calls anything."""
     result = CliRunner().invoke(app, [*command, "--address", "localhost"])
 
     assert result.exit_code == 2

@@ -79,7 +79,6 @@ def test_a_measurement_is_written_for_its_precision(checkpoint: Path, tmp_path: 
 def test_impossible_measurements_are_refused(
     checkpoint: Path, arguments: list[str], why: str
 ) -> None:
-    """By name, and nothing is written."""
     status, _, error = run(str(checkpoint), *arguments)
 
     assert status != 0
@@ -115,7 +114,6 @@ def test_the_shipped_calibration_is_written_on_request(
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
 def test_an_invalid_seed_is_refused(seed: str) -> None:
-    """Before anything is read."""
     status, printed, _ = run("--seed", seed)
 
     assert status == 2

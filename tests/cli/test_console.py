@@ -74,7 +74,6 @@ def test_a_value_is_one_line() -> None:
 
 
 def test_nothing_is_cut_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment says of widths and colours."""
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
     item_id = "photos/2024/" + "x" * 300

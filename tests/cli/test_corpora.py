@@ -101,7 +101,6 @@ def test_each_layout_is_read_by_its_name(tmp_path: Path, layout: object) -> None
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: object) -> None:
-    """At the call, whatever the layout."""
     assert callable(layout)
     name = layout(tmp_path)
 
@@ -121,7 +120,6 @@ def test_the_requested_number_of_scenes_is_made() -> None:
 
 @pytest.mark.parametrize("name", ["scenes", "emoji"])
 def test_an_unknown_split_of_a_generated_corpus_lists_its_splits(name: str) -> None:
-    """As of any corpus."""
     with pytest.raises(ValueError, match=rf"no split 'dev' of {name}; there are train, val"):
         open_corpus(name, "dev", seed=1, count=None)
 
@@ -246,7 +244,6 @@ def test_a_folder_that_is_another_corpus_says_what_to_write(
     [("a.jpg", "give the folder"), ("a.tar", "write webdataset:"), ("a.tsv", "write list:")],
 )
 def test_a_file_alone_says_what_to_write(tmp_path: Path, name: str, says: str) -> None:
-    """With its path."""
     (tmp_path / name).touch()
 
     with pytest.raises(ValueError, match=rf"no corpus .*{says}"):

@@ -100,7 +100,6 @@ async def test_a_stop_ends_it_and_says_what_is_stored(
 
 
 def test_a_stop_before_the_start_does_nothing(photos: Path) -> None:
-    """As where a server ends before it serves."""
     with CorpusIngest(str(photos), "photos") as ingest:
         ingest.stop()
 
@@ -117,7 +116,6 @@ def test_a_stop_before_the_start_does_nothing(photos: Path) -> None:
 def test_a_corpus_without_a_picture_is_refused_at_once(
     corpus: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name, before anything starts."""
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
 

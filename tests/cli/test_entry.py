@@ -60,7 +60,6 @@ def test_closed_streams_end_no_command(closed: tuple[int, ...]) -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    """As pip has it installed."""
     assert run("--version") == (0, f"tandem {version('tandem-search')}\n")
 
 

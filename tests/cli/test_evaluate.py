@@ -96,7 +96,6 @@ def test_a_caption_that_the_retriever_cannot_read_is_skipped(
 
 
 def test_captions_over_the_limit_are_truncated_on_request(checkpoint: Path, tmp_path: Path) -> None:
-    """By both models, and the report says so."""
     narrow, trained = tmp_path / "narrow", load_checkpoint(checkpoint)
     config = replace(trained.model.config, max_text_tokens=27)
     save_checkpoint(narrow, JointModel(config), trained.tokenizer, {})
@@ -547,7 +546,6 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def test_a_record_that_cannot_be_read_stops_it_by_name(checkpoint: Path, damaged: Path) -> None:
-    """With its file and the way past it."""
     status, output = run(str(damaged), "--checkpoint", str(checkpoint))
 
     assert status == 1
@@ -576,7 +574,6 @@ def test_records_that_cannot_be_read_are_left_out_and_counted(
 def test_a_distractor_that_cannot_be_read_is_counted_once(
     checkpoint: Path, damaged: Path, tmp_path: Path
 ) -> None:
-    """However many folds it stands in."""
     arguments = ["--folds", "2", "--language", "en", "--on-error", "skip"]
     arguments += ["--distractors", f"{damaged}:test:8"]
 

@@ -84,7 +84,6 @@ async def test_it_presents_certificates_like_every_command(tmp_path: Path) -> No
 
 
 def test_a_missing_authority_file_is_named_with_its_variable(tmp_path: Path) -> None:
-    """By the whole command, in one line."""
     missing = tmp_path / "no.pem"
     told = subprocess.run(
         [sys.executable, "-m", "tandem.cli", "health", "127.0.0.1:1"],

@@ -186,7 +186,6 @@ def test_output_that_cannot_be_written_fails_the_command() -> None:
 
 
 def test_a_terminal_without_the_letters_gets_their_escapes() -> None:
-    """As in a locale of ASCII."""
     status, error = _process(
         ["compare", "a=👩"], subprocess.PIPE, PYTHONIOENCODING="ascii", PYTHONUTF8="0"
     )

@@ -98,7 +98,6 @@ async def test_advise_prints_the_choices_and_the_command_for_the_best(
 
 
 async def test_bad_input_is_a_line_and_a_status(address: str) -> None:
-    """In the shard's words, without a traceback."""
     unknown = await run(address, "rebuild", "nowhere")
     assert unknown.exit_code == 1
     assert "nowhere" in str(unknown.exception)

@@ -130,7 +130,6 @@ async def test_skipping_continues_and_counts(pets: str) -> None:
 
 
 async def test_captions_that_are_not_text_are_skipped_with_their_picture(no_text: str) -> None:
-    """By default the ingest stops there and names the file."""
     result, _ = await run(no_text)
     assert result.exit_code == 1
     assert "c.txt: line 1 is not UTF-8" in str(result.exception)
@@ -387,7 +386,6 @@ async def test_a_photograph_over_every_limit_is_sent_scaled_down(tmp_path: Path)
 
 
 async def test_an_unusable_file_says_how_to_skip_it(tmp_path: Path) -> None:
-    """As a record does whose picture cannot be read."""
     for name in ("a.jpg", "a.png"):
         (tmp_path / name).write_bytes(PICTURE)
 

@@ -12,7 +12,6 @@ from tandem.training.recipes import default
 
 
 def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line, and nothing without an interrupt."""
     with report_if_interrupted(lambda: "all of it"):
         pass
     with pytest.raises(typer.Exit) as ended, report_if_interrupted(lambda: "all of it"):
@@ -23,7 +22,6 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
 
 
 def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """And leaves the status to who set it."""
     with pytest.raises(Stopped) as ended, report_if_interrupted(lambda: "all of it"):
         raise Stopped(143)
 
@@ -32,7 +30,6 @@ def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixtu
 
 
 def test_an_interrupted_run_says_whether_it_can_resume(tmp_path: Path) -> None:
-    """By the file that --resume looks for."""
     recipe = default()
     said = _kept(tmp_path, recipe)
     assert "same command" in said

@@ -56,7 +56,6 @@ def test_commands_print_one_object(address: str) -> None:
 
 
 def test_a_failure_is_in_the_object_or_on_stderr(address: str) -> None:
-    """And always in the status."""
     assert found("health", "127.0.0.1:1", status=1)["status"] == "UNAVAILABLE"
     result = CliRunner().invoke(app, ["index", "show", "cars", "--json", "--address", address])
     assert result.exit_code == 1
@@ -93,7 +92,6 @@ def helps() -> Iterator[tuple[list[str], Any]]:
 
 
 def test_help_lists_every_command_whole_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the imperative, each once, and none is left out."""
     monkeypatch.setenv("COLUMNS", "80")
     for path, group in helps():
         text = CliRunner().invoke(app, [*path, "--help"]).stdout
@@ -107,8 +105,6 @@ def test_help_lists_every_command_whole_at_80_columns(monkeypatch: pytest.Monkey
 
 
 def test_a_shell_completes_commands_and_options() -> None:
-    """As Typer's script for a shell asks."""
-
     def completed(words: str, place: int) -> list[str]:
         asks = {"_TANDEM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
         said = subprocess.run(

@@ -86,7 +86,6 @@ def test_list_marks_edited_configs_and_foreign_models(repository: Path) -> None:
 
 
 def test_verify_says_what_it_found(checkpoint: Path, added: Path) -> None:
-    """With a checkpoint, that the models give what it gives."""
     fingerprint = read_manifest(added).fingerprint[:12]
 
     alone, beside = run("verify", added), run("verify", added, "--checkpoint", str(checkpoint))

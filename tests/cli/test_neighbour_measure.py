@@ -87,7 +87,6 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
 def test_a_gallery_too_small_for_the_chosen_setting_is_named(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    """By the method, and before anything is encoded."""
     dev = tmp_path / "dev"
     build = ("neighbours", "build", dev, "--checkpoint", checkpoint, "--k", "8", "--language", "en")
     status, printed = _run(*build, "--split=test", "--seed=3", "--count=8")

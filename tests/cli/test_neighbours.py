@@ -241,7 +241,6 @@ def test_what_a_running_system_does_not_embed_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_content_that_is_refused_is_named(tmp_path: Path) -> None:
-    """By its record or caption, with the server's reason."""
     corpus = _worded(tmp_path / "pets", {"a": "red cup", "b": "no"})
 
     async with search_server() as (address, _):

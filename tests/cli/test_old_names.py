@@ -92,7 +92,6 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_thing_has_one_name(name: str) -> None:
-    """In every command that has the thing."""
     root = typer.main.get_command(app)
     having = set()
     for group, command in root.commands.items():  # type: ignore[attr-defined]

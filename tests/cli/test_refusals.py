@@ -93,7 +93,6 @@ def test_a_mistake_is_reported_first_in_plain_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without an errno, and before anything begins."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "argv", ["tandem", *command])
@@ -109,7 +108,6 @@ def test_a_mistake_is_reported_first_in_plain_words(
 
 
 def test_help_says_how_many_scenes_there_may_be() -> None:
-    """Of each command that makes some."""
     for command in ("ingest", "evaluate", "demo"):
         said = " ".join(CliRunner().invoke(app, [command, "--help"]).stdout.split())
         assert "a multiple of 4" in said, command

@@ -52,7 +52,6 @@ def test_an_index_is_dropped_only_on_confirmation(
 
 
 def test_an_invalid_name_is_not_sent() -> None:
-    """Before the question."""
     result, requests = run("index", "drop", "[/x]", typed="y\n")
 
     assert result.exit_code == 1

@@ -84,7 +84,6 @@ def test_full_coverage_is_requested(option: bool) -> None:
 
 
 def test_the_warning_says_how_much_and_why() -> None:
-    """With the total where it is known."""
     known = Coverage(3, 4, 1234, 2000, {2: ErrorReason.DEADLINE_EXCEEDED})
     unknown = Coverage(
         2, 4, 1234, None, {3: ErrorReason.ITEM_CORRUPT, 2: ErrorReason.SERVICE_UNAVAILABLE}

@@ -157,7 +157,6 @@ def test_a_foreign_file_is_kept_and_reported(tmp_path: Path) -> None:
 
 
 def test_different_ids_get_different_file_names() -> None:
-    """Also where both are changed to the same letters."""
     ids = ["a/b", "a_b", "a:b", "x" * 200, "x" * 201, "..", "."]
     names = [file_name(each, ".png") for each in ids]
 
@@ -194,8 +193,6 @@ def test_an_empty_answer_says_why(options: list[str], why: str, *, as_json: bool
 
 
 def test_an_index_without_items_says_so() -> None:
-    """As far as the shards that answered know."""
-
     async def empty(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(coverage=pb.Coverage(answered_shard_count=2, shard_count=2))
 

@@ -83,7 +83,6 @@ COMMANDS = [
 def test_the_commands_run(
     command: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what they find."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "queries.txt").write_text("two crabs\none bell\n")
     program, *arguments = shlex.split(command)

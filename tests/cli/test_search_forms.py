@@ -79,7 +79,6 @@ def sent(*arguments: str) -> pb.SearchItemsRequest:
 
 
 def test_every_option_is_sent() -> None:
-    """In the field of its name."""
     request = sent(
         *("a cup", "--index", "pets", "--target-modality", "text", "--all-modalities-included"),
         *("--retrieve-k", "30", "--rerank-k", "20", "--return-n", "10"),
@@ -121,7 +120,6 @@ def test_only_requested_options_are_sent() -> None:
 
 
 def test_words_without_quotes_are_one_text() -> None:
-    """As they were typed."""
     assert sent("two", "dogs").query.text == "two dogs"
 
 
@@ -165,7 +163,6 @@ def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_an_impossible_search_is_refused_at_once(arguments: list[str]) -> None:
-    """As a wrong use of the command."""
     result, service = run(*arguments)
 
     assert result.exit_code == 2
@@ -228,7 +225,6 @@ def test_a_file_of_texts_is_searched_in_batches(tmp_path: Path, end: bytes) -> N
 
 
 def test_the_model_is_described() -> None:
-    """By whatever runs."""
     with serving_search(paged) as (address, _):
         result = CliRunner().invoke(app, ["models", "describe", "--address", address])
 

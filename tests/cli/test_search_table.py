@@ -155,7 +155,6 @@ def test_a_whole_answer_has_no_warning() -> None:
 
 
 def test_withheld_probabilities_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the summary, whose cells are empty."""
     withheld = RerankSummary(
         2, RerankStopReason.COMPLETE, probability_withheld=ErrorReason.UNCALIBRATED
     )
@@ -179,7 +178,6 @@ def test_missing_shards_are_printed_once() -> None:
 
 
 def test_a_truncated_text_is_printed() -> None:
-    """With how much of it was read."""
     answer = result((), RerankSummary(20, RerankStopReason.COMPLETE), (TextUse(80, 64),))
 
     assert warnings(answer) == [

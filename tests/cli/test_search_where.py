@@ -30,7 +30,6 @@ async def run(*arguments: str) -> tuple[Result, list[object]]:
 
 
 async def test_a_where_is_sent_as_a_filter() -> None:
-    """As it is meant."""
     result, [request] = await run("--where", "style = noto and n >= 2 and not exists hidden")
 
     assert result.exit_code == 0, result.output

@@ -157,7 +157,6 @@ async def test_a_bi_encoder_alone_is_measured_with_one_note(
 
 
 async def test_refused_records_are_counted_over_all_galleries() -> None:
-    """As over folds, whose reports are joined."""
     reports, _ = await measured(gallery(), gallery(2), on_error=OnError.SKIP, refusing=True)
 
     assert joined(reports).about["refused by the server"] == "2 records"
@@ -173,7 +172,6 @@ def test_a_missing_picture_is_not_sent_to_the_server() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_its_index_is_removed_when_it_is_stopped(number: signal.Signals) -> None:
-    """By Ctrl-C or SIGTERM, in the middle of a search."""
     is_asked = asyncio.Event()
 
     async def never(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

@@ -69,7 +69,6 @@ def test_served_files_are_ignored_by_git(repository: Path) -> None:
 
 
 def test_a_missing_version_is_not_requested(repository: Path) -> None:
-    """Nor is nothing, nor both ways at once."""
     assert "2 is not there" in swap(repository, "--to", "2")[1]
     assert "give a checkpoint, or --to a version" in swap(repository)[1]
     assert "give a checkpoint, or --to a version" in swap(repository, "folder", "--to", "1")[1]

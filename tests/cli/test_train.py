@@ -105,7 +105,6 @@ def run(*arguments: str) -> tuple[int, str, str]:
     ],
 )
 def test_impossible_options_are_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
-    """By name, and nothing is written."""
     shipped = str(default_checkpoint())
     status, _, error = run(
         *(shipped if each == "SHIPPED" else each for each in arguments), "--folder", str(tmp_path)
@@ -118,7 +117,6 @@ def test_impossible_options_are_refused(tmp_path: Path, arguments: list[str], wh
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
 def test_an_invalid_seed_is_refused(seed: str) -> None:
-    """Before anything is read."""
     status, printed, _ = run("tiny", "--seed", seed)
 
     assert status == 2
@@ -355,7 +353,6 @@ def _train_another_matcher(folder: Path, corpus: Path) -> None:
     ],
 )
 def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], why: str) -> None:
-    """Before anything is read."""
     status, _, error = run("joint_matcher", "--corpus", "photos", *arguments)
 
     assert status != 0

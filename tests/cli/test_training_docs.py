@@ -42,7 +42,6 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_page_has_commands() -> None:
-    """Of the recipes that there are, and finetune."""
     assert len(COMMANDS) == 7
     named = set(re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE))
     assert {name for each in named for name in re.findall(r"`(\w+)`", each)} >= set(RECIPES)

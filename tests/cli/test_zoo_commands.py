@@ -27,7 +27,6 @@ def test_another_image_source_replaces_the_backbone(corpus: str | None) -> None:
 
 
 def test_regions_take_the_backbones_place(tmp_path: Path) -> None:
-    """With --corpus and --regions alone."""
     regions = _options(corpus="list:pets", regions=tmp_path).chosen("zoo", 1)
 
     assert (regions.image_source, regions.begins_with_backbone) == ("regions", False)

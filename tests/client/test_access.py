@@ -114,7 +114,6 @@ def test_a_file_that_cannot_be_read_is_named_with_its_variable(
 
 
 def test_half_of_a_certificate_is_refused() -> None:
-    """Before anything is sent."""
     with pytest.raises(ValueError, match="key"):
         Access(authority=b"ca", certificate=b"crt")
     with pytest.raises(ValueError, match="authority"):

@@ -206,7 +206,6 @@ async def test_an_async_client_may_be_made_anywhere_and_used_in_any_loop() -> No
 
 
 async def test_a_filter_is_sent_with_the_search(connect: Callable[[str], AnyClient]) -> None:
-    """As it was written."""
     wanted = where.equals("style", "noto") & ~where.exists("hidden")
 
     async with search_server() as (address, service):
@@ -233,8 +232,6 @@ async def test_a_filter_is_sent_with_the_search(connect: Callable[[str], AnyClie
 async def test_a_refusal_is_raised_by_the_servers_name_and_words(
     connect: Callable[[str], AnyClient], error: errors.TandemError
 ) -> None:
-    """Whatever its status code."""
-
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         raise error
 
@@ -246,8 +243,6 @@ async def test_a_refusal_is_raised_by_the_servers_name_and_words(
 
 
 async def test_a_servers_fault_is_an_internal_fault(connect: Callable[[str], AnyClient]) -> None:
-    """And its inside stays inside."""
-
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         raise RuntimeError("secret")
 

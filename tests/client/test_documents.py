@@ -31,7 +31,6 @@ def test_contents_alone_need_no_index() -> None:
 
 
 def test_unsendable_values_are_refused_by_name() -> None:
-    """Before the call."""
     with pytest.raises(IndexIdInvalid):
         score_request("a", ["b"], "No Index", TruncationPolicy.ERROR)
     with pytest.raises(ItemIdInvalid):
@@ -41,7 +40,6 @@ def test_unsendable_values_are_refused_by_name() -> None:
 
 
 def test_a_missing_score_is_none_and_zero_is_zero() -> None:
-    """And an error keeps its name and message."""
     error = error_reason_pb2.ItemError(
         reason=error_reason_pb2.ERROR_REASON_ITEM_NOT_FOUND, message="there is no item b"
     )

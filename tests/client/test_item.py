@@ -24,7 +24,6 @@ def sent(*items: NewItem) -> list[pb.IngestItemsRequest]:
 
 
 def test_an_item_is_sent_as_its_tuple_is() -> None:
-    """With each kind of content."""
     assert sent(
         Item("a", text="a cup"),
         Item("b", image=b"png", attributes={"count": 3, "tags": ("x", "y")}),
@@ -42,7 +41,6 @@ def test_an_item_has_one_content() -> None:
 
 
 def test_an_item_does_not_change() -> None:
-    """And equals one of the same parts."""
     item = Item("a", text="a cup")
 
     assert item == Item("a", text="a cup") != Item("a", image=b"a cup")
@@ -51,7 +49,6 @@ def test_an_item_does_not_change() -> None:
 
 
 def test_only_the_unsendable_item_is_refused() -> None:
-    """Under its id."""
     requests = IngestRequests([Item("a", text="x"), Item("b"), Item("", text="y")], "scenes", 32)
     [request] = requests
     results = [pb.IngestResult(item_id=item.item_id) for item in request.items]
@@ -114,8 +111,6 @@ async def test_progress_is_reported_after_each_batch(ingest: Ingest) -> None:
 
 @both
 async def test_an_error_of_the_callback_ends_the_ingest(ingest: Ingest) -> None:
-    """And is raised as it is."""
-
     def tell(progress: IngestProgress) -> None:
         raise KeyError("mine")
 

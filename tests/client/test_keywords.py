@@ -82,7 +82,6 @@ def test_both_clients_have_the_same_keywords() -> None:
 
 
 async def test_every_keyword_reaches_the_server() -> None:
-    """As the message that it makes by itself, through each call."""
     async with search_server() as (address, service), AsyncClient(address) as client:
         for name in OPTIONS:
             option: Any = {name: VALUES.get(name, True)}

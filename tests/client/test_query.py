@@ -150,7 +150,6 @@ def test_a_weight_alone_is_left_to_the_server_to_refuse() -> None:
     ],
 )
 def test_a_query_of_each_form_is_sent(query: Query, parts: list[pb.QueryPart]) -> None:
-    """As parts, where it is more than one text or picture."""
     request = search_request(query, index_id="scenes")
 
     assert list(request.query_parts) == parts
@@ -158,7 +157,6 @@ def test_a_query_of_each_form_is_sent(query: Query, parts: list[pb.QueryPart]) -
 
 
 def test_unsendable_arguments_are_refused_by_name() -> None:
-    """In a part too."""
     with pytest.raises(RequestMalformed):
         search_request([QueryPart("dog \ud800")], index_id="scenes")
     with pytest.raises(ItemIdInvalid):

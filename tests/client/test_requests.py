@@ -111,7 +111,6 @@ def test_a_query_that_no_message_can_carry_is_refused_by_name() -> None:
 
 
 def test_a_filter_is_sent_with_its_meaning() -> None:
-    """And a bad one is refused before anything is sent."""
     wanted = where.equals("style", "noto") | where.between("count", 2, 5)
 
     assert filter_from_proto(made_search_request(where=wanted).filter) == wanted
@@ -144,7 +143,6 @@ def test_attributes_are_sent_with_their_items() -> None:
 
 @pytest.mark.parametrize("index_id", ["", "Scenes", "scenes\n", LONE_SURROGATE])
 def test_a_bad_index_id_is_refused_before_anything_is_sent(index_id: str) -> None:
-    """By each of the three calls."""
     with pytest.raises(IndexIdInvalid):
         made_search_request(index_id=index_id)
     with pytest.raises(IndexIdInvalid):
@@ -154,7 +152,6 @@ def test_a_bad_index_id_is_refused_before_anything_is_sent(index_id: str) -> Non
 
 
 def test_a_removal_names_its_items() -> None:
-    """In their order, each checked."""
     assert remove_request(["a"], "scenes", "mine").request_id == "mine"
     assert remove_request(iter(["b", "a"]), "scenes") == pb.RemoveItemsRequest(
         index_id="scenes", item_ids=["b", "a"]
@@ -271,7 +268,6 @@ def test_only_an_unsendable_item_is_refused_and_its_fault_named(
 
 
 def test_the_largest_contents_are_sent() -> None:
-    """As the contract has it."""
     items: list[NewItem] = [("t", "x" * 131_072), ("j", bytearray(b"x")), ("i", bytes(32 * MIB))]  # type: ignore[list-item]
 
     requests = list(IngestRequests(items, "scenes", 32))
@@ -325,13 +321,11 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
 def test_an_unsendable_search_is_refused_and_its_fault_named(
     query: Query, options: dict[str, object], kind: type[TandemError]
 ) -> None:
-    """Whichever of its fields that is in."""
     with pytest.raises(kind):
         made_search_request(query, **options)
 
 
 def test_an_unsendable_request_id_is_refused_at_once() -> None:
-    """By ingest and removal."""
     with pytest.raises(RequestMalformed, match="request_id"):
         IngestRequests([], "scenes", 1, LONE_SURROGATE)
     with pytest.raises(RequestMalformed, match="request_id"):

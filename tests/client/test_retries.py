@@ -358,7 +358,6 @@ async def test_a_final_quota_refusal_is_not_retried(connect: Connect) -> None:
 
 
 async def test_retries_can_be_switched_off(connect: Connect) -> None:
-    """For a caller that has its own."""
     async with search_server(failing(1, soon(errors.Overloaded))) as (address, service):
         with pytest.raises(errors.Overloaded):
             await connect(address, NO_RETRIES).search()

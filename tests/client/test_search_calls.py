@@ -141,7 +141,6 @@ async def echo(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
 
 
 async def test_a_page_is_requested_by_the_cursor_of_an_answer(connect: Connect) -> None:
-    """As it came, with the index."""
     async with search_server(echo) as (address, service):
         result = await connect(address).page(b"\0cursor", return_n=3)
 
@@ -182,7 +181,6 @@ async def test_a_caller_can_stop_after_the_first_answer(connect: Connect) -> Non
 
 
 async def test_a_stream_that_is_refused_raises_by_name(connect: Connect) -> None:
-    """As a search does."""
     async with search_server(echo) as (address, _):
         with pytest.raises(errors.TextEmpty):
             await connect(address).stream("bad")
@@ -219,7 +217,6 @@ async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> N
 
 
 async def test_the_model_describes_itself(connect: Connect) -> None:
-    """With its limits and measured rules."""
     async with search_server() as (address, _):
         assert await connect(address).model() == MODEL
 
@@ -278,8 +275,6 @@ async def test_an_index_is_described(connect: Connect) -> None:
 
 
 async def test_all_pages_of_indexes_are_listed() -> None:
-    """By both clients, with the shards that any page lacks."""
-
     def listed(address: str) -> IndexListing:
         with Client(address) as client:
             return client.list_indexes()

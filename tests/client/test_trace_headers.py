@@ -37,7 +37,6 @@ def test_a_call_within_a_span_is_of_its_trace() -> None:
 
 
 def test_opentelemetry_is_not_needed() -> None:
-    """Nor imported."""
     code = """
 import sys
 from tandem.client.trace_headers import trace_headers

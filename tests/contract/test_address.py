@@ -71,7 +71,6 @@ def test_valid_addresses_are_parsed(text: str, target: str, is_loopback: bool) -
     ),
 )
 def test_invalid_addresses_say_what_to_write(text: str, why: str) -> None:
-    """In one line, before anything is called."""
     with pytest.raises(AddressInvalid, match=why) as told:
         Address.parse(text)
 

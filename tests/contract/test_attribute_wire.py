@@ -83,7 +83,6 @@ def test_bad_attributes_are_refused(messages: dict[str, pb.AttributeValue]) -> N
     ],
 )
 def test_unsendable_values_are_refused(attributes: dict[str, AttributeValue]) -> None:
-    """By the attribute's name, before anything is sent."""
     with pytest.raises(AttributeInvalid, match="cannot be sent"):
         attributes_to_proto(attributes)
 
@@ -161,7 +160,6 @@ def several(*filters: pb.Filter) -> pb.Filter:
     ],
 )
 def test_bad_filters_are_refused(message: pb.Filter, why: str) -> None:
-    """With what is wrong."""
     with pytest.raises(FilterInvalid, match=why):
         filter_from_proto(message)
 
@@ -281,8 +279,6 @@ def test_values_and_conditions_are_counted_before_any_is_looked_at() -> None:
 
 
 def test_values_of_all_conditions_are_bounded() -> None:
-    """By the wire and without one."""
-
     def conditions(count: int) -> Filter:
         return AllOf(tuple(OneOf(f"name{number}", (1,) * 500) for number in range(count)))
 

@@ -157,7 +157,6 @@ def test_the_largest_filters_are_accepted(tree: Filter) -> None:
     ),
 )
 def test_an_invalid_filter_is_refused(tree: Filter, why: str) -> None:
-    """With what is wrong."""
     with pytest.raises(FilterInvalid, match=why):
         check_filter(tree)
 

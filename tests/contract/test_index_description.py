@@ -20,7 +20,6 @@ TEXT, IMAGE = Modality.TEXT, Modality.IMAGE
 
 
 def test_a_shards_index_survives_the_wire() -> None:
-    """With everything set, and with as little as can be."""
     full = IndexPart(
         modality=IMAGE,
         item_count=10,

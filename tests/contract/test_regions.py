@@ -30,7 +30,6 @@ def test_rows_become_little_endian_float32() -> None:
 
 
 def test_packed_regions_are_read_back() -> None:
-    """As stores keep it."""
     content = made()
 
     assert RegionContent.unpacked(content_bytes(content)) == content

@@ -115,7 +115,6 @@ def linted(*dockerfiles: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_dockerfiles_are_clean() -> None:
-    """By hadolint, every rule of it."""
     done = linted(*DOCKERFILES)
 
     assert DOCKERFILES

@@ -59,7 +59,6 @@ def test_no_kind_is_skipped_unseen() -> None:
 
 
 def test_the_versions_are_three_minor_ones_that_follow_one_another() -> None:
-    """As Kubernetes supports three at a time."""
     minors = [int(version.split(".")[1]) for version in latest_versions(3)]
 
     assert minors == list(range(minors[0], minors[0] + 3))

@@ -88,7 +88,6 @@ def unknown(expression: str, known: set[str]) -> list[str]:
 
 @of_tables
 def test_every_queried_metric_exists(metrics: set[str]) -> None:
-    """In rules, alerts and dashboards."""
     asked = list(expressions())
     assert len(asked) > 80
     missing = {where: names for where, text in asked if (names := unknown(text, metrics))}
@@ -105,7 +104,6 @@ def test_a_metric_that_does_not_exist_is_found(metrics: set[str]) -> None:
 
 @of_tables
 def test_every_other_metric_in_the_deployment_exists(metrics: set[str]) -> None:
-    """In manifests, such as what autoscalers go by, and in documents."""
     paths = [*DEPLOY.rglob("*.y*ml"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     missing = {}
     for path in paths:

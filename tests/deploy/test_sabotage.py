@@ -345,7 +345,6 @@ def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
     ],
 )
 def test_a_policy_catches_each_fault_of_tls(sabotage: Sabotage, fault: str) -> None:
-    """In the overlay that has it."""
     resources = rendered("full")
     sabotage(resources)
 

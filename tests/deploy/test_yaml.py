@@ -25,7 +25,6 @@ def linted(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_file_is_clean() -> None:
-    """By the rules of deploy/.yamllint.yaml."""
     done = linted(DEPLOY)
 
     assert done.returncode == 0, done.stdout

@@ -82,7 +82,6 @@ async def test_a_plain_request_by_hand_is_answered() -> None:
 
 
 async def test_an_incomplete_head_does_not_hold_a_connection() -> None:
-    """Nor does a client that sends nothing."""
     async with gateway(head_seconds=0.3) as served:
         closed = await asyncio.gather(served.exchange(b""), served.exchange(POST.encode()))
 
@@ -105,7 +104,6 @@ async def test_the_second_request_of_a_connection_has_its_time_too() -> None:
 
 
 async def test_a_body_that_does_not_arrive_times_out() -> None:
-    """By name."""
     async with gateway(body_seconds=0.2) as served:
         answer = await served.answer_to(POST.encode() + b"Content-Length: 50\r\n\r\n{")
 
@@ -155,7 +153,6 @@ async def drained(reader: asyncio.StreamReader) -> int:
 
 @pytest.mark.parametrize("body_size", [70_000_000, 10**30])
 async def test_an_oversized_body_is_refused_before_it_arrives(body_size: int) -> None:
-    """By its declared size."""
     async with gateway() as served:
         answer = await served.answer_to(
             POST.encode() + f"Content-Length: {body_size}\r\n\r\n".encode()
@@ -467,8 +464,6 @@ async def test_a_disconnect_cancels_the_search() -> None:
 
 
 async def test_the_callers_deadline_is_kept() -> None:
-    """In each of the three spellings."""
-
     async def never(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         await asyncio.Event().wait()
         return pb.SearchItemsResponse()

@@ -48,7 +48,6 @@ async def test_openai_embeds_texts_and_pictures() -> None:
 
 @pytest.mark.parametrize("version", ["Client", "ClientV2"])
 async def test_cohere_reranks_pictures(version: str) -> None:
-    """In both versions of its API."""
     cohere: Any = pytest.importorskip("cohere")
     httpx: Any = pytest.importorskip("httpx")
     async with gateway() as served:
@@ -101,7 +100,6 @@ async def test_openai_reads_floats_as_base64() -> None:
     ],
 )
 async def test_cohere_tells_which_field_is_refused(options: dict[str, Any], told: str) -> None:
-    """In the body of its error."""
     cohere: Any = pytest.importorskip("cohere")
     httpx: Any = pytest.importorskip("httpx")
     async with gateway() as served:

@@ -52,7 +52,6 @@ async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
 async def test_an_unreached_sequence_is_named_before_the_deadline(
     stub: IndexServiceStub,
 ) -> None:
-    """Without a deadline it is refused at once."""
     for timeout, least_seconds, most_seconds in ((0.5, 0.3, 30.0), (None, 0.0, 10.0)):
         for _ in range(20):  # 20 ms are kept for the way back, and a busy machine may take them
             start_time = time.monotonic()

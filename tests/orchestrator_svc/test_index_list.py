@@ -63,7 +63,6 @@ async def test_indexes_are_listed_by_id_with_the_items_of_all_shards() -> None:
 
 
 async def test_pages_together_have_each_index_once() -> None:
-    """Also those that one shard alone has."""
     async with stack() as behind, door(behind) as stub:
         await filled(behind, "b", "d", "e")
         for number, index_id in enumerate("acf"):

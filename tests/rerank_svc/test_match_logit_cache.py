@@ -45,7 +45,6 @@ def test_queries_are_distinguished() -> None:
     "entry_count", [5_000, pytest.param(20_000, marks=pytest.mark.slow), 50_000]
 )
 def test_an_entrys_size_is_what_the_limit_counts(entry_count: int) -> None:
-    """To within a third, dictionary included, as tracemalloc counts it."""
     cache = make_cache(1 << 30)
 
     async def compute(keys: Sequence[PairKey]) -> Computation[float, InferenceCost]:

@@ -183,7 +183,6 @@ async def test_a_batch_that_is_wrong_as_a_whole_is_refused(
     index_id: str,
     reason: type[errors.TandemError],
 ) -> None:
-    """With the code of its reason."""
     queries = [query([f"i-{number}" for number in range(size)]) for size in sizes]
 
     with pytest.raises(grpc.aio.AioRpcError) as caught:

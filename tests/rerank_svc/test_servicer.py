@@ -179,7 +179,6 @@ async def test_largest_request_is_scored(stub: RerankServiceStub, fingerprint: s
 async def test_an_item_requested_twice_is_scored_once(
     stub: RerankServiceStub, fingerprint: str
 ) -> None:
-    """And has its score in both places."""
     response = await stub.ScoreCandidates(request(["i-0", "i-1", "i-0"], fingerprint))
 
     first, other, again = response.scores

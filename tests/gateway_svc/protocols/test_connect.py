@@ -40,7 +40,6 @@ def envelopes(body: bytes) -> list[tuple[int, bytes]]:
 
 
 async def test_a_search_is_a_plain_post_of_json() -> None:
-    """As curl sends it, with the names of protobuf's JSON."""
     async with gateway(found_one) as served:
         response = await served.search({"query": {"text": "a dog"}, "indexId": "scenes"})
 
@@ -88,8 +87,6 @@ async def test_an_error_has_its_code_and_the_details_of_grpc() -> None:
 
 
 async def test_an_overload_says_when_to_retry() -> None:
-    """In whole seconds for HTTP, exactly in RetryInfo."""
-
     async def busy(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         raise Overloaded(what="full", retry_delay_seconds=2.5)
 
@@ -131,7 +128,6 @@ async def test_invalid_requests_are_refused_by_name(body: bytes, told: str) -> N
 
 
 async def test_a_stream_has_both_answers_and_an_end() -> None:
-    """As connect-web reads it."""
     message = json.dumps({"search": {"query": {"text": "a dog"}}}).encode()
     async with gateway(found_one) as served:
         response = await served.client.post(

@@ -90,7 +90,6 @@ async def test_a_streamed_search_has_two_messages() -> None:
 
 @pytest.mark.parametrize("path", [SEARCH, STREAM])
 async def test_an_error_is_in_the_trailers_as_grpc_has_it(path: str) -> None:
-    """With its reason, and the same details."""
     async with gateway(no_index) as served:
         body = await called(served, path, framed(b""))
 

@@ -81,7 +81,6 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
     ),
 )
 async def test_invalid_inputs_are_refused_in_both_forms(body: dict[str, Any], told: str) -> None:
-    """As a problem, and as the object that OpenAI's clients read."""
     async with gateway() as served:
         response = await served.client.post("/v1/embeddings", json=body)
 
@@ -101,7 +100,6 @@ async def test_an_input_that_is_refused_fails_the_call_with_its_place() -> None:
 
 
 async def test_a_chat_with_one_picture_is_embedded() -> None:
-    """As vLLM's clients send it."""
     part = {"type": "image_url", "image_url": {"url": DATA}}
     async with gateway() as served:
         response = await served.client.post(

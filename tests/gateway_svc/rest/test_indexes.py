@@ -11,7 +11,6 @@ pytestmark = pytest.mark.usefixtures("each_shape")
 
 
 async def test_an_index_is_described() -> None:
-    """In the protos' names, with the recall by direction."""
     async with gateway() as served:
         response = await served.client.get("/v1/indexes/scenes")
 
@@ -73,7 +72,6 @@ async def test_an_odd_page_is_refused(query: str) -> None:
 
 
 async def test_another_flag_is_refused() -> None:
-    """And nothing is asked of the orchestrator."""
     async with gateway() as served:
         response = await served.client.get("/v1/indexes/a?full_coverage_required=yes")
 

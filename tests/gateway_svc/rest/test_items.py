@@ -139,7 +139,6 @@ async def test_a_refused_item_is_named_next_to_stored_ones() -> None:
     ],
 )
 async def test_invalid_items_are_refused_by_their_place(items: Any, told: str) -> None:
-    """Before anything is stored."""
     async with gateway() as served:
         response = await served.client.put("/v1/items", json={"index_id": "i", "items": items})
 
@@ -149,7 +148,6 @@ async def test_invalid_items_are_refused_by_their_place(items: Any, told: str) -
 
 
 async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
-    """Also an id with a slash and a blank."""
     async with gateway() as served:
         found = await served.client.get("/v1/items/a%2Fb%20c?index_id=scenes")
         missing = await served.client.get("/v1/items/no?index_id=scenes")

@@ -56,7 +56,6 @@ async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
 
 
 async def test_an_uncalibrated_cross_encoder_still_orders() -> None:
-    """By the sigmoid of its logit."""
     async with gateway() as served:
         response = await served.client.post(
             "/v1/rerank",

@@ -65,7 +65,6 @@ async def test_a_text_is_found_by_a_text() -> None:
     ids=["base64", "data", "part", "short_part"],
 )
 async def test_a_picture_is_sent_as_its_bytes(query: dict[str, Any]) -> None:
-    """In every form that JSON APIs have."""
     assert (await sent({"query": query})).query.image == PICTURE
 
 
@@ -76,7 +75,6 @@ async def test_a_filter_may_be_a_text(name: str) -> None:
 
 
 async def test_a_filter_may_be_json() -> None:
-    """As protobuf's JSON has it."""
     where = {"equals": {"name": "style", "value": {"text": "noto"}}}
 
     assert (await sent({"query": "dog", "filter": where})).filter.equals.value.text == "noto"

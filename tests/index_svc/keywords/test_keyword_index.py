@@ -134,7 +134,6 @@ def test_a_filter_that_keeps_nothing_has_a_bounded_cost(monkeypatch: pytest.Monk
 
 
 def test_dropped_hits_are_replaced_by_the_next_best() -> None:
-    """As with a filter that only the worst matches have."""
     index = index_of(*(caption(f"{n:03}", "red" + " word" * n) for n in range(50)))
     worst = {"048", "049"}
 

@@ -58,7 +58,6 @@ def test_an_invalid_tuning_file_is_refused_at_the_start(tmp_path: Path, content:
 
 
 def test_whole_numbers_are_read(tmp_path: Path) -> None:
-    """As an operator may write them."""
     path = tmp_path / "tuning.json"
     tuning = {"index_type": "auto", "parameters": {"nprobe": 32}, "recall_target": 1}
     path.write_text(json.dumps({"scenes/image": tuning}))

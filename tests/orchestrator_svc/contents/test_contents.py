@@ -54,7 +54,6 @@ async def test_items_are_fetched_by_id_from_every_shard() -> None:
 
 
 async def test_an_index_that_is_nowhere_is_not_found() -> None:
-    """And one that a shard alone lacks is."""
     async with stack() as behind, content_door(behind) as stub:
         here = behind.id_on(0)
         await ingest(behind.ingester, [IncomingItem(here, TextContent("1"), {})])

@@ -95,7 +95,6 @@ def test_words_that_find_nothing_keep_the_nearest_items(fusion: HybridFusion) ->
 def test_every_fusion_is_finite_and_keeps_the_order_of_a_list(
     scores: list[float], fusion: HybridFusion
 ) -> None:
-    """Also of negative, equal and single scores."""
     hits = [Hit(f"{n:02}", score) for n, score in enumerate(sorted(scores, reverse=True))]
 
     order = fused_hits(hits, [], HybridRule(keywords="cup", fusion=fusion), 20)

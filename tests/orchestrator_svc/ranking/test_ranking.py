@@ -322,7 +322,6 @@ def test_neighbours_order_the_first_hits_and_leave_the_others() -> None:
 
 
 def test_the_order_that_neighbours_start_from_is_the_reranked_one() -> None:
-    """Without what a minimum of probability leaves out."""
     query = replace(QUERY, ranking=RankingRule(min_probability=0.75))
 
     hits = reranked_hits(query, STAGED_HITS, STAGED_MATCHES, Modality.IMAGE)

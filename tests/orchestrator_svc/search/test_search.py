@@ -152,7 +152,6 @@ async def test_shards_get_the_querys_modality(
 
 
 async def test_contents_are_returned_on_request(filled: Stack) -> None:
-    """Of the returned items only, as they were ingested."""
     answer = await search(filled, rerank_disabled=True, content_included=True, depth=(6, 1, 3))
 
     assert answer.contents == {

@@ -71,7 +71,6 @@ async def answers(
 async def test_a_stream_ends_with_the_answer_of_a_search(
     filled: Stack, fields: dict[str, Any]
 ) -> None:
-    """Before that it gives the retrieval order, with contents if requested."""
     async with door(filled) as stub:
         single = await stub.SearchItems(search(**fields), timeout=TIMEOUT_SECONDS)
         first, second = await answers(stub, search(**fields))
@@ -154,7 +153,6 @@ async def batch(
 
 
 async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
-    """With one encoding, and one search and one scoring a shard."""
     searches = [search(str(angle), return_n=4) for angle in (0, 3, 8, 20)]
     async with door(filled) as stub:
         singles = [await stub.SearchItems(each, timeout=TIMEOUT_SECONDS) for each in searches]
@@ -193,7 +191,6 @@ async def test_different_searches_are_retrieved_separately(filled: Stack) -> Non
 
 
 async def test_a_search_of_a_batch_fails_alone(filled: Stack) -> None:
-    """Whatever is wrong with it, and wherever that is detected."""
     filled.encoder.refused["7"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
     async with door(filled) as stub:
         results = await batch(

@@ -97,7 +97,6 @@ async def test_an_api_of_one_document_a_request_is_compared_over_several() -> No
 
 
 async def test_a_canary_is_sent_every_ten_minutes_or_soon_after_a_failure() -> None:
-    """In between, the last one's result holds."""
     clock = Clock()
     with remote_api(Sabotage.ERROR_500) as api:
         async with canary_of(api, clock) as canary:
