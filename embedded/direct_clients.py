@@ -24,8 +24,8 @@ from orchestrator_svc.services.retry_budget import RetryBudget
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.servicer import RerankServicer
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import ModelOutputInvalid
 from tandem.stages.encoding import EncodedBatch, EncodePurpose

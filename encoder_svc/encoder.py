@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -22,6 +21,7 @@ from tandem.contract.content import (
     TextUse,
     TruncationPolicy,
 )
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageInputUnsupported, TandemError

@@ -7,10 +7,10 @@ from dataclasses import replace
 from encoder_svc.encoder import Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
 from tandem.model_io.priority import Priority

@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from gateway_svc.faults import malformed
 from tandem.chassis.admission import LEAST_BYTES_A_SECOND
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, MessageTooLarge
 
 # gRPC's units of grpc-timeout.

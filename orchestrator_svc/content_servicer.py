@@ -10,10 +10,10 @@ from orchestrator_svc.contents.documents import DocumentScorer, GivenDocument, S
 from orchestrator_svc.contents.stored_items import StoredItems
 from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.wire.search_wire import fetched_content
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Content, Encoding
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, ContentMissing, TandemError

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from orchestrator_svc.coverage import MISSING_ERRORS, SearchCoverage, refusal_of
 from orchestrator_svc.fan_out import fan_out
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.guard import current_caller
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE

@@ -11,8 +11,8 @@ from orchestrator_svc.coverage import (
     refusal_of,
 )
 from orchestrator_svc.fan_out import fan_out
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import DirectionRecall, ShardIndex, joined_recalls
 from tandem.errors import IndexNotFound, InternalFault, TandemError

@@ -6,7 +6,7 @@ import grpc
 
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
 from orchestrator_svc.services.encoder_client import EncoderClient
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import TandemError
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc

@@ -23,8 +23,8 @@ from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import Ingester
 from orchestrator_svc.writes.ingest_stream import IngestStream
 from orchestrator_svc.writes.removal import Remover
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
+from tandem.contract.deadline import Deadline
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc

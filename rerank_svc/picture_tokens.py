@@ -15,9 +15,9 @@ from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.metrics import count_cost
 from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.item_store.item_store import StoredContent

@@ -11,9 +11,9 @@ from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, QueryPairs
 from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import ImageTokens, Tokens
+from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration

@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.rerank.pair_quota import PairQuota
 from orchestrator_svc.shard_map import ShardMap
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K

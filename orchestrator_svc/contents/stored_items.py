@@ -9,7 +9,7 @@ from orchestrator_svc.content_room import ContentRoom, Taking
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.services.item_reader import FetchedItem, ItemReader
 from orchestrator_svc.shard_map import ShardMap
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE
 from tandem.errors import BatchSizeOutOfRange, IndexNotFound

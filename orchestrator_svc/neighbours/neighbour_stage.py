@@ -10,8 +10,8 @@ import numpy as np
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph
 from orchestrator_svc.neighbours.outcome import NeighbourOutcome, NeighbourStop
 from orchestrator_svc.neighbours.served_model import ServedNeighbourModels
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import (
     DeadlineExceeded,

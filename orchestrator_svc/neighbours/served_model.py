@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
 from tandem.stages.neighbours import GraphScorer

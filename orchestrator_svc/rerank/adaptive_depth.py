@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
 from tandem.stages.hit import Hit

@@ -12,8 +12,8 @@ from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
 from orchestrator_svc.rerank.pace import RerankPace
 from orchestrator_svc.shard_map import ShardMap
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
+from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule

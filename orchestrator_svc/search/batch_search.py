@@ -18,7 +18,7 @@ from orchestrator_svc.services.batching import (
 from orchestrator_svc.services.call_batcher import OpenSearches
 from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.shard_client import ShardClient
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.errors import TandemError
 
 

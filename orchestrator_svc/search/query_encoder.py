@@ -14,7 +14,6 @@ from orchestrator_svc.rerank.rerank import STOP_OF_ERROR, RerankStop
 from orchestrator_svc.search.stored_contents import StoredContents
 from orchestrator_svc.services.item_reader import ItemReader
 from orchestrator_svc.shard_map import ShardMap
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -24,6 +23,7 @@ from tandem.contract.content import (
     Tokens,
     TruncationPolicy,
 )
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_EMBEDDING_COUNT

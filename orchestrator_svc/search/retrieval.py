@@ -16,8 +16,8 @@ from orchestrator_svc.metrics import note_coverage
 from orchestrator_svc.query import HybridRule
 from orchestrator_svc.ranking.hybrid_fusion import fused_hits
 from orchestrator_svc.search.time_budget import TimeShares
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, IndexNotFound, TandemError
 from tandem.stages.hit import Hit, merge_hits, merge_keyword_hits

@@ -37,8 +37,8 @@ from orchestrator_svc.services.item_reader import FetchedItem, ItemReader
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import read_tokens
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.tracing import annotate
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated
 from tandem.stages.encoding import ContentEncoder

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from orchestrator_svc.content_room import ContentRoom
 from orchestrator_svc.services.item_reader import ItemReader
 from orchestrator_svc.shard_map import ShardMap
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ItemNotFound, TandemError
 from tandem.stages.encoding import ContentEncoder, EncodePurpose

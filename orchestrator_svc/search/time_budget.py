@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 
 # For returning the answer on a loaded machine; at most a quarter of a short time.
 _LEAST_RESERVE_SECONDS = 0.02

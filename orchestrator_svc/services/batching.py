@@ -9,8 +9,8 @@ from orchestrator_svc.services.call_batcher import CallBatcher, OpenSearches
 from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import ShardClient
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import (

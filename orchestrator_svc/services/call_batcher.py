@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.errors import TandemError
 
 Key = TypeVar("Key", bound=Hashable)

@@ -10,7 +10,7 @@ from orchestrator_svc.metrics import BREAKER_STATE, RETRIES, note_call
 from orchestrator_svc.services.breaker import BREAKER_RULE, Breaker, BreakerRule
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.channels import call
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,

@@ -7,8 +7,8 @@ import grpc
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import FAILURES, Dependency
 from orchestrator_svc.services.retry_budget import RetryBudget
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelUnavailable
 from tandem.stages.encoding import EncodedBatch, EncodePurpose

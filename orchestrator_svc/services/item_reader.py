@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator_svc.content_room import Taking
-from tandem.chassis.deadline import Deadline
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding
+from tandem.contract.deadline import Deadline
 
 
 @dataclass(frozen=True, slots=True)

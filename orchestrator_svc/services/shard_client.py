@@ -11,11 +11,11 @@ from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
-from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
 )
 from tandem.contract.content import Encoding, content_bytes
+from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import (
     IndexSummary,
     ShardIndex,

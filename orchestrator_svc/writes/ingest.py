@@ -10,10 +10,10 @@ from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.places import Places, asking_caller
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
 from tandem.errors import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import refused_by_name, shard_request_id
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import (

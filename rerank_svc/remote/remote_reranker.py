@@ -18,7 +18,6 @@ from rerank_svc.remote.endpoint import RemoteEndpoint
 from rerank_svc.remote.remote_scorer import RemoteScorer
 from rerank_svc.remote.shapes import Document
 from rerank_svc.remote.stored_documents import StoredDocuments
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.places import asking_caller
 from tandem.chassis.single_flight_cache import Computation
 from tandem.contract.content import (
@@ -28,6 +27,7 @@ from tandem.contract.content import (
     TextContent,
     Tokens,
 )
+from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration

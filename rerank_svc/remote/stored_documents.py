@@ -12,9 +12,9 @@ from rerank_svc.remote.pictures import data_uri
 from rerank_svc.remote.shapes import Document
 from tandem.chassis.cache_metrics import CacheMetrics
 from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_reader import HeifReader

@@ -15,7 +15,7 @@
     admission, places           limits on what is in flight, and retry delays
     request_scanner             counts a request's fields before protobuf parses them
     side_thread                 converts large requests outside of the event loop
-    stream_watch, deadline      idle streams, and the time that is left
+    stream_watch                idle streams
     status                      named errors to gRPC statuses and back
     tracing, request_id, headers what a call carries from service to service
     metrics, cache_metrics      what Prometheus scrapes

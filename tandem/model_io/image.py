@@ -16,9 +16,9 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
 from tandem.contract.content import Content, ImageContent
+from tandem.contract.deadline import Deadline
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.heif_file import heif_kind
 from tandem.model_io.heif_reader import HeifReader

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, TruncationPolicy
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import TandemError
 

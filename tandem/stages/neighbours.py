@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 

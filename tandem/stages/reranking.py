@@ -6,8 +6,8 @@ from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Tokens
+from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration, relevance

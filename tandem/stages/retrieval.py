@@ -7,9 +7,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.contract.filters import Filter
 from tandem.contract.index_description import ShardIndex
 from tandem.contract.search_path import KeywordState, SearchPath

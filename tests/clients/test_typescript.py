@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway_svc.methods import SERVICE_NAMES
+from gateway_svc.upstream import SERVICE_NAMES
 from tandem.client.testing import FakeServer
 from tests.support.clients.generated_code import ROOT
 from tests.support.clients.search_example import printed, run_example

@@ -18,8 +18,8 @@ from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import ShardClient
 from tandem import Engine
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.contract.filters import Exists
 from tandem.errors import (
     DeadlineExceeded,

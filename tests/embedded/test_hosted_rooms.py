@@ -17,9 +17,9 @@ from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.channels import call
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.errors import ServiceUnavailable, ShardMapMismatch
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image, decoding_bytes
 from tandem.model_io.preprocessing import ImageRules

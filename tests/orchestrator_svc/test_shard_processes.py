@@ -20,8 +20,8 @@ from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.writes.removal import Remover
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, stack

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator_svc.neighbours.served_model import ServedNeighbourModels
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
 from tandem.stages.neighbours import Graph, GraphScores

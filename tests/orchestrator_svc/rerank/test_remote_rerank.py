@@ -16,8 +16,8 @@ from orchestrator_svc.writes.ingest import IncomingItem
 from rerank_svc.remote.endpoint import RemoteEndpoint
 from rerank_svc.remote.pictures import data_uri
 from rerank_svc.servicer import RerankServicer
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_cursor_pb2 import SearchCursor

@@ -17,8 +17,8 @@ from orchestrator_svc.rerank.rerank import RerankStop
 from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import (

@@ -22,7 +22,6 @@ from orchestrator_svc.rerank.rerank import RerankStop
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     ImageContent,
     ImageTokens,
@@ -32,6 +31,7 @@ from tandem.contract.content import (
     TextUse,
     TruncationPolicy,
 )
+from tandem.contract.deadline import Deadline
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tests.support.orchestrator_svc.downstream import (

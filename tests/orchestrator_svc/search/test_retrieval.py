@@ -13,9 +13,9 @@ from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 from tests.support.orchestrator_svc.scripted import Before

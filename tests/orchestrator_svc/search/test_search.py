@@ -11,8 +11,8 @@ from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import modality_from_proto
 from tests.support.orchestrator_svc.downstream import (

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from orchestrator_svc.search.time_budget import TimeBudget, TimeShares
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 
 
 @pytest.mark.parametrize(

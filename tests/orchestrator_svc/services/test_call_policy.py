@@ -16,9 +16,9 @@ from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem import errors
 from tandem.chassis.channels import open_channel
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import abort
+from tandem.contract.deadline import Deadline
 from tandem.v1 import model_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import (
     ModelServiceServicer,

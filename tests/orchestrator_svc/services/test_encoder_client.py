@@ -6,8 +6,8 @@ import pytest
 from orchestrator_svc.services.encoder_client import EncoderClient
 from tandem import errors
 from tandem.chassis.channels import open_channel
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault, TextEmpty
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1 import error_reason_pb2

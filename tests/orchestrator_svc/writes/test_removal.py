@@ -7,8 +7,8 @@ import pytest
 from orchestrator_svc.writes.ingest import IncomingItem
 from orchestrator_svc.writes.removal import RemovalOutcome
 from tandem import errors
-from tandem.chassis.deadline import Deadline
 from tandem.contract.content import TextContent
+from tandem.contract.deadline import Deadline
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 from encoder_svc import __main__, encoder
 from encoder_svc.settings import EncoderSettings
-from tandem.chassis.deadline import Deadline
 from tandem.chassis.settings import load_or_exit
+from tandem.contract.deadline import Deadline
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.preprocessing import ImageRules
 

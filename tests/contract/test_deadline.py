@@ -6,7 +6,7 @@ from typing import cast
 import grpc
 import pytest
 
-from tandem.chassis.deadline import Deadline
+from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded
 
 
