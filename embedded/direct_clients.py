@@ -1,7 +1,7 @@
-"""Calls the rooms of this process with their own types: what a plain search needs, no messages.
+"""Calls the services of this process without messages, for what a search of one query needs.
 
 Each class is the service's client, whose breaker, retry and checks of answers stay. Its other
-calls, and searches with filters or words, remain messages over a `LocalChannel`.
+calls remain messages over a `LocalChannel`.
 """
 
 from __future__ import annotations
