@@ -135,7 +135,8 @@ def _add_checkpoint(
 
 
 def _read(name: str, revision: str | None, image_encoder: str | None) -> "PublishedModel":
-    from tandem.modeling.families.reader import published_model_folder, read_published_model
+    from tandem.modeling.families.reader import read_published_model
+    from tandem.modeling.published.files import published_folder
     from tandem.zoo.checkpoint import is_zoo_checkpoint
     from tandem.zoo.served import read_zoo_model
 
@@ -147,17 +148,17 @@ def _read(name: str, revision: str | None, image_encoder: str | None) -> "Publis
     if revision is not None and user_path(name).is_dir():
         raise ValueError(f"--revision: {name} is a folder; only a model of the hub has revisions")
     if revision is not None:
-        return read_published_model(published_model_folder(name, revision), image_folder)
+        return read_published_model(published_folder(name, revision), image_folder)
     return read_published_model(_folder(name, None), image_folder)
 
 
 def _folder(name: str, revision: str | None) -> Path:
-    from tandem.modeling.families.reader import published_model_folder
+    from tandem.modeling.published.files import published_folder
 
     if user_path(name).is_dir():
         return user_path(name)
     hub_name, _, own_revision = name.partition("@")
-    return published_model_folder(hub_name, own_revision or revision)
+    return published_folder(hub_name, own_revision or revision)
 
 
 def _describe(name: str, model: "PublishedModel") -> None:

@@ -8,8 +8,7 @@ functions as torch modules, and the rules by which contents become their inputs.
 - text_rules.py, image_rules.py: tokenizer and image processor, as their files tell
 - oscar.py, uniter.py, m3p.py: models that read a detector's regions, without transformers, as one
   encoder (region_encoder.py); mmt_folder.py: their folders as MMT-Retrieval saves them
-- towers.py, pooled_text.py, bi_encoder.py: the functions of a bi-encoder, and the model of them;
-  cross_encoder.py: the model of a cross-encoder alone
+- towers.py, pooled_text.py: the functions of a bi-encoder; described.py: the model of parts
 - clip.py, siglip.py, blip.py …: families; open_clip*.py: those in open_clip's own format
 - modules_file.py, text_tower.py, combined.py: a text tower of sentence-transformers with the image
   tower of another model

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
-from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import (
     BiEncoderParts,
     CrossEncoderParts,
@@ -22,7 +23,6 @@ from tandem.modeling.families.published_model import (
 )
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.licence import licence_notes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,7 +35,9 @@ _SUM: Final = (
     "Its authors rank by similarity plus the head's second number, about half the match logit: "
     "tandem search --fusion logit_add --cross-encoder-weight 0.33."
 )
-_KNOWN_CLASS: Final = "BlipForImageTextRetrieval"
+_NO_ENCODE: Final = (
+    "Its vocabulary has no [ENC], so pairs begin with [CLS], as in transformers' own forward."
+)
 
 
 def read_blip(folder: PublishedFolder) -> PublishedModel:
@@ -54,14 +56,12 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
     check_end_token(folder, tokenizer, config.text_config.sep_token_id)
     encode_id = _encode_id(tokenizer, config.text_config)
     model = load_model(folder, BlipForImageTextRetrieval, config, attention="eager")
-    licence = folder.licence()
-    return PublishedModel(
-        family="blip",
-        architecture=_KNOWN_CLASS,
-        licence=licence,
-        parameter_count=parameter_count(model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={text.tokenizer: tokenizer},
+    both = described(
+        folder,
+        "blip",
+        type(model).__name__,
+        {text.tokenizer: tokenizer},
+        model,
         bi_encoder=BiEncoderParts(
             embed_text=BlipText(model).eval(),
             embed_image=BlipImage(model, scale).eval(),
@@ -78,9 +78,9 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
             image_token_count=model.vision_model.embeddings.num_positions,
             token_width=config.vision_config.hidden_size,
         ),
-        default_fusion="add",
-        notes=(_SUM, *_notes(encode_id), *licence_notes(licence)),
+        notes=(_SUM, *([] if encode_id is not None else [_NO_ENCODE])),
     )
+    return replace(both, default_fusion="add")
 
 
 class BlipText(nn.Module):
@@ -149,11 +149,3 @@ def _encode_id(tokenizer: "Tokenizer", config: "BlipTextConfig") -> int | None:
     last = config.vocab_size - 1
     is_authors_own = config.bos_token_id == last - 1 and words <= config.bos_token_id
     return last if is_authors_own else None
-
-
-def _notes(encode_id: int | None) -> tuple[str, ...]:
-    if encode_id is not None:
-        return ()
-    return (
-        "Its vocabulary has no [ENC], so pairs begin with [CLS], as in transformers' own forward.",
-    )

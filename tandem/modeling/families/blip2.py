@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.cross_encoder import published_cross_encoder
+from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
@@ -51,7 +51,16 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
         token_width=vision.hidden_size,
     )
     notes = (_NO_BI_ENCODER.format(count=config.num_query_tokens),)
-    return published_cross_encoder(folder, "blip-2", model, parts, tokenizer, notes)
+    tokenizers = {text.tokenizer: tokenizer}
+    return described(
+        folder,
+        "blip-2",
+        type(model).__name__,
+        tokenizers,
+        model,
+        notes=notes,
+        cross_encoder=parts,
+    )
 
 
 class Blip2ImageTokens(nn.Module):

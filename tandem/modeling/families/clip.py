@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tokenizers import Tokenizer
 
 from tandem.model_io.preprocessing import TextRules
-from tandem.modeling.families.bi_encoder import published_bi_encoder
+from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
@@ -56,7 +56,7 @@ def _transformers_clip(
         image=image,
         embedding_dim=config.projection_dim,
     )
-    return published_bi_encoder(folder, family, type(model).__name__, parts, tokenizer)
+    return described_towers(folder, family, type(model).__name__, parts, tokenizer)
 
 
 def clip_text_rules(

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from tandem.model_io.json_object import shown
 from tandem.modeling.families.m3p import read_m3p
-from tandem.modeling.families.modules_file import MODULES, read_modules
+from tandem.modeling.families.modules_file import read_modules
 from tandem.modeling.families.oscar import read_oscar
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_head import OfMmt
 from tandem.modeling.families.uniter import read_uniter
+from tandem.modeling.published.files import MODULES
 from tandem.modeling.published.folder import PublishedFolder
 
 _LENGTHS: Final = "sentence_bert_config.json"

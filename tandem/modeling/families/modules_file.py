@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tandem.model_io.json_object import check_file, shown
-from tandem.modeling.published.files import CONFIG
+from tandem.modeling.published.files import CONFIG, MODULES
 from tandem.modeling.published.folder import PublishedFolder
 
-MODULES: Final = "modules.json"
 NORMALIZE: Final = "Normalize"
 _PACKAGE: Final = "sentence_transformers."
 # What a step reads and writes; newer files may name another.

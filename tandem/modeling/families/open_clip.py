@@ -10,8 +10,8 @@ from typing import Any, Final
 from torch import Tensor, nn
 
 from tandem.model_io.json_object import shown
-from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.clip import clip_text_rules
+from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.open_clip_config import OpenClipConfig
 from tandem.modeling.families.open_clip_weights import named_as_clip
@@ -19,9 +19,9 @@ from tandem.modeling.families.pooled_text import PooledTextTower
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.published.files import OPEN_CLIP_WEIGHTS
 from tandem.modeling.published.folder import PublishedFolder
 
-OPEN_CLIP_WEIGHTS: Final = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 FAMILY: Final = "open_clip"
 _XLM_ROBERTA: Final = "xlm-roberta-"
 # Every XLM-R has heads of this width; its file of weights does not state it.
@@ -56,7 +56,7 @@ def _two_towers(folder: PublishedFolder, config: OpenClipConfig) -> PublishedMod
         image=image,
         embedding_dim=config.embedding_dim,
     )
-    return published_bi_encoder(folder, FAMILY, "CLIPModel", parts, tokenizer)
+    return described_towers(folder, FAMILY, "CLIPModel", parts, tokenizer)
 
 
 def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> PublishedModel:
@@ -88,9 +88,7 @@ def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> Publis
         image=image,
         embedding_dim=config.embedding_dim,
     )
-    return published_bi_encoder(
-        folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", parts, tokenizer
-    )
+    return described_towers(folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", parts, tokenizer)
 
 
 def _xlm_roberta(

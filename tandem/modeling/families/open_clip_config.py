@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 from tandem.model_io.json_object import shown
 from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.families.image_rules import PixelScale
+from tandem.modeling.published.files import OPEN_CLIP_CONFIG
 from tandem.modeling.published.folder import PublishedFolder
 
-OPEN_CLIP_CONFIG: Final = "open_clip_config.json"
 # OpenAI's, which open_clip takes where a file names none.
 _MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _STD: Final = (0.26862954, 0.26130258, 0.27577711)

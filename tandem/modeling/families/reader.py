@@ -5,7 +5,7 @@ open_clip_config.json are formats of their own; models that read a detector's re
 their files (region_families.py).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +14,21 @@ from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
 from tandem.modeling.families.combined import combined_model
-from tandem.modeling.families.modules_file import MODULES, NORMALIZE, read_library_modules
-from tandem.modeling.families.open_clip import OPEN_CLIP_WEIGHTS, read_open_clip
-from tandem.modeling.families.open_clip_config import OPEN_CLIP_CONFIG
+from tandem.modeling.families.modules_file import NORMALIZE, read_library_modules
+from tandem.modeling.families.open_clip import read_open_clip
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
 from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.families.visual_bert import read_visual_bert
-from tandem.modeling.published.files import CONFIG, WEIGHT_NAMES, hub_snapshot, read_fields
+from tandem.modeling.published.files import (
+    CONFIG,
+    MODULES,
+    OPEN_CLIP_CONFIG,
+    WEIGHT_NAMES,
+    read_fields,
+)
 from tandem.modeling.published.folder import PublishedFolder
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
@@ -42,12 +47,6 @@ _NOT_SERVED: Final[Mapping[str, str]] = {
 }
 # Of sentence-transformers before 5.4; newer ones write Transformer for it.
 _WHOLE_MODEL: Final = "CLIPModel"
-_SMALL_FILES: Final = ("*.json", "vocab.txt", "merges.txt", "README.md")
-# A model, or its first module and the layers after it.
-_SAFETENSORS: Final = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
-# Only if a repository has none of the others; a layer may still be pickled.
-_PICKLES: Final = ("pytorch_model.bin", "pytorch_model-*.bin", "0_*/pytorch_model.bin")
-_PICKLED_LAYERS: Final = ("[1-9]_*/pytorch_model.bin",)
 
 
 def read_published_model(folder: Path, image_folder: Path | None = None) -> PublishedModel:
@@ -128,29 +127,6 @@ def is_published_folder(folder: Path) -> bool:
         # Ours has vocabulary_size; others' say vocab_size, there or in a part.
         return "vocabulary_size" not in read_fields(folder / CONFIG)
     return region_reader(PublishedFolder(folder)) is not None
-
-
-def published_model_folder(name_or_folder: str, revision: str | None = None) -> Path:
-    """Returns the folder of that path, or that with the hub's files of that name.
-
-    A revision is a commit, a tag or a branch. With HF_HUB_OFFLINE only files that were downloaded
-    before are used. Raises PublishedCheckpointInvalid where neither is there.
-    """
-    folder = Path(name_or_folder)
-    if folder.is_dir():
-        return folder
-    # The small files say which weights are needed: a repository may have several formats of them.
-    folder = hub_snapshot(name_or_folder, _SMALL_FILES, revision)
-    choices: list[Sequence[str]] = []
-    if (folder / CONFIG).is_file() or (folder / MODULES).is_file():
-        choices += [(*_SAFETENSORS, *_PICKLED_LAYERS), (*_PICKLES, *_PICKLED_LAYERS)]
-    if (folder / OPEN_CLIP_CONFIG).is_file() or not choices:
-        choices += [(name,) for name in OPEN_CLIP_WEIGHTS]
-    for wanted in choices:
-        folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *wanted), revision)
-        if any(next(folder.glob(pattern), None) for pattern in (*wanted[:2], "0_*/model*")):
-            break
-    return folder
 
 
 def _check_transformers(folder: PublishedFolder) -> None:

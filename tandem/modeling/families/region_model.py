@@ -7,14 +7,13 @@ from typing import Any, Final
 from tandem.model_io.preprocessing import RegionRules, TextRules, text_length_buckets
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
-from tandem.modeling.families.loaded_model import parameter_count
+from tandem.modeling.families.described import described
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.region_encoder import RegionEncoder
 from tandem.modeling.families.region_head import OfMmt
 from tandem.modeling.families.tokenizer_class import check_added_tokens, check_class
 from tandem.modeling.published.files import TOKENIZER, read_tokenizer
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.licence import licence_notes
 from tandem.modeling.published.shape import SERVED_BERT, bert_config
 
 _TOKENIZER_FILES: Final = (
@@ -70,16 +69,12 @@ def region_model(
             f"to {regions.max_regions} regions"
         )
     longer = (length for length in _LONGER_TEXTS if 2 * length < max_tokens)
-    licence = folder.licence()
-    return PublishedModel(
-        family=parts.family,
-        architecture=parts.architecture,
-        licence=licence,
-        parameter_count=parameter_count(parts.model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={TOKENIZER: tokenizer},
-        bi_encoder=None,
-        cross_encoder=None,
+    return described(
+        folder,
+        parts.family,
+        parts.architecture,
+        {TOKENIZER: tokenizer},
+        parts.model,
         region_joint=RegionJointParts(
             joint=parts.model,
             text=TextRules(
@@ -94,7 +89,7 @@ def region_model(
             cls_id=special.cls_id,
             has_pairs=parts.model.head is not None,
         ),
-        notes=(*notes, *licence_notes(licence)),
+        notes=tuple(notes),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tokenizers import Regex, Tokenizer, normalizers
 from torch import nn
 
-from tandem.modeling.families.bi_encoder import published_bi_encoder
+from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
@@ -53,7 +53,7 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
         embedding_dim=text_config.projection_size,
     )
     tokenizer = as_trained(tokenizer, folder.optional_fields(TOKENIZER_CONFIG))
-    return published_bi_encoder(folder, "siglip", "SiglipModel", parts, tokenizer)
+    return described_towers(folder, "siglip", "SiglipModel", parts, tokenizer)
 
 
 def as_trained(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Tokenizer:

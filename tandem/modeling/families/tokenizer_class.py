@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CONFIG: Final = "tokenizer_config.json"
 _ADDED: Final = "added_tokens.json"
 # Words that most vocabularies have, in two cases.
-_WORDS: Final = ("two dogs", "a cat", "photo of one man", "e i o u")
+_WORDS: Final = ("two dogs", "TWO DOGS", "a cat", "A CAT", "photo of one man", "E I O U", "e i o u")
 # Besides case, what classes have settings for: accents, Chinese characters, digits and marks, and
 # with all of them the tokens around a text.
 _TEXTS: Final = (*_WORDS, "café", "Naïve Zürich", "中国の狗", "it's 2 of 31?", "a-b_c #d")
@@ -36,13 +36,6 @@ def check_class(folder: PublishedFolder, tokenizer: Tokenizer) -> None:
     if made is None:
         return
     library = made.backend_tokenizer
-    ours, theirs = _ignores_case(tokenizer), _ignores_case(library)
-    if ours != theirs:
-        does = "makes letters lower case" if ours else "keeps the case of letters"
-        raise folder.refused(
-            f"its tokenizer.json {does}, and what transformers makes of it by its class and "
-            f"{_CONFIG} does not; correct do_lower_case there, or {SAVE_ONCE}"
-        )
     for text in _TEXTS:
         if _ids(tokenizer, text) != _ids(library, text):
             raise folder.refused(
@@ -95,11 +88,6 @@ def _library_tokenizer(folder: PublishedFolder) -> "PreTrainedTokenizerFast | No
         return made
     except Exception:  # its steps may raise anything, for a missing library or an unknown class
         return None
-
-
-def _ignores_case(tokenizer: Tokenizer) -> bool:
-    """Returns whether words in capitals have the ids of those without."""
-    return all(_ids(tokenizer, word.upper()) == _ids(tokenizer, word) for word in _WORDS)
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.cross_encoder import published_cross_encoder
+from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
@@ -52,7 +52,16 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
         image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
         token_width=config.hidden_size,
     )
-    return published_cross_encoder(folder, "vilt", model, parts, tokenizer, _NOTES)
+    tokenizers = {text.tokenizer: tokenizer}
+    return described(
+        folder,
+        "vilt",
+        type(model).__name__,
+        tokenizers,
+        model,
+        notes=_NOTES,
+        cross_encoder=parts,
+    )
 
 
 class ViltImageTokens(nn.Module):

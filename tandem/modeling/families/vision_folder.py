@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from tandem.modeling.families.reader import published_model_folder
+from tandem.modeling.published.files import published_folder
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.shape import check_ranges
 from tandem.modeling.stored_weights import not_finite
@@ -49,7 +49,7 @@ class PublishedVision:
 
         Raises PublishedCheckpointInvalid for a folder without a known vision network.
         """
-        folder = PublishedFolder(published_model_folder(name_or_folder))
+        folder = PublishedFolder(published_folder(name_or_folder))
         with folder.reading("it has no vision network that can be read"):
             network = _network_fields(folder)
             processor = _processor_fields(folder)

@@ -32,20 +32,14 @@ from tandem.modeling.stored_weights import (
 Weight = TypeVar("Weight")
 
 CONFIG = "config.json"
+MODULES = "modules.json"
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 TOKENIZER = "tokenizer.json"
 _WEIGHTS = "model.safetensors"
 _PICKLED = "pytorch_model.bin"
 WEIGHT_NAMES = (_WEIGHTS, _PICKLED)
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
-_DOWNLOADED = (
-    CONFIG,
-    _ADAPTERS[0],
-    "*.safetensors",
-    f"{_WEIGHTS}.index.json",
-    TOKENIZER,
-    VOCABULARY,
-    "tokenizer_config.json",
-)
 _PIECES = "sentencepiece.bpe.model"
 _SLOW = ("spiece.model", "tokenizer.model", "vocab.json")
 SAVE_ONCE = (
@@ -61,24 +55,38 @@ _WRAPPERS = ("module.", "_orig_mod.")
 _OTHER_WEIGHTS = frozenset(
     {".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth", ".safetensors"}
 )
-_DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
+_SMALL_FILES = ("*.json", "vocab.txt", "merges.txt", "README.md")
+# A model, or its first module and the layers after it.
+_SAFETENSORS = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
+# Only if a repository has none of the others; a layer may still be pickled.
+_PICKLES = ("pytorch_model.bin", "pytorch_model-*.bin", "0_*/pytorch_model.bin")
+_PICKLED_LAYERS = ("[1-9]_*/pytorch_model.bin",)
 
 
 class PublishedCheckpointInvalid(ValueError):
     """The folder or name is not a published checkpoint that can be used."""
 
 
-def published_folder(name_or_folder: str) -> Path:
-    """Returns the folder, or downloads the hub's checkpoint of that name and returns its folder.
+def published_folder(name_or_folder: str, revision: str | None = None) -> Path:
+    """Returns the folder of that path, or that with the hub's files of that name.
 
-    Raises PublishedCheckpointInvalid for anything else.
+    A revision is a commit, a tag or a branch. With HF_HUB_OFFLINE only files that were downloaded
+    before are used. Raises PublishedCheckpointInvalid where neither is there.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():
         return folder
-    folder = hub_snapshot(name_or_folder, _DOWNLOADED)
-    if _listed(folder, _WEIGHTS) is None:
-        folder = hub_snapshot(name_or_folder, (*_DOWNLOADED, *_DOWNLOADED_WITHOUT_SAFETENSORS))
+    # The small files say which weights are needed: a repository may have several formats of them.
+    folder = hub_snapshot(name_or_folder, _SMALL_FILES, revision)
+    choices: list[Sequence[str]] = []
+    if (folder / CONFIG).is_file() or (folder / MODULES).is_file():
+        choices += [(*_SAFETENSORS, *_PICKLED_LAYERS), (*_PICKLES, *_PICKLED_LAYERS)]
+    if (folder / OPEN_CLIP_CONFIG).is_file() or not choices:
+        choices += [(name,) for name in OPEN_CLIP_WEIGHTS]
+    for wanted in choices:
+        folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *wanted), revision)
+        if any(next(folder.glob(pattern), None) for pattern in (*wanted[:2], "0_*/model*")):
+            break
     return folder
 
 

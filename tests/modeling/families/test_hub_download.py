@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.modeling.families.reader import published_model_folder
+from tandem.modeling.published.files import published_folder
 
 SMALL = {"config.json", "tokenizer.json", "preprocessor_config.json", "README.md"}
 
@@ -90,6 +90,6 @@ def _downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, names: set[str]
     hub = Hub(tmp_path / "cache", names)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.snapshot_download", hub.download)
-    folder = published_model_folder("someone/a-model", "a1b2c3")
+    folder = published_folder("someone/a-model", "a1b2c3")
     assert hub.revisions == {"a1b2c3"}
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

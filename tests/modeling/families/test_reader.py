@@ -13,10 +13,9 @@ from tandem.model_io.preprocessing import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import (
     is_published_folder,
-    published_model_folder,
     read_published_model,
 )
-from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tandem.modeling.published.files import PublishedCheckpointInvalid, published_folder
 from tests.support.modeling.odd_contents import odd_texts
 from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
 
@@ -269,7 +268,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
             _with("config.json", text_config={"num_hidden_layers": 10**9}),
             r"text_config\.num_hidden_layers is 1000000000, not 1 to 1,000",
         ),
-        (_tokenizer(normalizer=None), "keeps the case of letters.*save_pretrained"),
+        (_tokenizer(normalizer=None), "'TWO DOGS' into .*save_pretrained"),
         (_tokenizer(post_processor=None), "'two dogs' into .*save_pretrained"),
         (_without_end, r"ends texts with \[\].*save_pretrained"),
         (_random_splits, "at random"),
@@ -417,8 +416,8 @@ def test_a_name_without_a_folder_is_looked_up_among_the_downloaded(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(PublishedCheckpointInvalid, match="neither a folder nor a checkpoint"):
-        published_model_folder("someone/some-clip", "a-revision")
-    assert published_model_folder(str(tmp_path)) == tmp_path
+        published_folder("someone/some-clip", "a-revision")
+    assert published_folder(str(tmp_path)) == tmp_path
 
 
 def test_a_siglip_tokenizer_that_keeps_punctuation_is_completed(

@@ -1,0 +1,63 @@
+"""Describes a published model, once its family has read its parts."""
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from tandem.modeling.families.loaded_model import parameter_count
+from tandem.modeling.families.published_model import (
+    BiEncoderParts,
+    CrossEncoderParts,
+    PublishedModel,
+    RegionJointParts,
+)
+from tandem.modeling.published.folder import PublishedFolder
+from tandem.modeling.published.licence import licence_notes
+
+
+def described(
+    folder: PublishedFolder,
+    family: str,
+    architecture: str,
+    tokenizers: dict[str, Tokenizer],
+    *modules: nn.Module,
+    notes: tuple[str, ...] = (),
+    bi_encoder: BiEncoderParts | None = None,
+    cross_encoder: CrossEncoderParts | None = None,
+    region_joint: RegionJointParts | None = None,
+) -> PublishedModel:
+    """Returns the model of these parts, and of `modules` with all weights.
+
+    Call it after the last file is read.
+    """
+    licence = folder.licence()
+    return PublishedModel(
+        family=family,
+        architecture=architecture,
+        licence=licence,
+        parameter_count=parameter_count(*modules),
+        files_sha256=dict(folder.sha256s()),
+        tokenizers=tokenizers,
+        bi_encoder=bi_encoder,
+        cross_encoder=cross_encoder,
+        region_joint=region_joint,
+        notes=(*notes, *licence_notes(licence)),
+    )
+
+
+def described_towers(
+    folder: PublishedFolder,
+    family: str,
+    architecture: str,
+    parts: BiEncoderParts,
+    tokenizer: Tokenizer,
+) -> PublishedModel:
+    """Returns the model of two towers, without a cross-encoder."""
+    return described(
+        folder,
+        family,
+        architecture,
+        {parts.text.tokenizer: tokenizer},
+        parts.embed_text,
+        parts.embed_image,
+        bi_encoder=parts,
+    )
