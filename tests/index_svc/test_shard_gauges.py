@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from index_svc.metrics import LIST_IMBALANCE
 from index_svc.shard import Shard, ShardSettings
 from index_svc.shard_gauges import SHARD_GAUGES
 from index_svc.upkeep import maintenance
 from tandem.chassis.metrics import REGISTRY
+from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
@@ -96,7 +98,9 @@ def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:
     shard = opened(tmp_path / "shard")
     try:
         upsert(shard, "one")
-        shard.maintenance.step()
+        LIST_IMBALANCE.labels("0", "text").set(7.0)
+        shard.maintenance.ask_rebuild(INDEX_ID, Modality.TEXT, "operator")
+        assert shard.maintenance.step()
         ratio = REGISTRY.get_sample_value(
             "tandem_index_list_imbalance_ratio", {"shard": "0", "modality": "text"}
         )
