@@ -30,6 +30,7 @@ from tandem.errors import (
     TokensInvalid,
 )
 from tandem.v1 import content_pb2, error_reason_pb2
+from tests.support.grid import sampled
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> N
         wire.embedding_from_proto(content_pb2.Embedding(values=values))
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", sampled([0, 1, 2]))
 @pytest.mark.parametrize(
     ("values", "why"),
     [

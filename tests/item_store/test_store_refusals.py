@@ -15,6 +15,7 @@ from tandem.item_store.file_system import file_system_type
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, Upsert
 from tandem.item_store.refused import StoreRefused
+from tests.support.grid import sampled
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 MAP_BYTES = 16 << 20
@@ -38,7 +39,10 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "fuse.glusterfs", "lustre"]
+    "kind",
+    sampled(
+        ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "fuse.glusterfs", "lustre"]
+    ),
 )
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_network_file_system_is_refused(
