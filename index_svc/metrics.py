@@ -4,7 +4,6 @@ Gauges have a series for each shard, as one process may have several; counters a
 those of all of them.
 """
 
-from index_svc.retrieval.hit import Strategy
 from tandem.chassis.metrics import (
     REFUSALS,
     REGISTRY,
@@ -14,7 +13,7 @@ from tandem.chassis.metrics import (
     kept_series,
     stage_histogram,
 )
-from tandem.contract.search_path import KeywordState
+from tandem.contract.search_path import KeywordState, SearchStrategy
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
@@ -118,7 +117,7 @@ for _cause in ("recall", "recall_pinned", "operator"):
     REBUILD_REQUESTS.labels(_cause)
 for _work in ("rebuild", "fold", "snapshot", "recall"):
     MAINTENANCE_DURATION.labels(_work)
-for _strategy in (each for each in Strategy if each is not Strategy.UNKNOWN):
+for _strategy in (each for each in SearchStrategy if each is not SearchStrategy.UNKNOWN):
     SEARCHES.labels(_strategy.name.lower())
 for _state in KeywordState:
     KEYWORD_SEARCHES.labels(_state.name.lower())

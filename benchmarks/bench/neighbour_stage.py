@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from benchmarks.support.clustered_vectors import Source
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import scan_rows
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.faiss_threads import keep_faiss_in_this_thread
-from index_svc.retrieval.hit import F32
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import neighbourhood
 from orchestrator_svc.neighbours.joined_neighbours import joined_graph

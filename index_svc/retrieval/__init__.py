@@ -1,6 +1,6 @@
 """Finds the items nearest to an embedding in one index.
 
-query, hit         what is searched for, and what is found
+arrays             the types of arrays
 searchable_index   `SearchableIndex`: texts and images, searched and changed under one lock
 modality_index     `ModalityIndex`: one of the two, with its rows, attributes and FAISS index
 embedding_rows     embeddings by row number

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from index_svc.retrieval.hit import F32, I64, Mask
+from index_svc.retrieval.arrays import F32, I64, Mask
 
 # 65,536 x 384 float32 values are 96 MiB: few blocks, with little unused space in the last.
 BLOCK_ROW_COUNT = 1 << 16

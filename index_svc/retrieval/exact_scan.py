@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import faiss
 import numpy as np
 
+from index_svc.retrieval.arrays import F32, I64, Mask
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, I64, Mask
 from tandem.stages.shard_answer import RowHit
 
 # Where at most one row in so many matches, copying the matches beats skipping the others.

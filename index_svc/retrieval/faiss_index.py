@@ -12,8 +12,8 @@ import faiss as faiss_module
 import numpy as np
 import numpy.typing as npt
 
+from index_svc.retrieval.arrays import F32, I64, Mask
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, I64, Mask
 from tandem.errors import IndexTypeInvalid
 
 # FAISS's type stubs lack many names used here.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from index_svc.retrieval.hit import Mask
+from index_svc.retrieval.arrays import Mask
 from tandem.contract.filters import Filter
 
 # A mask of a million rows is 1 MB.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from index_svc.attributes.attribute_columns import AttributeColumns
+from index_svc.retrieval.arrays import F32, I64, Mask
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import (
     compare_rows,
@@ -18,12 +19,17 @@ from index_svc.retrieval.exact_scan import (
 )
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.filter_masks import FilterMasks
-from index_svc.retrieval.hit import F32, I64, Mask, SearchPath, Strategy
 from index_svc.retrieval.index_type import FLAT, fetch_count
 from index_svc.retrieval.search_plan import choose_strategy
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import Filter
-from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
+from tandem.contract.search_path import (
+    NO_FALLBACK,
+    Fallback,
+    SearchFallback,
+    SearchPath,
+    SearchStrategy,
+)
 from tandem.item_store.item_store import StoredEmbedding
 from tandem.stages.shard_answer import Found, RowHit
 
@@ -104,12 +110,12 @@ class ModalityIndex:
             is_approximate=index is not None,
             takes_selector=index is not None and index.takes_selector,
         )
-        if index is None or strategy is Strategy.EXACT_SCAN:
+        if index is None or strategy is SearchStrategy.EXACT_SCAN:
             return self._scan(query_D, k, mask, matching_count)
         available_count = len(self) if matching_count is None else matching_count
         share = available_count / max(1, index.row_count)
         effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if mask is not None else 1.0
-        if strategy is Strategy.PRE_FILTER:
+        if strategy is SearchStrategy.PRE_FILTER:
             candidates, reason = index.candidates(
                 query_D,
                 fetch_count(index, k),
@@ -237,5 +243,5 @@ def _scan(
     )
     return Found(
         hits,
-        SearchPath(Strategy.EXACT_SCAN, fallback=fallback, matching_count=matching_count),
+        SearchPath(SearchStrategy.EXACT_SCAN, fallback=fallback, matching_count=matching_count),
     )

@@ -10,7 +10,7 @@ Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbou
 
 import numpy as np
 
-from index_svc.retrieval.hit import F32, I64
+from index_svc.retrieval.arrays import F32, I64
 from index_svc.retrieval.modality_index import ModalityIndex
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from index_svc.keywords.item_text import ItemText, item_text
+from index_svc.retrieval.arrays import F32, I64, Mask
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows
-from index_svc.retrieval.hit import F32, I64, Mask
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import neighbourhood
 from tandem.contract.content import Modality

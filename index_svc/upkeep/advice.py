@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.exact_scan import compare_rows, scan_rows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import F32
 from index_svc.retrieval.index_type import FLAT, IndexTuning, candidate_types, fetch_count
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.upkeep.recall_sample import MeasuredRecall, RecallSample

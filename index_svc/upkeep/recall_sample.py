@@ -10,10 +10,10 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from index_svc.retrieval.arrays import F32, I64
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import F32, I64
 from index_svc.retrieval.index_type import fetch_count
 
 MIN_QUERY_COUNT = 100

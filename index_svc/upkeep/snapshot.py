@@ -29,9 +29,9 @@ from typing import Any, Self
 import faiss
 import numpy as np
 
+from index_svc.retrieval.arrays import F32, Mask
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import F32, Mask
 from index_svc.retrieval.modality_index import ModalityIndex
 from tandem.contract.attributes import Attributes, AttributeValue
 from tandem.contract.content import Modality

@@ -4,13 +4,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, Strategy
 from index_svc.retrieval.index_type import IndexTuning, choose_index_types
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.upkeep.index_build import build_index
 from index_svc.upkeep.recall_sample import RecallSample
 from tandem.contract.filters import Filter, InRange, Not
+from tandem.contract.search_path import SearchStrategy
 
 ROW_COUNT = 20_000
 DIMENSION = 32
@@ -99,7 +100,7 @@ def test_a_filter_that_matches_half_doubles_the_search_effort(index: ModalityInd
     assert index.faiss_index is not None
     condition, wanted = InRange("anywhere", below=0.5), wanted_by(index, "anywhere", 0.5)
     query_D = clustered(1, seed=4)[0]
-    assert index.search(query_D, K, condition).path.strategy is Strategy.POST_FILTER
+    assert index.search(query_D, K, condition).path.strategy is SearchStrategy.POST_FILTER
     nprobe = index.faiss_index.parameters["nprobe"]
     try:
         index.faiss_index.tune({"nprobe": 1})

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import Strategy
 from index_svc.retrieval.modality_index import ModalityIndex
 from tandem.contract.content import Modality
 from tandem.contract.filters import Filter, InRange, Not, OneOf
+from tandem.contract.search_path import SearchStrategy
 from tandem.item_store.item_store import StoredEmbedding
 from tandem.stages.shard_answer import RowHit
 from tests.support.grid import sampled
@@ -222,16 +222,16 @@ def test_the_strategy_follows_the_selectivity() -> None:
     index.faiss_index = FaissIndex.build("IVF2,Flat", index.rows, 6_000)
     query = unit_vector(3, 8)
 
-    def strategy(condition: Filter | None) -> Strategy:
+    def strategy(condition: Filter | None) -> SearchStrategy:
         return index.search(query, 10, condition).path.strategy
 
-    assert strategy(None) is Strategy.UNFILTERED
-    assert strategy(InRange("number", below=100)) is Strategy.EXACT_SCAN
-    assert strategy(InRange("number", below=2_500)) is Strategy.PRE_FILTER
-    assert strategy(Not(InRange("number", below=100))) is Strategy.POST_FILTER
+    assert strategy(None) is SearchStrategy.UNFILTERED
+    assert strategy(InRange("number", below=100)) is SearchStrategy.EXACT_SCAN
+    assert strategy(InRange("number", below=2_500)) is SearchStrategy.PRE_FILTER
+    assert strategy(Not(InRange("number", below=100))) is SearchStrategy.POST_FILTER
     index.faiss_index = None
-    assert strategy(OneOf("parity", ("odd",))) is Strategy.EXACT_SCAN
-    assert strategy(None) is Strategy.EXACT_SCAN
+    assert strategy(OneOf("parity", ("odd",))) is SearchStrategy.EXACT_SCAN
+    assert strategy(None) is SearchStrategy.EXACT_SCAN
 
 
 def test_a_filter_sees_changes_at_once() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import F32
 from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.retrieval.neighbourhood import neighbourhood
 from index_svc.retrieval.searchable_index import SearchableIndex

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from index_svc.retrieval import index_type
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import F32
 from index_svc.retrieval.index_type import IndexTuning
 from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep import maintenance, rebuild, snapshot

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from index_svc.retrieval.arrays import F32
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32
 
 DIMENSION = 16
 
