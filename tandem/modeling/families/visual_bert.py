@@ -22,12 +22,13 @@ from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import take_head
 from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_embeddings, fill
+from tandem.modeling.families.region_weights import bert_sources, fill
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.weights import bert_layers, both_ends, present_names
+from tandem.modeling.published.weights import present_names
 
 MAX_TEXT_TOKENS: Final = 128
 MAX_REGIONS: Final = 100
+_PARTS: Final = {"image_project": "embeddings.visual_projection", "norm": "embeddings.LayerNorm"}
 _HEAD: Final = "cls.seq_relationship"
 _OTHER_HEADS: Final = r"cls\.(predictions\.|weight$|bias$)|classifier\.|attention\."
 _NOT_TRAINED: Final = (
@@ -70,12 +71,9 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
     taken = take_head(folder, weights, None, (_HEAD,), "pooler.dense")
     model = VisualBertEncoder(config, settings.visual_embedding_dim, taken.head)
     sources = {
-        **bert_embeddings(),
+        **bert_sources(config.layer_count, **_PARTS),
         "image_position.weight": ("embeddings.visual_position_embeddings.weight",),
         "image_type.weight": ("embeddings.visual_token_type_embeddings.weight",),
-        **both_ends("image_project", "embeddings.visual_projection"),
-        **both_ends("norm", "embeddings.LayerNorm"),
-        **bert_layers(range(config.layer_count)),
         **taken.sources,
     }
     fill(model, taken.weights, sources, taken.unneeded(_OTHER_HEADS), folder)

@@ -235,15 +235,11 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> N
             r"unexpected encoder\.layer\.3\.output\.dense\.bias$",
         ),
         (
-            lambda weights: weights.update({"img_embedding.weight": torch.ones(32, 2054)}),
-            r"unexpected img_embedding\.weight$",
-        ),
-        (
             lambda weights: weights.update({"encoder.layer.0.output.dense.bias": torch.ones(31)}),
             r"encoder\.layer\.0\.output\.dense\.bias \[31\] instead of \[32\]$",
         ),
     ],
-    ids=["missing", "a-layer-too-many", "unexpected", "shape"],
+    ids=["missing", "a-layer-too-many", "shape"],
 )
 @pytest.mark.parametrize("halved", [False, True])
 def test_weights_that_are_not_the_shapes_are_refused_by_name(
@@ -308,7 +304,6 @@ def test_an_adapter_next_to_the_weights_is_refused(tmp_path: Path) -> None:
     [
         (b"cposix\nsystem\n(S'touch opened'\ntR.", "or would run code, and is not opened any"),
         (b"", "is empty"),
-        (b"PK\x03\x04 cut", "is damaged, or would run code"),
     ],
 )
 def test_a_pickle_of_more_than_tensors_is_refused(
@@ -336,24 +331,6 @@ def test_a_pickle_of_other_objects_is_refused(tmp_path: Path) -> None:
         torch.save(stored, tmp_path / "pytorch_model.bin")
         with pytest.raises(PublishedCheckpointInvalid, match="holds no weights by name"):
             started(tmp_path)
-    torch.save({"model": {}}, tmp_path / "pytorch_model.bin")
-
-    with pytest.raises(PublishedCheckpointInvalid, match="holds no weights by name"):
-        started(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["", "model.pt"])
-def test_a_folder_without_weights_is_refused(tmp_path: Path, name: str) -> None:
-    """Before anything else of it is read; other names of pickles are not looked for."""
-    published_bert(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    if name:
-        (tmp_path / name).write_bytes(b"cposix\nsystem\n(S'touch opened'\ntR.")
-
-    with pytest.raises(
-        PublishedCheckpointInvalid, match=r"has no model\.safetensors, nor pytorch_"
-    ):
-        PublishedCheckpoint.open(str(tmp_path))
 
 
 def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
@@ -372,8 +349,6 @@ def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     [
         ("model_type", "gpt2", 'model_type is "gpt2"'),
         ("hidden_act", "relu", 'hidden_act is "relu"'),
-        ("position_embedding_type", "relative_key", 'is "relative_key"'),
-        ("is_decoder", True, "is_decoder is true"),
         ("max_position_embeddings", 63, "63 positions hold no texts of 64 tokens"),
         ("num_attention_heads", 5, "width 32 does not divide by 5 heads"),
         ("vocab_size", 11, "the id 11, and the model has 11 tokens"),
@@ -400,16 +375,6 @@ def test_xlm_r_needs_two_positions_more(tmp_path: Path) -> None:
     assert PublishedCheckpoint.open(str(tmp_path), 80).config.max_text_tokens == 80
     with pytest.raises(PublishedCheckpointInvalid, match="82 positions hold no texts of 81"):
         PublishedCheckpoint.open(str(tmp_path), 81)
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
-def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
-    published_bert(tmp_path)
-    whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
-
-    with pytest.raises(PublishedCheckpointInvalid, match=name):
-        started(tmp_path)
 
 
 @pytest.mark.parametrize(

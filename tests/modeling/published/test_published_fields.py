@@ -205,14 +205,6 @@ def test_an_index_that_places_nothing_is_named(folder: Path, placed: object) -> 
     assert "model.safetensors.index.json" in refusal(folder)
 
 
-def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
-    """As a trainer's checkpoint-500 is; no vocabulary is made up."""
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-
-    assert f"{folder} has no tokenizer" in refusal(folder)
-
-
 def tokenizer(**changes: Any) -> Tokenizer:
     """Returns a tokenizer of the folder's model with these changes."""
     ids = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | {w: 4 + n for n, w in enumerate(WORDS)}
