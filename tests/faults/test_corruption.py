@@ -105,6 +105,8 @@ async def test_a_damaged_snapshot_is_not_served(
     assert run.refused_snapshot_count >= runs - max(1, runs // 10)
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_control_a_changed_value_is_seen(tmp_path: Path, rng: random.Random) -> None:
     """Positive control: values changed, deleted and added with correct checksums are reported."""

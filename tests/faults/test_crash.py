@@ -62,6 +62,8 @@ async def test_acknowledged_writes_survive_kills(
     assert max(run.ready_seconds) <= READY_SECONDS
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 @pytest.mark.runs(quick=4, full=25, seconds_each=12)
 async def test_control_acknowledging_early_is_seen(
     tmp_path: Path, rng: random.Random, runs: int

@@ -80,6 +80,8 @@ async def test_a_full_disk_stops_only_writes(tmp_path: Path, rng: random.Random,
     traffic.check_floor(FLOOR_WRITES_PER_SECOND)
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_control_acknowledging_early_is_seen(tmp_path: Path, rng: random.Random) -> None:
     """Positive control: a full disk finds a service that commits after its answer."""

@@ -82,6 +82,8 @@ async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     traffic.check_floor(15.0)
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_control_acknowledging_failed_syncs_is_seen(
     tmp_path: Path, rng: random.Random

@@ -72,6 +72,8 @@ async def test_acknowledged_writes_survive_power_cuts(
     run.traffic.check_floor()
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 @pytest.mark.runs(quick=5, full=25, seconds_each=15)
 async def test_control_unsynced_commits_are_seen(
     tmp_path: Path, rng: random.Random, runs: int

@@ -38,6 +38,8 @@ async def test_a_repeated_request_is_carried_out_once(
     traffic.check_floor(25.0)
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 async def test_control_a_forgotten_request_is_seen(tmp_path: Path, rng: random.Random) -> None:
     """Positive control: a service without request ids makes each change twice."""
     traffic = Traffic(History(), rng)

@@ -295,6 +295,8 @@ def test_the_same_search_again_costs_no_inference_until_the_item_is_written(
     assert served.model.pair_count == before + 3
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 def test_a_cache_that_ignored_versions_would_be_caught(tmp_path: Path) -> None:
     """Positive control: the same check fails where the key lacks the item's version."""
     with (

@@ -75,6 +75,8 @@ async def test_rotations_fail_no_call(secured: SecuredStack, tmp_path: Path) -> 
     assert await index_status(secured, good, secured.authority) is grpc.StatusCode.OK
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 async def test_a_rotation_done_wrongly_is_noticed(secured: SecuredStack) -> None:
     """The control: an authority changed in one step, at one service, is seen by the same load."""
     await fill(secured)

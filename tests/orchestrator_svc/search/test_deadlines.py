@@ -311,6 +311,8 @@ async def check_nothing_is_begun(method: str, factor: float) -> None:
         assert len(storm.answers) >= count / 2
 
 
+# A control of the tests, not of the product.
+@pytest.mark.slow
 async def test_continued_work_would_be_noticed() -> None:
     """The positive control: work that is not cancelled is still running."""
 
