@@ -31,6 +31,7 @@ SUITES := $(notdir $(patsubst %/,%,$(dir $(wildcard integrations/*/pyproject.tom
 INTEGRATION_ENVS ?= build/integrations
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
+CLIENT ?= tandem/client/client.py
 # The contract of the last release, as a set of descriptors.
 RELEASED := protos/released.binpb
 
@@ -41,7 +42,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: test-references test-official roll-run soak-run sbom check check-types check-rest coverage docs protos clients test-clients released-protos metrics-doc settings-doc lock
+.PHONY: test-references test-official roll-run soak-run sbom check check-types check-rest coverage docs protos sync-client clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
 .PHONY: test-integrations wheels
 
@@ -150,6 +151,8 @@ check-rest: .venv/.ok
 	rm -rf build/stubs && mkdir -p build/stubs
 	$(MAKE) --no-print-directory protos STUBS=build/stubs
 	diff -r -x __init__.py -x __pycache__ build/stubs/tandem/v1 tandem/v1
+	$(MAKE) --no-print-directory sync-client CLIENT=build/stubs/client.py
+	diff build/stubs/client.py tandem/client/client.py
 	$(MAKE) --no-print-directory docs
 
 docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
@@ -161,6 +164,10 @@ protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(STUBS) --pyi_out=$(STUBS) $(PROTOS)
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=$(STUBS) \
 		$(filter %_service.proto,$(PROTOS))
+
+sync-client: .venv/.ok ## Makes Client of AsyncClient's source; commit the changes
+	$(BIN)/python distributions/sync_client.py $(CLIENT)
+	$(BIN)/ruff format --quiet $(CLIENT)
 
 console: console/node_modules/.ok clients/typescript/gen/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
 	cd console && npm run --silent check && npm run --silent build

@@ -1,7 +1,6 @@
 """The SDK for asyncio programs, with the same calls as Client."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TypeVar
@@ -12,12 +11,8 @@ from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import checked_timeout_seconds
-from tandem.client.documents import (
-    NewDocument,
-    ScoredDocuments,
-    score_request,
-    scored_documents,
-)
+from tandem.client.connections import AsyncConnection
+from tandem.client.documents import NewDocument, ScoredDocuments, score_request, scored_documents
 from tandem.client.index_description import (
     IndexDescription,
     IndexListing,
@@ -48,35 +43,14 @@ from tandem.client.results import (
 )
 from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
 from tandem.client.search_options import SearchOptions, takes_options
-from tandem.client.server_status import ServerStatus
+from tandem.client.server_status import ServerStatus, is_being_cancelled
 from tandem.client.trace_headers import trace_headers
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
-from tandem.v1 import (
-    content_service_pb2_grpc,
-    model_service_pb2,
-    model_service_pb2_grpc,
-    search_service_pb2,
-    search_service_pb2_grpc,
-)
+from tandem.v1 import model_service_pb2, search_service_pb2
 
 _Response = TypeVar("_Response")
-
-# Half of what a server takes on one connection: it counts calls until it has cleaned up after them,
-# and refuses more.
-_MAX_CALL_COUNT = 128
-
-
-class _Connection:
-    """A channel and its stubs."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.search = search_service_pb2_grpc.SearchServiceStub(channel)
-        self.content = content_service_pb2_grpc.ContentServiceStub(channel)
-        self.model = model_service_pb2_grpc.ModelServiceStub(channel)
-        self.places = asyncio.Semaphore(_MAX_CALL_COUNT)
 
 
 class AsyncClient:
@@ -96,26 +70,21 @@ class AsyncClient:
     ) -> None:
         """Connects with the first call to an orchestrator at `address`, a host:port.
 
-        Each event loop that calls has a connection of its own. `timeout_seconds` is the deadline of
-        each call but `ingest`, which has none. `access` holds token and certificates; by default
-        the client uses plain text and no token. `retries` says how often a failed call is repeated
-        within its deadline; see `RetryPolicy`.
+        `timeout_seconds` is the deadline of each call but `ingest`, which has none. `access` holds
+        token and certificates; by default the client uses plain text and no token. `retries` says
+        how often a failed call is repeated within its deadline; see `RetryPolicy`.
+
+        Each event loop that calls has a connection of its own.
         """
         self._address = address
         self._access = access or Access()
-        self._access.check_address(address)
         self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
         self._retries = Retries(retries)
-        self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
-        self._is_closed = False
+        self._connection = AsyncConnection(self._access, address)
 
     @takes_options
     async def search(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        **options: Unpack[SearchOptions],
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
         """Returns the items that match a query, best first.
 
@@ -123,12 +92,10 @@ class AsyncClient:
         QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
         `rerank` how far. Raises a TandemError.
         """
-        request = search_request(
-            query,
-            index_id=index_id,
-            **options,
+        request = search_request(query, index_id=index_id, **options)
+        return search_result(
+            await self._call(self._connection.current().search.SearchItems, request)
         )
-        return search_result(await self._call(self._connection().search.SearchItems, request))
 
     async def search_page(
         self,
@@ -151,30 +118,24 @@ class AsyncClient:
             content_included=content_included,
             attributes_included=attributes_included,
         )
-        return search_result(await self._call(self._connection().search.SearchItems, request))
+        return search_result(
+            await self._call(self._connection.current().search.SearchItems, request)
+        )
 
     @takes_options
     async def search_stream(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        **options: Unpack[SearchOptions],
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> AsyncIterator[SearchResult]:
         """Yields the answer in bi-encoder order, then the final one; takes what `search` takes.
 
         Iterate over it with `async for`; leaving it early with `aclose()` cancels the rerank.
         """
-        search = search_request(
-            query,
-            index_id=index_id,
-            **options,
-        )
+        search = search_request(query, index_id=index_id, **options)
         request = search_service_pb2.StreamSearchItemsRequest(search=search)
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
         metadata = self._metadata()
         while True:
-            call = self._connection().search.StreamSearchItems(
+            call = self._connection.current().search.StreamSearchItems(
                 request, timeout=attempts.timeout_seconds, metadata=metadata
             )
             is_begun = is_answered = False
@@ -208,7 +169,7 @@ class AsyncClient:
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in checked]
         )
-        response = await self._call(self._connection().search.BatchSearchItems, request)
+        response = await self._call(self._connection.current().search.BatchSearchItems, request)
         return batch_results(response, [search.error for search in checked], self._address)
 
     async def score_documents(
@@ -227,15 +188,14 @@ class AsyncClient:
         TandemError.
         """
         request = score_request(query, documents, index_id, truncation_policy)
-        response = await self._call(self._connection().content.ScoreDocuments, request)
+        response = await self._call(self._connection.current().content.ScoreDocuments, request)
         return scored_documents(response)
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
-        return model_from_proto(
-            (await self._call(self._connection().model.DescribeModel, request)).model
-        )
+        response = await self._call(self._connection.current().model.DescribeModel, request)
+        return model_from_proto(response.model)
 
     async def describe_index(
         self, *, index_id: str, full_coverage_required: bool = False
@@ -246,7 +206,9 @@ class AsyncClient:
         `full_coverage_required` ShardsMissing is raised instead. Raises IndexNotFound.
         """
         request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
-        return index_description(await self._call(self._connection().search.DescribeIndex, request))
+        return index_description(
+            await self._call(self._connection.current().search.DescribeIndex, request)
+        )
 
     async def list_indexes(self, *, full_coverage_required: bool = False) -> IndexListing:
         """Returns the indexes that this client may search, with their items.
@@ -256,7 +218,9 @@ class AsyncClient:
         """
         pages = ListedPages(full_coverage_required=full_coverage_required)
         while pages.next_request is not None:
-            pages.put(await self._call(self._connection().search.ListIndexes, pages.next_request))
+            pages.put(
+                await self._call(self._connection.current().search.ListIndexes, pages.next_request)
+            )
         return pages.listing
 
     async def ingest(
@@ -303,7 +267,7 @@ class AsyncClient:
                 rounds, index_id, size, request_id, truncation_policy, target=self._address
             )
             metadata = self._metadata()
-            call = self._connection().search.IngestItems(iter(requests), metadata=metadata)
+            call = self._connection.current().search.IngestItems(iter(requests), metadata=metadata)
             status = ServerStatus(call)
             try:
                 async for response in call:
@@ -319,7 +283,7 @@ class AsyncClient:
                 failure = await status.hidden_by(error)
                 raise error_of(failure, self._address, dict(metadata)) from error
             except asyncio.CancelledError as error:
-                if _is_being_cancelled():
+                if is_being_cancelled():
                     raise
                 # grpc.aio cancels its own call where the batches raise, and where the call ends
                 # just before gRPC says that all batches were written.
@@ -344,7 +308,7 @@ class AsyncClient:
         # Under a request id the second attempt gets the first one's answer.
         is_repeatable = bool(request_id)
         response = await self._call(
-            self._connection().search.RemoveItems, request, is_repeatable=is_repeatable
+            self._connection.current().search.RemoveItems, request, is_repeatable=is_repeatable
         )
         return removal(response)
 
@@ -356,29 +320,13 @@ class AsyncClient:
         """
         request = remove_index_request(index_id)
         response = await self._call(
-            self._connection().search.RemoveIndex, request, is_repeatable=False
+            self._connection.current().search.RemoveIndex, request, is_repeatable=False
         )
         return index_removal(response)
 
     async def close(self) -> None:
         """Closes the connection."""
-        self._is_closed = True
-        if connection := self._connections.pop(asyncio.get_running_loop(), None):
-            await connection.channel.close()
-        # gRPC closes those of other loops with their last call.
-        self._connections.clear()
-
-    def _connection(self) -> _Connection:
-        """Returns that of the running loop: gRPC binds each to the loop that opened it."""
-        loop = asyncio.get_running_loop()
-        if self._is_closed:
-            raise RuntimeError("the client is closed; create another one")
-        if (found := self._connections.get(loop)) is None:
-            for ended in [each for each in list(self._connections) if each.is_closed()]:
-                self._connections.pop(ended, None)
-            found = _Connection(self._access.open_aio_channel(self._address))
-            self._connections[loop] = found
-        return found
+        await self._connection.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (*request_metadata(), *trace_headers(), *self._access.metadata())
@@ -394,7 +342,7 @@ class AsyncClient:
         metadata = self._metadata()
         while True:
             try:
-                async with self._connection().places:
+                async with self._connection.current().places:
                     # None is left if the call waited for a place until its deadline.
                     timeout_seconds = attempts.timeout_seconds
                     answer = await method(request, timeout=timeout_seconds, metadata=metadata)
@@ -417,11 +365,3 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def _is_being_cancelled() -> bool:
-    """Returns whether somebody cancelled the task that runs; before Python 3.11 always true."""
-    task = asyncio.current_task()
-    if sys.version_info < (3, 11) or task is None:
-        return True
-    return task.cancelling() > 0

@@ -1,4 +1,7 @@
-"""The SDK for programs without an event loop."""
+"""The SDK for programs without an event loop.
+
+Generated from async_client.py by `make sync-client`: DO NOT EDIT.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,12 +14,8 @@ from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import checked_timeout_seconds
-from tandem.client.documents import (
-    NewDocument,
-    ScoredDocuments,
-    score_request,
-    scored_documents,
-)
+from tandem.client.connections import Connection
+from tandem.client.documents import NewDocument, ScoredDocuments, score_request, scored_documents
 from tandem.client.index_description import (
     IndexDescription,
     IndexListing,
@@ -51,13 +50,7 @@ from tandem.client.trace_headers import trace_headers
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
-from tandem.v1 import (
-    content_service_pb2_grpc,
-    model_service_pb2,
-    model_service_pb2_grpc,
-    search_service_pb2,
-    search_service_pb2_grpc,
-)
+from tandem.v1 import model_service_pb2, search_service_pb2
 
 _Response = TypeVar("_Response")
 
@@ -83,18 +76,11 @@ class Client:
         self._access = access or Access()
         self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
         self._retries = Retries(retries)
-        self._channel = self._access.open_channel(address)
-        self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
-        self._content_stub = content_service_pb2_grpc.ContentServiceStub(self._channel)
-        self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
+        self._connection = Connection(self._access, address)
 
     @takes_options
     def search(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        **options: Unpack[SearchOptions],
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
         """Returns the items that match a query, best first.
 
@@ -102,12 +88,8 @@ class Client:
         QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
         `rerank` how far. Raises a TandemError.
         """
-        request = search_request(
-            query,
-            index_id=index_id,
-            **options,
-        )
-        return search_result(self._call(self._stub.SearchItems, request))
+        request = search_request(query, index_id=index_id, **options)
+        return search_result(self._call(self._connection.current().search.SearchItems, request))
 
     def search_page(
         self,
@@ -130,30 +112,22 @@ class Client:
             content_included=content_included,
             attributes_included=attributes_included,
         )
-        return search_result(self._call(self._stub.SearchItems, request))
+        return search_result(self._call(self._connection.current().search.SearchItems, request))
 
     @takes_options
     def search_stream(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        **options: Unpack[SearchOptions],
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> Iterator[SearchResult]:
         """Yields two answers: bi-encoder order at once, then the answer of `search`.
 
         Takes what `search` takes. Leaving the iteration early cancels the rerank.
         """
-        search = search_request(
-            query,
-            index_id=index_id,
-            **options,
-        )
+        search = search_request(query, index_id=index_id, **options)
         request = search_service_pb2.StreamSearchItemsRequest(search=search)
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
         metadata = self._metadata()
         while True:
-            call = self._stub.StreamSearchItems(
+            call = self._connection.current().search.StreamSearchItems(
                 request, timeout=attempts.timeout_seconds, metadata=metadata
             )
             is_begun = is_answered = False
@@ -187,7 +161,7 @@ class Client:
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in checked]
         )
-        response = self._call(self._stub.BatchSearchItems, request)
+        response = self._call(self._connection.current().search.BatchSearchItems, request)
         return batch_results(response, [search.error for search in checked], self._address)
 
     def score_documents(
@@ -206,13 +180,14 @@ class Client:
         TandemError.
         """
         request = score_request(query, documents, index_id, truncation_policy)
-        response = self._call(self._content_stub.ScoreDocuments, request)
+        response = self._call(self._connection.current().content.ScoreDocuments, request)
         return scored_documents(response)
 
     def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
-        return model_from_proto(self._call(self._model_stub.DescribeModel, request).model)
+        response = self._call(self._connection.current().model.DescribeModel, request)
+        return model_from_proto(response.model)
 
     def describe_index(
         self, *, index_id: str, full_coverage_required: bool = False
@@ -223,7 +198,9 @@ class Client:
         `full_coverage_required` ShardsMissing is raised instead. Raises IndexNotFound.
         """
         request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
-        return index_description(self._call(self._stub.DescribeIndex, request))
+        return index_description(
+            self._call(self._connection.current().search.DescribeIndex, request)
+        )
 
     def list_indexes(self, *, full_coverage_required: bool = False) -> IndexListing:
         """Returns the indexes that this client may search, with their items.
@@ -233,7 +210,7 @@ class Client:
         """
         pages = ListedPages(full_coverage_required=full_coverage_required)
         while pages.next_request is not None:
-            pages.put(self._call(self._stub.ListIndexes, pages.next_request))
+            pages.put(self._call(self._connection.current().search.ListIndexes, pages.next_request))
         return pages.listing
 
     def ingest(
@@ -277,7 +254,7 @@ class Client:
                 rounds, index_id, size, request_id, truncation_policy, target=self._address
             )
             metadata = self._metadata()
-            call = self._stub.IngestItems(iter(requests), metadata=metadata)
+            call = self._connection.current().search.IngestItems(iter(requests), metadata=metadata)
             try:
                 for response in call:
                     answered = requests.outcomes(checked_answer(response, self._address))
@@ -286,8 +263,9 @@ class Client:
                     yield from outcomes
                 requests.check_all_answered()
             except grpc.RpcError as error:
-                named = error_of(error, self._address, dict(metadata))
-                raise (requests.error or named) from error
+                if requests.error is not None:
+                    raise requests.error from error
+                raise error_of(error, self._address, dict(metadata)) from error
             finally:
                 # If the caller stops early, gRPC must not continue to read `items`.
                 call.cancel()
@@ -302,7 +280,9 @@ class Client:
         request = remove_request(item_ids, index_id, request_id)
         # Under a request id the second attempt gets the first one's answer.
         is_repeatable = bool(request_id)
-        response = self._call(self._stub.RemoveItems, request, is_repeatable=is_repeatable)
+        response = self._call(
+            self._connection.current().search.RemoveItems, request, is_repeatable=is_repeatable
+        )
         return removal(response)
 
     def remove_index(self, *, index_id: str) -> Removal:
@@ -312,25 +292,33 @@ class Client:
         TandemError whose message says how much was deleted.
         """
         request = remove_index_request(index_id)
-        response = self._call(self._stub.RemoveIndex, request, is_repeatable=False)
+        response = self._call(
+            self._connection.current().search.RemoveIndex, request, is_repeatable=False
+        )
         return index_removal(response)
 
     def close(self) -> None:
         """Closes the connection."""
-        self._channel.close()
+        self._connection.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (*request_metadata(), *trace_headers(), *self._access.metadata())
 
     def _call(
-        self, method: Callable[..., _Response], request: Message, *, is_repeatable: bool = True
+        self,
+        method: Callable[..., _Response],
+        request: Message,
+        *,
+        is_repeatable: bool = True,
     ) -> _Response:
         attempts = self._retries.start(self._timeout_seconds, is_repeatable=is_repeatable)
         metadata = self._metadata()
         while True:
             try:
-                timeout_seconds = attempts.timeout_seconds
-                answer = method(request, timeout=timeout_seconds, metadata=metadata)
+                with self._connection.current().places:
+                    # None is left if the call waited for a place until its deadline.
+                    timeout_seconds = attempts.timeout_seconds
+                    answer = method(request, timeout=timeout_seconds, metadata=metadata)
                 break
             except grpc.RpcError as error:
                 named = error_of(error, self._address, dict(metadata))

@@ -8,6 +8,7 @@ CancelledError. The synchronous API is not affected.
 """
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -58,6 +59,14 @@ class ServerStatus:
             details,
         )
         self._arrived.set()
+
+
+def is_being_cancelled() -> bool:
+    """Returns whether somebody cancelled the task that runs; before Python 3.11 always true."""
+    task = asyncio.current_task()
+    if sys.version_info < (3, 11) or task is None:
+        return True
+    return task.cancelling() > 0
 
 
 def _at_once(answer: Coroutine[Any, Any, _Value]) -> _Value:
