@@ -1,9 +1,10 @@
 """Reads a published image processor, by the class of transformers that its file names.
 
 Its settings become rules of ours, which are held to the class: pictures of several shapes must
-become the pixels that it makes of them. A class with steps of its own is found by the difference.
+become the pixels that it makes of them. A class with steps of its own is refused before it runs.
 """
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -35,9 +36,10 @@ def read_processor(folder: PublishedFolder, own: str) -> Any:  # noqa: ANN401  o
     stem = str(named)
     for suffix in _SUFFIXES:
         stem = stem.removesuffix(suffix)
-    # This form of the class needs no torchvision.
+    # This form of the class needs no torchvision. One with steps of its own may take any memory.
     kind = getattr(transformers, f"{stem}ImageProcessorPil", None)
-    if kind is None:
+    own_steps = (own.removesuffix("ImageProcessor"), _CONVNEXT)
+    if kind is None or not (stem in own_steps or _is_plain(kind)):
         raise folder.unserved(f"its image processor is {shown(named)}, which is not served")
     settings = kind(**fields)
     for name in ("size", "crop_size", "pad_size"):
@@ -64,6 +66,18 @@ def read_fit(settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of trans
     if size.shortest_edge:
         return Fit.CROP, (size.shortest_edge, size.shortest_edge), cut or size.shortest_edge
     return Fit.SQUASH, (size.width, size.height), cut or size.width
+
+
+def _is_plain(kind: type[Any]) -> bool:
+    """Returns whether a class has other settings than its base class, and the same steps."""
+    from transformers.image_processing_backends import PilBackend
+
+    added = kind.__mro__[: kind.__mro__.index(PilBackend)]
+    return not any(
+        inspect.isroutine(value) and name != "__init__"
+        for each in added
+        for name, value in vars(each).items()
+    )
 
 
 def _fields(folder: PublishedFolder) -> Mapping[str, Any]:

@@ -151,7 +151,7 @@ def test_a_processor_that_the_library_saves_is_read(tmp_path: Path) -> None:
         ({"size": SIZE, "crop_size": SIZE, "do_resize": False}, "makes other pixels"),
         (
             {"image_processor_type": "Siglip2ImageProcessor", "size": SIZE},
-            r"other pixels.*256, 768",
+            "not served",
         ),
         ({"image_processor_type": "__class__"}, "not served"),
         (
