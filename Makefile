@@ -195,7 +195,7 @@ metrics-doc: .venv/.ok ## Regenerates docs/metrics.md from the services
 
 settings-doc: .venv/.ok ## Regenerates docs/settings.md from the declared settings
 	@sed '/^## orchestrator_svc/,$$d' docs/settings.md > docs/settings.md.part
-	@$(BIN)/python -m tandem.cli.settings_page >> docs/settings.md.part
+	@$(BIN)/python -m tandem.cli.serve.settings_page >> docs/settings.md.part
 	@mv docs/settings.md.part docs/settings.md
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.

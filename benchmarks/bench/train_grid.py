@@ -271,7 +271,7 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
 
     Captions that are too long for the model are left out: it could not read them.
     """
-    from tandem.cli.corpora import open_corpus
+    from tandem.cli.corpora.corpora import open_corpus
     from tandem.model_io.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
     from tandem.training.data.fitting_captions import FittingCaptions

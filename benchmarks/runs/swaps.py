@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from benchmarks.support.small_model import save_small, short_texts
-from tandem.cli.swap import ask_for
+from tandem.cli.models.swap import ask_for
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports

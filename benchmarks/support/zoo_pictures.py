@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora.corpora import open_corpus
 from tandem.corpus.records import Record
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import folded_text

@@ -7,28 +7,18 @@ from typing import Annotated, ClassVar
 import typer
 
 from tandem import __version__
-from tandem.cli import (
-    certificates_command,
-    compare,
-    demo,
-    evaluate,
-    health,
-    index,
-    ingest,
-    models,
-    neighbours,
-    regions,
-    remove,
-    search,
-    shard,
-    token,
-    train,
-    train_neighbours,
-    up,
-)
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
-from tandem.cli.console import out
-from tandem.cli.json_answer import with_json
+from tandem.cli.corpora import regions
+from tandem.cli.evaluate import compare, evaluate
+from tandem.cli.index import index, remove, shard
+from tandem.cli.ingest import ingest
+from tandem.cli.models import models
+from tandem.cli.neighbours import neighbours
+from tandem.cli.search import search
+from tandem.cli.serve import certificates, demo, health, token, up
+from tandem.cli.terminal.console import out
+from tandem.cli.terminal.json_answer import with_json
+from tandem.cli.train import train, train_neighbours
 from tandem.local.prometheus import PrometheusUnavailable
 from tandem.local.stack import StackFailed
 from tandem.model_io.triton_server import TritonUnavailable
@@ -73,7 +63,7 @@ app.command("train", cls=Command)(train.train)
 app.command("train neighbours", cls=Command)(train_neighbours.train_neighbours)
 app.command("demo", cls=Command)(demo.demo)
 app.command("health", cls=Command)(with_json(health.health))
-app.command("certificates", cls=Command)(certificates_command.certificates)
+app.command("certificates", cls=Command)(certificates.certificates)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
 app.add_typer(neighbours.app, name="neighbours")

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tandem.cli.console import errors
 from tandem.cli.old_names import with_new_names
 from tandem.cli.refusals import OFFERED, print_error, suited
-from tandem.cli.stop_signals import Stopped
+from tandem.cli.terminal.console import errors
+from tandem.cli.terminal.stop_signals import Stopped
 from tandem.errors import TandemError
 
 # The base of all usage errors, of which Typer exports only subclasses.

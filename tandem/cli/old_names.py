@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tandem.cli.console import errors
+from tandem.cli.terminal.console import errors
 
 _REPOSITORY: Final = {"--repository": "--model-repository"}
 _SHARD: Final = {"--address": "--shard-address"}

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from tandem.cli.addresses import nobody_there
-from tandem.cli.console import errors
+from tandem.cli.terminal.console import errors
 from tandem.errors import ServiceUnavailable, TandemError
 
 OFFERED: Final[ContextVar[frozenset[str] | None]] = ContextVar("OFFERED", default=None)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tandem.cli import up
 from tandem.cli.app import app
+from tandem.cli.serve import up
 from tandem.local.start_refused import StartRefused
 from tandem.model_io.manifest import manifest_file, model_file, read_manifest
 from tandem.model_io.model_repository import added_manifest_of

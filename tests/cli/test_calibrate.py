@@ -99,7 +99,7 @@ def test_the_shipped_calibration_is_written_on_request(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_written: bool
 ) -> None:
     """It is a file of the sources, and a small gallery would spoil it; the page is printed."""
-    monkeypatch.setattr("tandem.cli.calibrate.default_checkpoint", lambda: checkpoint)
+    monkeypatch.setattr("tandem.cli.models.calibrate.default_checkpoint", lambda: checkpoint)
     few = ("--count", "24", "--rerank-k", "8", "--query-count", "12", "--precision", "fp32")
     few += ("--first-count", "2", "--further-count", "2")  # type: ignore[assignment]
 

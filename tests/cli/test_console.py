@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 
 from tandem import cli
-from tandem.cli.console import Terminal, one_line, shown
+from tandem.cli.terminal.console import Terminal, one_line, shown
 
 HOSTILE = {
     "[/x]": "[/x]",

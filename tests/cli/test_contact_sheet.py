@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
+from tandem.cli.serve.contact_sheet import SheetRow, write_contact_sheet
 from tandem.client import FoundItem
 from tandem.contract.content import Content, ImageContent, TextContent
 from tandem.contract.regions import RegionContent

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus, open_divided
+from tandem.cli.corpora.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus, open_divided
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.scenes.records import scene_records
 
@@ -174,7 +174,7 @@ def test_the_names_are_known_without_pyarrow(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.modules["pyarrow"] = None
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora.corpora import open_corpus
 next(open_corpus("emoji", "test", 1, 1))
 try:
     open_corpus({name!r}, "train", 1, None)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.corpus_ingest import CorpusIngest
+from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.errors import IndexIdInvalid
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem.cli.demo import demo_items, demo_queries
+from tandem.cli.serve.demo import demo_items, demo_queries
 from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import make_gallery

@@ -758,7 +758,7 @@ def test_figures_are_kept_if_plotting_or_printing_fails(
     assert "could not be written" in output
     assert "best expected R@1" in output
 
-    monkeypatch.setattr("tandem.cli.evaluate.print_report", lambda _: os.close(-1))
+    monkeypatch.setattr("tandem.cli.evaluate.evaluate.print_report", lambda _: os.close(-1))
     status, output = run(*arguments, "--report", str(tmp_path / "unseen"))
     assert status == 1
     assert Report.read(tmp_path / "unseen").rankings

@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from tandem.cli.command_line import report_if_interrupted
-from tandem.cli.stop_signals import Stopped
-from tandem.cli.train import _kept
+from tandem.cli.terminal.stop_signals import Stopped
+from tandem.cli.train.train import _kept
 from tandem.training.recipes import default
 
 

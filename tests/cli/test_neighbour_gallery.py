@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem.cli.neighbour_gallery import neighbour_gallery
+from tandem.cli.neighbours.neighbour_gallery import neighbour_gallery
 from tandem.corpus.readable_records import (
     RecordUnreadable,
     SkippedRecords,

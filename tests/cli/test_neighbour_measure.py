@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.neighbour_measure import _title
+from tandem.cli.evaluate.neighbour_measure import _title
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Report

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from tandem.cli.console import Terminal
-from tandem.cli.progress import LongWork, duration
+from tandem.cli.terminal.console import Terminal
+from tandem.cli.terminal.progress import LongWork, duration
 
 
 class Screen(io.StringIO):

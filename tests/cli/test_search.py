@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.search_table import coverage_warning
+from tandem.cli.search.search_table import coverage_warning
 from tandem.client import Coverage, ErrorReason
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.cli.found_files import FoundFiles, file_name
-from tandem.cli.plain_json import json_text
-from tandem.cli.plain_json import plain as plain_json
+from tandem.cli.search.found_files import FoundFiles, file_name
+from tandem.cli.terminal.plain_json import json_text
+from tandem.cli.terminal.plain_json import plain as plain_json
 from tandem.client import FoundItem, RegionContent
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.contract.attributes import AttributeValue

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.cli.console import out
+from tandem.cli.terminal.console import out
 from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import search_service_pb2 as pb

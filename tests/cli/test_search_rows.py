@@ -1,11 +1,11 @@
-"""tandem.cli.search_table on a screen of 80 columns."""
+"""tandem.cli.search.search_table on a screen of 80 columns."""
 
 import io
 
 import pytest
 
-from tandem.cli import search_table
-from tandem.cli.console import Terminal, aligned
+from tandem.cli.search import search_table
+from tandem.cli.terminal.console import Terminal, aligned
 from tandem.client import Client, Item
 from tandem.client.testing import FakeServer
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem.cli.search_table import print_result, warnings
+from tandem.cli.search.search_table import print_result, warnings
 from tandem.client import (
     Coverage,
     DegradationKind,

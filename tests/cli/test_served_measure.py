@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer
 
-from tandem.cli.served_measure import ServedMeasure
+from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError, RecordUnreadable
 from tandem.corpus.record_regions import RecordRegions

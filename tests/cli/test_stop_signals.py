@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from tandem.cli.stop_signals import StopSignals
+from tandem.cli.terminal.stop_signals import StopSignals
 
 WAITING = """
 import signal
-from tandem.cli.stop_signals import StopSignals
+from tandem.cli.terminal.stop_signals import StopSignals
 signal.signal(signal.SIGTERM, lambda *_: None)
 print("waits", flush=True)
 for _ in range(300):
@@ -22,7 +22,7 @@ print(stopping.number, stopping.status)
 """
 RAISING = """
 import time
-from tandem.cli.stop_signals import StopSignals
+from tandem.cli.terminal.stop_signals import StopSignals
 with StopSignals() as stopping:
     try:
         with stopping.raising():

@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.train_options import TrainOptions
+from tandem.cli.train.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint

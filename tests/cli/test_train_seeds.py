@@ -27,7 +27,7 @@ OPTIONS = ["--rounds", "2", "--corpus", "pets", "--set", "margin=0.2", "--set", 
 QUEUE = """
 import sys
 from pathlib import Path
-from tandem.cli.train_seeds import _finished
+from tandem.cli.train.train_seeds import _finished
 from tandem.training.run_manifest import ListedRun, RunManifest
 
 folder, run = Path(sys.argv[1]), ListedRun("tiny", 1)

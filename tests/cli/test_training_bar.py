@@ -2,8 +2,9 @@
 
 import io
 
-from tandem.cli.console import Terminal
-from tandem.cli.training_bar import TrainingBar
+from tandem.cli.terminal.console import Terminal
+from tandem.cli.terminal.progress import LongWork
+from tandem.cli.train.training_bar import TrainingBar
 from tandem.training.run import NOTE_STAGE
 
 
@@ -13,8 +14,9 @@ def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:
     terminal, shown = Terminal(), io.StringIO()
     terminal.file = shown
 
-    with TrainingBar(terminal, clock=lambda: now[0]) as bar:
-        bar.say("trains tiny")
+    with LongWork(terminal, clock=lambda: now[0]) as work:
+        bar = TrainingBar(work, clock=lambda: now[0])
+        work.say("trains tiny")
         bar.show(NOTE_STAGE, 0, 0, "2 of 9 pictures are one")
         bar.show("image tokens", 0, 64, "")
         bar.show("image tokens", 64, 64, "")

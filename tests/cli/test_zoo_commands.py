@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.train_options import TrainOptions
+from tandem.cli.train.train_options import TrainOptions
 from tandem.model_io.manifest import read_manifest
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 

@@ -12,7 +12,7 @@ import yaml
 from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import ProxySettings
-from tandem.cli.certificates_command import CONTAINERS
+from tandem.cli.serve.certificates import CONTAINERS
 from tandem.local.certificates import LocalAuthority
 from tests.deploy.test_compose import OURS, SERVICES, port
 from tests.support.deploy.rendered import ROOT

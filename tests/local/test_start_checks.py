@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.up import exported
+from tandem.cli.serve.up import exported
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.local.data_folder import DataFolder

@@ -1,0 +1,63 @@
+"""Implements `tandem compare`: compares reports of several systems or seeds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from tandem.cli.terminal.console import out
+from tandem.cli.terminal.json_answer import answer
+from tandem.evaluation.comparison import compare as compare_reports
+from tandem.evaluation.report import Report
+
+
+def compare(
+    systems: Annotated[
+        list[str],
+        typer.Argument(help="NAME=REPORT[,REPORT...]: a system's report.json, one per seed"),
+    ],
+) -> None:
+    """Compare R@1 of systems on the same queries.
+
+    Each is compared with the first.
+    Several reports of one system are its seeds; their mean and sample deviation are shown, and the
+    95 % interval of the mean over such seeds (Student's t). p is
+    the p-value of an exact McNemar test against the first system (a query that several seeds answer
+    counts once).
+    """
+    reports: dict[str, list[Report]] = {}
+    for name, of_seeds in map(_system, systems):
+        reports.setdefault(name, []).extend(of_seeds)
+    print_comparison(reports)
+
+
+def print_comparison(reports: Mapping[str, Sequence[Report]]) -> None:
+    """Prints each system's R@1 over its seeds, and its difference from the first."""
+    has_seeds = any(len(of_one) > 1 for of_one in reports.values())
+    table = Table("direction", "order by", "system", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("R@1", *(["95 % interval"] if has_seeds else []), "difference", "p"):
+        table.add_column(heading, justify="right")
+    compared = list(compare_reports(reports))
+    answer({"orders": compared})
+    for each in compared:
+        is_first = each.system == next(iter(reports))
+        table.add_row(
+            each.direction,
+            each.order_by,
+            each.system,
+            str(each.recall_at_1),
+            *([each.recall_at_1.interval_text] if has_seeds else []),
+            "" if is_first else f"{each.difference:+.1f}",
+            "" if is_first else f"{each.p_value:.2g}",
+        )
+    out.print(table)
+
+
+def _system(argument: str) -> tuple[str, list[Report]]:
+    name, separator, paths = argument.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{argument!r} is not NAME=REPORT, as in joint=a/report.json")
+    return name, [Report.read(Path(path)) for path in paths.split(",")]

@@ -1,0 +1,179 @@
+"""Measures checkpoints in this process. It imports torch, so import it late."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tandem.cli.evaluate.neighbour_measure import NeighbourMeasure
+from tandem.cli.models.any_checkpoint import (
+    AnyCheckpoint,
+    check_embeds,
+    fingerprint_of,
+    in_precision,
+    load_any_checkpoint,
+    texts_of,
+    trained_on,
+)
+from tandem.cli.neighbours.neighbour_gallery import CorpusPart
+from tandem.cli.terminal.console import errors
+from tandem.cli.terminal.progress import query_progress
+from tandem.contract.content import TruncationPolicy
+from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
+from tandem.corpus.records import Record
+from tandem.evaluation.checkpoint_origin import origin_about
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.gallery_digest import GalleryDigest
+from tandem.evaluation.offline_report import offline_report
+from tandem.evaluation.report import NO_CROSS_ENCODER, Report
+from tandem.model_io.precision import Precision
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.region_tokens import RegionCheck, RegionFile
+
+_TRAINED: Final = "asking pictures that were trained on"
+
+
+class OfflineMeasure:
+    """A checkpoint, and optionally a second one that retrieves for it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        retriever_folder: Path | None,
+        precision: Precision,
+        fusion_pool_size: int | None,
+        regions: Path | None = None,
+        *,
+        asks_of: tuple[str, str, int] = ("", "", 0),
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> None:
+        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
+
+        `asks_of`: corpus, split and seed of the gallery, to recognise scenes that were trained on.
+
+        Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, or that has
+        no cross-encoder for the other options.
+        """
+        self._neighbours: NeighbourMeasure | None = None
+        self._images = RegionFile(regions) if regions else None
+        self._precision = precision
+        self._fusion_pool_size = fusion_pool_size
+        self._asks_of = asks_of
+        self._truncation_policy = truncation_policy
+        self._checkpoint, origin = _load(folder, precision)
+        self._retriever: AnyCheckpoint | None = None
+        self._about: dict[str, Any] = {"checkpoint": _described(folder, self._checkpoint), **origin}
+        self._can_rerank = self._checkpoint.model.config.has_cross_encoder
+        if not self._can_rerank:
+            if retriever_folder or fusion_pool_size:
+                raise ValueError(
+                    f"{folder} has no cross-encoder: leave out --retriever and --fusion-k"
+                )
+            errors.print(NO_CROSS_ENCODER)
+            self._about["cross-encoder"] = "none"
+        if retriever_folder:
+            self._retriever, origin = _load(retriever_folder, precision)
+            self._about["retriever"] = _described(retriever_folder, self._retriever)
+            self._about |= {f"retriever {name}": value for name, value in origin.items()}
+        check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
+
+    def reorder_by_neighbours(
+        self,
+        names: Sequence[str],
+        dev: Path | None,
+        pool_sizes: Sequence[int],
+        *,
+        allows_trained: bool,
+    ) -> None:
+        """Adds orders by neighbours: folders of LeaPRR, or methods chosen on the lists of `dev`.
+
+        Raises ValueError as NeighbourMeasure.of does.
+        """
+        finder = self._retriever or self._checkpoint
+        fingerprint = fingerprint_of(finder, self._precision)
+        sizes = pool_sizes if self._can_rerank else []
+        self._neighbours = NeighbourMeasure.of(
+            names,
+            dev,
+            fingerprint,
+            sizes,
+            CorpusPart(*self._asks_of),
+            allows_trained=allows_trained,
+        )
+        self._about |= {f"neighbours {name}": v for name, v in self._neighbours.about.items()}
+
+    @property
+    def check(self) -> RecordCheck:
+        """Returns the check that a record must pass to be encoded.
+
+        If another checkpoint retrieves, both must be able to read the captions. A record may lack
+        captions, because a distractor needs none.
+        """
+        texts = texts_of(self._checkpoint, self._truncation_policy)
+        check: RecordCheck
+        if self._images is None:
+            rules = self._checkpoint.model.config.image_rules
+            check = ModelCheck(rules.size, texts, needs_caption=False, fit=rules.fit)
+        else:
+            check = RegionCheck(self._images, texts, needs_caption=False)
+        if self._retriever is None:
+            return check
+        return partial(_check_both, texts_of(self._retriever, self._truncation_policy), check)
+
+    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+        """Returns how many of the asking pictures were trained on, for the report.
+
+        Raises ValueError if any were, unless `allows_trained`: their recall would say nothing
+        about other pictures.
+        """
+        names = trained_on(
+            [self._checkpoint, *([self._retriever] if self._retriever else [])],
+            digest,
+            self._asks_of,
+            "evaluate on another split",
+            allows_trained=allows_trained,
+        )
+        if names is None or not digest.pictures:
+            return {_TRAINED: "not recorded"}
+        return {_TRAINED: f"{len(names):,} of {len(digest.pictures):,}"}
+
+    def measure(
+        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
+    ) -> Report:
+        """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order."""
+        totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
+        made_by = self._about | {"precision": self._precision}
+        if self._fusion_pool_size:
+            made_by["fusion"] = f"over pools of {self._fusion_pool_size}"
+        with query_progress(totals) as show:
+            return offline_report(
+                self._checkpoint,
+                gallery,
+                pool_sizes if self._can_rerank else [],
+                {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
+                retriever=self._retriever,
+                images=self._images,
+                fusion_pool_size=self._fusion_pool_size,
+                on_query=show,
+                **({"reorder": self._neighbours.reorder(gallery)} if self._neighbours else {}),
+            )
+
+
+def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: Record) -> None:
+    check_captions(record, retriever_texts, needs_caption=False)
+    check(record)
+
+
+def _load(folder: Path, precision: Precision) -> tuple[AnyCheckpoint, dict[str, str]]:
+    """Returns the checkpoint in that precision, and the description of it before."""
+    loaded = load_any_checkpoint(folder)
+    origin = origin_about(loaded.model, loaded.model.config, loaded.training)
+    # As in a server of this checkpoint, and in lists of its neighbours.
+    origin["model"] = fingerprint_of(loaded, precision)
+    return in_precision(loaded, precision), origin
+
+
+def _described(folder: Path, checkpoint: AnyCheckpoint) -> str:
+    recipe = checkpoint.training.get("recipe", {})
+    made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
+    return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"

@@ -1,0 +1,208 @@
+"""Measures through the services: ingests a gallery, then searches it."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from typing import Any
+
+import typer
+
+from tandem.cli.index.remove import drop_index
+from tandem.cli.ingest.demo_note import say_if_demo_serves
+from tandem.cli.ingest.ingest import ingest_items
+from tandem.cli.refusals import described
+from tandem.cli.terminal.console import errors
+from tandem.cli.terminal.progress import query_progress
+from tandem.client import Access, AsyncClient, Client
+from tandem.contract.content import Modality
+from tandem.corpus.readable_records import (
+    OnError,
+    RecordCheck,
+    check_captions_sendable,
+    check_picture_there,
+)
+from tandem.corpus.record_regions import RecordRegions
+from tandem.corpus.records import Record
+from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.gallery_digest import GalleryDigest
+from tandem.evaluation.report import NO_CROSS_ENCODER, Report
+from tandem.evaluation.served import AdaptiveDepth, served_report
+
+
+class ServedMeasure:
+    """Measures the services at one address."""
+
+    def __init__(
+        self,
+        address: str,
+        query_count: int | None,
+        concurrency: int,
+        on_error: OnError,
+        *,
+        is_depth_adaptive: bool = False,
+        regions: RecordRegions | None = None,
+    ) -> None:
+        """Sends nothing yet; with `regions`, these instead of pictures."""
+        self._regions = regions
+        # Over all galleries.
+        self._adaptive_depth = AdaptiveDepth() if is_depth_adaptive else None
+        self._address = address
+        self._query_count = query_count
+        self._concurrency = concurrency
+        self._on_error = on_error
+        self._refused_count = 0
+        self._has_cross_encoder = True
+
+    @property
+    def check(self) -> RecordCheck:
+        """Returns the check before sending; the server checks the rest."""
+        return check_picture_there if self._regions is None else self._check_regions
+
+    def _check_regions(self, record: Record) -> None:
+        assert self._regions is not None, "it is the check of regions"
+        check_captions_sendable(record)
+        self._regions.content(record)
+
+    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+        """Returns nothing: a server does not know what its model was trained on."""
+        return {}
+
+    def measure(
+        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
+    ) -> Report:
+        """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order.
+
+        If the server refuses an item of a record, the measurement stops, or leaves the record out
+        and counts it.
+        """
+        if self._regions is not None:
+            gallery = replace(gallery, content_of=self._regions.content)
+        index_id = _index_id(gallery)
+        try:
+            return self._measured_in(index_id, gallery, pool_sizes, about)
+        finally:
+            # Also after Ctrl-C or a failure, because this index is not needed again.
+            _remove(self._address, index_id)
+
+    def _measured_in(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
+        with Client(self._address, access=Access.from_environment()) as client:
+            say_if_demo_serves(client, str(about.get("corpus")))
+            total = len(gallery.chosen) + len(gallery.pairs)
+            refused = ingest_items(
+                client,
+                index_id,
+                gallery.items(),
+                total,
+                gallery.truncation_policy,
+                is_kept=False,
+            )
+        about = {**about, "concurrency": self._concurrency}
+        if refused:
+            whole = gallery.only(_without(gallery, set(refused)))
+            if self._on_error is OnError.STOP or not whole.asking_count:
+                errors.print("the gallery is incomplete, so its recall would be of another set")
+                raise typer.Exit(1)
+            self._refused_count += len(gallery.chosen) - len(whole.chosen)
+            about["refused by the server"] = f"{self._refused_count} records"
+            gallery = whole
+        report = self._answered(index_id, gallery, pool_sizes, about)
+        if self._adaptive_depth is None:
+            return report
+        return replace(report, about={**report.about, "adaptive depth": str(self._adaptive_depth)})
+
+    def _answered(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
+        if self._has_cross_encoder:
+            try:
+                return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+            except CrossEncoderMissing:
+                # Only an answer says so, because the model description names no remote one.
+                errors.print(NO_CROSS_ENCODER)
+                self._has_cross_encoder = False
+        about = {**about, "cross-encoder": "none"}
+        return asyncio.run(self._ask(index_id, gallery, [0], about))
+
+    async def _ask(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
+        totals = {
+            name: len(pool_sizes) * min(self._query_count or len(languages), len(languages))
+            for name, target in DIRECTIONS.items()
+            if (languages := gallery.languages(target))
+        }
+        done = dict.fromkeys(totals, 0)
+        access = Access.from_environment()
+        async with AsyncClient(self._address, timeout_seconds=60.0, access=access) as client:
+            with query_progress(totals, before="connect") as show:
+
+                def count_answer(name: str) -> None:
+                    done[name] += 1
+                    show(name, done[name])
+
+                return await served_report(
+                    client,
+                    index_id,
+                    gallery,
+                    pool_sizes,
+                    about,
+                    query_count=self._query_count,
+                    concurrency=self._concurrency,
+                    on_answer=count_answer,
+                    adaptive_depth=self._adaptive_depth,
+                )
+
+
+def _index_id(gallery: Gallery) -> str:
+    """Returns a unique index id for this gallery and run.
+
+    So the index holds one gallery only, and removing it harms neither a user's index nor another
+    run.
+    """
+    texts = [caption.text for _, caption in gallery.pairs]
+    digest = sha256()
+    for part in (*gallery.item_ids[Modality.IMAGE], *gallery.item_ids[Modality.TEXT], *texts):
+        digest.update(part.encode(errors="surrogatepass") + b"\0")
+    run = secrets.token_hex(4)
+    return f"evaluation-{len(gallery.chosen)}-{digest.hexdigest()[:12]}-{run}"
+
+
+def _remove(address: str, index_id: str) -> None:
+    """Deletes the index; reports if it stays."""
+    try:
+        with Client(address, access=Access.from_environment()) as client:
+            drop_index(client, index_id)
+    except IndexNotFound:
+        return  # It has no items.
+    except TandemError as error:
+        errors.print(f"index {index_id} stays, because removing it failed: {described(error)}")
+        errors.print(f"remove it: tandem index drop {index_id} --yes")
+
+
+def _without(gallery: Gallery, refused: set[str]) -> set[int]:
+    """Returns the numbers of records without a refused item."""
+    image_ids = iter(gallery.item_ids[Modality.IMAGE])
+    text_ids = iter(gallery.item_ids[Modality.TEXT])
+    return {
+        number
+        for number, (_, captions) in enumerate(gallery.chosen)
+        if not refused & {next(image_ids), *islice(text_ids, len(captions))}
+    }

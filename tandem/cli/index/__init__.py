@@ -1,0 +1,6 @@
+"""`tandem index`, `shard` and `remove`.
+
+index, index_state  an index, of shards and of the orchestrator
+shard               the store of a shard
+remove              `tandem remove` and `index drop`
+"""

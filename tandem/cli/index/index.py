@@ -1,0 +1,273 @@
+"""`tandem index`: shows and tunes the indexes of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import grpc
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.table import Table
+
+from tandem.cli.addresses import all_checked, checked
+from tandem.cli.command_line import Command
+from tandem.cli.index.index_state import list_indexes, show
+from tandem.cli.index.remove import drop
+from tandem.cli.terminal.console import aligned, out
+from tandem.cli.terminal.json_answer import answer, with_json
+from tandem.cli.terminal.progress import LongWork
+from tandem.client.access import Access
+from tandem.client.refusal import error_of
+from tandem.contract.content import Modality
+from tandem.v1 import content_pb2
+from tandem.v1 import index_admin_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
+from tandem.wire import modality_from_proto, modality_to_proto
+
+app = typer.Typer(
+    help="List, show, tune, rebuild and drop indexes.",
+    no_args_is_help=True,
+)
+
+app.command("list", cls=Command)(with_json(list_indexes))
+app.command("show", cls=Command)(with_json(show))
+app.command("drop", cls=Command)(with_json(drop))
+app.command("remove", cls=Command, hidden=True)(with_json(drop))
+
+ADDRESSES = Annotated[
+    list[str],
+    typer.Option(
+        "--shard-address",
+        help="host:port of a shard's index_svc; repeat for each shard",
+        envvar="TANDEM_SHARD_ADDRESSES",
+        callback=all_checked,
+    ),
+]
+DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
+INDEX = Annotated[str, typer.Argument(help="index id, for example scenes")]
+MODALITY = Annotated[Modality | None, typer.Option(help="modality; by default both")]
+
+_TIMEOUT_SECONDS = 10.0
+_ADVICE_TIMEOUT_SECONDS = 3600.0
+
+
+@app.command("describe", cls=Command)
+@with_json
+def describe(
+    index_id: Annotated[str, typer.Argument(help="index id; by default all")] = "",
+    addresses: ADDRESSES = DEFAULT_ADDRESSES,
+) -> None:
+    """Show every index shard by shard, for operators.
+
+    Asks the shards themselves, which needs the right admin; tandem index show asks the
+    orchestrator.
+    """
+    rows = [["index", "shard", "of", "type", "items", "dead", "tail", "MB", "recall", "live"]]
+    notes: list[str] = []
+    shards = []
+    for number, address in enumerate(addresses):
+        with _admin(address) as stub:
+            response = stub.DescribeIndexes(
+                pb.DescribeIndexesRequest(index_id=index_id), timeout=_TIMEOUT_SECONDS
+            )
+        found = MessageToDict(
+            response,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        shards.append({"shard_number": number, "address": address} | found)
+        for one in response.descriptions:
+            rows.append([one.index_id, str(number), *_cells(one)])
+            its_notes = (note for note in (one.fallback_reason, one.activity) if note)
+            notes.extend(f"{one.index_id} on shard {number}: {note}" for note in its_notes)
+    answer({"shards": shards})
+    for line in (*aligned(rows, left=range(4)), *notes):
+        out.print(line)
+
+
+@app.command("tune", cls=Command)
+def tune(
+    index_id: INDEX,
+    index_type: Annotated[
+        str, typer.Option("--type", help="auto, Flat, or a FAISS factory string")
+    ] = "auto",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="a search parameter, such as nprobe=16; by default measured"),
+    ] = None,
+    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", help="limit of FAISS's codes, for auto; 0 for no limit")
+    ] = 0,
+    modality: MODALITY = None,
+    addresses: ADDRESSES = DEFAULT_ADDRESSES,
+) -> None:
+    """Set the type or parameters of an index, permanently."""
+    tuning = pb.IndexTuning(
+        index_type=index_type,
+        parameters=dict(_parameter(text) for text in parameter or ()),
+        recall_target=recall_target,
+        memory_bytes=memory_mb * 10**6,
+    )
+    for address in addresses:
+        with _admin(address) as stub:
+            stub.TuneIndex(
+                pb.TuneIndexRequest(index_id=index_id, modality=_to_proto(modality), tuning=tuning),
+                timeout=_TIMEOUT_SECONDS,
+            )
+    out.print(f"{index_id}: tuned on {len(addresses)} shards; tandem index describe shows it")
+
+
+@app.command("rebuild", cls=Command)
+def rebuild(
+    index_id: INDEX, modality: MODALITY = None, addresses: ADDRESSES = DEFAULT_ADDRESSES
+) -> None:
+    """Rebuild an index in the background, without deleted items."""
+    for address in addresses:
+        with _admin(address) as stub:
+            stub.RebuildIndex(
+                pb.RebuildIndexRequest(index_id=index_id, modality=_to_proto(modality)),
+                timeout=_TIMEOUT_SECONDS,
+            )
+    out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
+
+
+@app.command("advise", cls=Command)
+def advise(
+    index_id: INDEX,
+    modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,
+    index_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="index type to measure; by default a choice by size"),
+    ] = None,
+    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", help="limit of FAISS's codes; 0 for no limit")
+    ] = 0,
+    address: Annotated[
+        str,
+        typer.Option("--shard-address", help="host:port of a shard's index_svc", callback=checked),
+    ] = DEFAULT_ADDRESSES[0],
+) -> None:
+    """Measure what other FAISS types would cost.
+
+    Builds several over the index's items.
+    This takes minutes and, on the shard, the memory of one more index.
+    """
+    request = pb.AdviseIndexTypeRequest(
+        index_id=index_id,
+        modality=modality_to_proto(modality),
+        recall_target=recall_target,
+        memory_bytes=memory_mb * 10**6,
+        index_types=index_type or [],
+    )
+    choices: list[pb.AdviseIndexTypeResponse] = []
+    try:
+        with _admin(address) as stub, LongWork() as work:
+            work.show(f"advise on {index_id}", 0, unit="types")
+            for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
+                choices.append(choice)
+                work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
+    finally:
+        # Print finished measurements, even if the rest fails.
+        if choices:
+            out.print(_choices_table(choices))
+        for choice in choices:
+            if choice.refusal:
+                out.print(f"{choice.index_type}: {choice.refusal}")
+    fitting = [choice for choice in choices if choice.fits]
+    if not fitting:
+        out.print("none reaches the recall within the memory: ask for less, or give more")
+        return
+    best = min(fitting, key=lambda choice: choice.search_p50_duration.ToNanoseconds())
+    parameters = "".join(
+        f" --parameter {name}={value:g}" for name, value in best.parameters.items()
+    )
+    out.print(
+        f"fastest that fits: tandem index tune {index_id} --modality {modality.value} "
+        f"--type {best.index_type}{parameters}"
+    )
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    """Adds credentials to each call."""
+
+    def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._metadata = metadata
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
+        return continuation(details._replace(metadata=self._metadata), request)
+
+    def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
+        return continuation(details._replace(metadata=self._metadata), request)
+
+
+@contextmanager
+def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
+    access = Access.from_environment()
+    bearer = _Bearer(access.metadata())
+    # Not the SDK's options, because a shard describes its indexes also while it is not serving.
+    with access.open_channel(address, options=()) as channel:
+        try:
+            yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise ValueError(
+                    f"no index_svc answers at {address}, but something else: --shard-address is a "
+                    f"shard's, such as {DEFAULT_ADDRESSES[0]}; tandem up prints them"
+                ) from error
+            raise error_of(error, address) from error
+
+
+def _cells(one: pb.IndexDescription) -> list[str]:
+    live = "".join(f"{100 * recall.recall:.1f}" for recall in one.live_recalls.values())
+    modality = modality_from_proto(one.modality)
+    parameters = " ".join(f"{name}={value:g}" for name, value in one.parameters.items())
+    return [
+        "" if modality is None else modality.value,
+        f"{one.index_type} {parameters}".strip(),
+        f"{one.item_count:,}",
+        f"{one.dead_row_count:,}",
+        f"{one.tail_row_count:,}",
+        f"{one.index_bytes / 1e6:.1f}",
+        f"{one.built_recall_percent:.1f}" if one.HasField("built_recall_percent") else "",
+        live,
+    ]
+
+
+def _choices_table(choices: list[pb.AdviseIndexTypeResponse]) -> Table:
+    table = Table("type", "parameters", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("recall@20", "p50 ms", "p99 ms", "build s", "MB"):
+        table.add_column(heading, justify="right")
+    table.add_column("fits")
+    for choice in choices:
+        if choice.refusal:
+            table.add_row(choice.index_type, "", "", "", "", "", "", "no")
+            continue
+        table.add_row(
+            choice.index_type,
+            " ".join(f"{name}={value:g}" for name, value in choice.parameters.items()),
+            f"{choice.recall_percent:.1f}",
+            f"{choice.search_p50_duration.ToNanoseconds() / 1e6:.2f}",
+            f"{choice.search_p99_duration.ToNanoseconds() / 1e6:.2f}",
+            f"{choice.build_duration.ToNanoseconds() / 1e9:.1f}",
+            f"{choice.index_bytes / 1e6:.1f}",
+            "yes" if choice.fits else "no",
+        )
+    return table
+
+
+def _to_proto(modality: Modality | None) -> content_pb2.Modality | None:
+    return None if modality is None else modality_to_proto(modality)
+
+
+def _parameter(text: str) -> tuple[str, float]:
+    name, separator, value = text.partition("=")
+    try:
+        if not separator:
+            raise ValueError
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not like nprobe=16") from None

@@ -1,0 +1,71 @@
+"""`tandem remove` and `tandem index drop`: delete items, or a whole index."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from tandem.cli.addresses import ADDRESS
+from tandem.cli.terminal.console import errors, out
+from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.progress import LongWork
+from tandem.client import Access, Client
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
+
+_TIMEOUT_SECONDS = 30.0
+
+
+def remove(
+    items: Annotated[list[str], typer.Argument(help="item ids, as tandem search prints them")],
+    index: Annotated[str, typer.Option(help="index to remove them from")] = "scenes",
+    address: ADDRESS = "127.0.0.1:7400",
+) -> None:
+    """Delete items by id, permanently.
+
+    An image's captions are separate items, and stay unless you name them too.
+    """
+    item_ids = list(dict.fromkeys(items))
+    rest, removed_count = iter(item_ids), 0
+    with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
+        while batch := list(islice(rest, MAX_ITEM_ID_COUNT)):
+            removed_count += client.remove(batch, index_id=index).removed_count
+    answer({"index_id": index, "removed_count": removed_count, "id_count": len(item_ids)})
+    out.print(f"{index}: {removed_count:,} items removed")
+    if missing_count := len(item_ids) - removed_count:
+        errors.print(
+            f"warning: {missing_count:,} of the {len(item_ids):,} ids were not in index {index}"
+        )
+
+
+def drop(
+    index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    address: ADDRESS = "127.0.0.1:7400",
+) -> None:
+    """Delete an index with all its items, permanently."""
+    check_index_id(index_id)
+    if not yes:
+        typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
+    with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
+        removed_count = drop_index(client, index_id)
+    answer({"index_id": index_id, "removed_count": removed_count})
+    out.print(f"{index_id}: gone, with {removed_count:,} items")
+
+
+def drop_index(client: Client, index_id: str) -> int:
+    """Deletes an index and returns how many items it had.
+
+    Raises a TandemError if a part of it may be left; repeat the call then.
+    """
+    removed_count = 0
+    with LongWork(often_short=True) as work:
+        work.show(f"remove {index_id}", 0, unit="items")
+        while True:
+            removal = client.remove_index(index_id=index_id)
+            removed_count += removal.removed_count
+            work.show(f"remove {index_id}", removed_count)
+            if removal.is_complete:
+                return removed_count

@@ -1,0 +1,154 @@
+"""`tandem shard`: verifies, backs up, restores and enlarges one shard's store."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.command_line import Command
+from tandem.cli.terminal.console import errors, out
+from tandem.cli.terminal.json_answer import answer, with_json
+from tandem.cli.terminal.plain_json import plain
+from tandem.cli.terminal.progress import LongWork
+from tandem.item_store.backup import (
+    back_up,
+    is_backup,
+    verify_backup,
+)
+from tandem.item_store.backup import restore as restore_backup
+from tandem.item_store.backup_manifest import BackupManifest
+from tandem.item_store.check import Show
+from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import Verdict, verify_in_child
+from tandem.private_files import private_files
+
+app = typer.Typer(help="Verify, back up, restore and grow an item store.", no_args_is_help=True)
+
+_SHOWN_FAULT_COUNT = 20
+
+STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
+BACKUP = Annotated[Path, typer.Argument(help="a folder from tandem shard backup")]
+
+
+@app.command(cls=Command)
+@with_json
+def backup(
+    path: STORE,
+    destination: Annotated[
+        Path, typer.Argument(help="folder in which the backup gets its own folder")
+    ],
+) -> None:
+    """Copy a store while it is served, as of one transaction."""
+    with _refusals(), _progress(f"copy {path}") as show:
+        folder, manifest = back_up(path, destination, show=show)
+    answer({"folder": folder, "manifest": manifest})
+    _tell_manifest(manifest)
+    out.print(f"{folder}")
+
+
+@app.command(cls=Command)
+@with_json
+def verify(
+    path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
+) -> None:
+    """Check a store or a backup.
+
+    Checks every value, the change log, and, for a backup or an unused store, every page.
+    """
+    with _refusals(), _progress(f"check {path}") as show:
+        verdict = verify_backup(path, show) if is_backup(path) else verify_in_child(path, show=show)
+    answer({"is_sound": verdict.is_sound} | plain(verdict))
+    _tell_verdict(verdict)
+    if not verdict.is_sound:
+        raise typer.Exit(1)
+
+
+@app.command(cls=Command)
+@with_json
+def restore(
+    backup: BACKUP,
+    path: Annotated[Path, typer.Argument(help="empty folder for the new store")],
+) -> None:
+    """Restore a shard's store from a backup, after checking it."""
+    with _refusals(), _progress(f"check {backup}") as show:
+        manifest = restore_backup(backup, path, show)
+    answer({"path": path, "manifest": manifest})
+    _tell_manifest(manifest)
+    out.print(f"{path} is {manifest.identity}: start index_svc on it")
+
+
+@app.command(cls=Command)
+@with_json
+def grow(
+    path: STORE,
+    gibibytes: Annotated[int, typer.Argument(min=1, help="maximum size of the store")],
+) -> None:
+    """Raise the size limit of a store, also while served.
+
+    It never shrinks.
+    """
+    with _refusals():
+        limit = raise_limit(path, gibibytes << 30)
+    answer({"path": path, "limit_bytes": limit})
+    line = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
+    if limit > gibibytes << 30:
+        line += ", as it might already: a limit is never lowered"
+    out.print(line)
+    if limit < DEFAULT_MAP_BYTES:
+        out.print(
+            "an index_svc whose INDEX_STORE_MAP_BYTES is more takes that; unset, it is "
+            f"{DEFAULT_MAP_BYTES >> 30:,} GiB"
+        )
+
+
+def _tell_manifest(manifest: BackupManifest) -> None:
+    items = ", ".join(
+        f"{count:,} in {name}" for name, count in sorted(manifest.item_counts.items())
+    )
+    out.print(
+        f"{manifest.identity} at change {manifest.sequence:,}: items {items or 'none'}; "
+        f"{manifest.data_bytes:,} bytes, SHA-256 {manifest.data_sha256[:16]}…"
+    )
+
+
+def _tell_verdict(verdict: Verdict) -> None:
+    if verdict.is_sound:
+        out.print(
+            f"{verdict.path} is sound: {verdict.item_count:,} items at change {verdict.sequence:,}"
+        )
+        if verdict.has_writer:
+            out.print("a process is writing to it, so LMDB's list of free pages was not checked")
+        return
+    faults = (*verdict.damage, *verdict.corrupt_items)[:_SHOWN_FAULT_COUNT]
+    for fault in faults:
+        errors.print(fault)
+    if (more := len(verdict.damage) + verdict.corrupt_item_count - len(faults)) > 0:
+        errors.print(f"and {more:,} more")
+    what = (
+        "restore it from a backup"
+        if verdict.damage
+        else f"{verdict.corrupt_item_count:,} items: ingest them again, or restore a backup"
+    )
+    errors.print(f"{verdict.path} is damaged; {what}")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turns a refusal into one line and exit status 1; new files are private."""
+    try:
+        with private_files():
+            yield
+    except (StoreRefused, OSError) as error:
+        errors.print(str(error))
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Show]:
+    """Yields a function that shows the progress."""
+    with LongWork(often_short=True) as work:
+        yield partial(work.show, what)

@@ -1,0 +1,183 @@
+"""`tandem models add`: exports a checkpoint of tandem train, or a published model, for Triton."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tandem.cli.terminal.console import errors, out
+from tandem.cli.terminal.progress import LongWork
+from tandem.cli.user_path import user_path
+from tandem.model_io.manifest import Manifest, model_file
+from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.preprocessing import Fit, ImageRules, RegionRules
+from tandem.model_io.served_functions import TokenSource
+from tandem.modeling.default_checkpoint import default_checkpoint
+
+if TYPE_CHECKING:
+    from tandem.modeling.families.published_model import PublishedModel
+
+_FITS = {
+    Fit.CROP: "a square cut out of the centre",
+    Fit.SQUASH: "squashed to a square",
+    Fit.LETTERBOX: "a square with white margins",
+}
+
+
+def add(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME_OR_FOLDER]",
+            help="a published model's name on the hub or its folder, or a checkpoint of tandem "
+            "train; by default the shipped one",
+        ),
+    ] = None,
+    repository: Annotated[
+        Path, typer.Option("--model-repository", help="Triton's model repository")
+    ] = Path("model_repository"),
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="precision; by default bf16 if this CPU supports it"),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="commit, tag or branch of the hub's model")
+    ] = None,
+    image_encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_FOLDER",
+            help="for a model that is only a text tower: the model of its image tower",
+        ),
+    ] = None,
+    cross_encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_FOLDER",
+            help="published model that reranks; by default the model itself if it can",
+        ),
+    ] = None,
+    tokens: Annotated[
+        TokenSource | None,
+        typer.Option(help="where the cross-encoder's image tokens come from; by default stored"),
+    ] = None,
+    pt2: Annotated[
+        bool, typer.Option("--pt2", help="also write model.pt2, by torch.export; takes longer")
+    ] = False,
+) -> None:
+    """Export a model for Triton, and verify its answers.
+
+    Writes TorchScript, config.pbtxt and manifest.json.
+
+    A published model may be CLIP, SigLIP, BLIP or another family of docs/hub-models.md. Write
+    NAME@REVISION for a revision of an encoder that an option names.
+    """
+    chosen = precision or native_precision()
+    options = {
+        "--revision": revision,
+        "--image-encoder": image_encoder,
+        "--cross-encoder": cross_encoder,
+        "--tokens": tokens,
+    }
+    if model is None or _is_checkpoint(model):
+        if given := [name for name, value in options.items() if value is not None]:
+            raise ValueError(
+                f"{', '.join(given)}: only for a published model, by its name or folder"
+            )
+        checkpoint = default_checkpoint() if model is None else user_path(model)
+        _tell(repository, _exported(checkpoint, repository, chosen, with_pt2=pt2))
+        return
+    from tandem.cli.models.model_source import read_model
+    from tandem.modeling.export.published_export import export_published
+
+    with LongWork(often_short=True) as work:
+        work.show("read the model", 0)
+        retriever = read_model(model, revision, image_encoder)
+        reranker = None if cross_encoder is None else read_model(cross_encoder, None, None)
+        work.show(f"export in {chosen.value}, and compare with the model itself", 0)
+        manifest = export_published(
+            retriever,
+            repository,
+            chosen,
+            reranker=reranker,
+            tokens=tokens or TokenSource.STORED,
+            with_pt2=pt2,
+        )
+    _describe(model, retriever)
+    if reranker is not None:
+        _describe(str(cross_encoder), reranker)
+    _tell(repository, manifest)
+    _tell_costs(repository, manifest)
+
+
+def _is_checkpoint(model: str) -> bool:
+    """Returns whether it is a checkpoint's folder or a missing path, and not a hub name."""
+    folder = user_path(model)
+    if folder.is_file():
+        return True  # It is refused by its format, and is no hub name.
+    if not folder.is_dir():
+        # A hub name is "owner/name" at most; anything else was meant as a path.
+        return model.count("/") > 1 or model.startswith(("/", ".", "~"))
+    from tandem.cli.models.model_source import is_published
+
+    return not is_published(folder)
+
+
+def _exported(
+    checkpoint: Path, repository: Path, precision: Precision, *, with_pt2: bool
+) -> Manifest:
+    # Imported here, because torch takes seconds, which `tandem --help` does not need.
+    from tandem.modeling.export.export import export_model
+
+    with LongWork(often_short=True) as work:
+        work.show(f"export in {precision.value}", 0)
+        return export_model(checkpoint, repository, precision, with_pt2=with_pt2)
+
+
+def _describe(name: str, model: "PublishedModel") -> None:
+    out.print(
+        f"{name}: {model.family} ({model.architecture}), {model.parameter_count:,} parameters, "
+        f"licence {model.licence or 'not named'}"
+    )
+    if (towers := model.bi_encoder) is not None:
+        out.print(
+            f"  bi-encoder: {towers.embedding_dim} dimensions, texts of {towers.text.max_tokens} "
+            f"tokens, {_pictures(towers.image, with_fit=True)}"
+        )
+    if (pairs := model.cross_encoder) is not None:
+        out.print(
+            f"  cross-encoder: texts of {pairs.text.max_tokens} tokens, {_pictures(pairs.image)}, "
+            f"{pairs.image_token_count} image tokens"
+        )
+    if (joint := model.region_joint) is not None:
+        out.print(
+            f"  {'bi-encoder and cross-encoder' if joint.has_pairs else 'bi-encoder'} of a "
+            f"detector's regions: {joint.embedding_dim} dimensions, texts of "
+            f"{joint.text.max_tokens} tokens, {_pictures(joint.regions)}"
+        )
+    for note in model.notes:
+        errors.print(f"{name}: {note}")
+
+
+def _pictures(rules: ImageRules | RegionRules, *, with_fit: bool = False) -> str:
+    if isinstance(rules, RegionRules):
+        return str(rules)
+    fit = f" ({_FITS[rules.fit]})" if with_fit else ""
+    return f"pictures of {rules.size} pixels{fit}"
+
+
+def _tell(repository: Path, manifest: Manifest) -> None:
+    out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
+
+
+def _tell_costs(repository: Path, manifest: Manifest) -> None:
+    sizes = {name: model_file(repository, name).stat().st_size for name in sorted(manifest.models)}
+    out.print(", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in sizes.items()))
+    item = f"an item takes {4 * manifest.embedding_dim:,} bytes of embedding"
+    if not manifest.has_pairs:
+        out.print(f"{item}; without a cross-encoder results keep the order of the bi-encoder")
+    elif manifest.tokens is TokenSource.RECOMPUTED:
+        out.print(f"{item}; its image tokens are computed again when it is reranked")
+    else:
+        token_bytes = 2 * manifest.image_token_count * manifest.token_width
+        out.print(f"{item} and, if it is a picture, {token_bytes:,} of image tokens")

@@ -1,0 +1,52 @@
+"""`tandem models add-neighbours`: exports trained LeaPRR networks for Triton."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.terminal.console import out
+from tandem.cli.terminal.progress import LongWork
+from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.neighbour_manifest import NeighbourModelManifest
+
+
+def add_neighbours(
+    folder: Annotated[
+        Path, typer.Argument(help="folder of trained LeaPRR networks, or their file", exists=True)
+    ],
+    repository: Annotated[
+        Path, typer.Option("--model-repository", help="Triton's model repository")
+    ] = Path("model_repository"),
+) -> None:
+    """Add a neighbour model (LeaPRR) to the served model.
+
+    Its scores are verified. It must have been trained over the embeddings of that model. Restart
+    Triton and rerank_svc; then searches can ask for an order by neighbours.
+    """
+    base = our_manifest(repository)
+    with LongWork(often_short=True) as work:
+        work.show("read the networks", 0)
+        from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
+
+        path, base_fingerprint = trained_over(folder)
+        if base_fingerprint not in (None, base.fingerprint):
+            raise ValueError(
+                f"{folder} was trained over model {str(base_fingerprint)[:12]}, and {repository} "
+                f"holds {base.fingerprint[:12]}: add that model, or train over this one"
+            )
+        from tandem.neighbours.leaprr.saved_model import load_leaprr
+
+        model = load_leaprr(path)
+        work.show("export, and compare with the networks themselves", 0)
+        _tell(repository, install_leaprr(model, base.fingerprint, repository))
+    if base_fingerprint is None:
+        out.print(f"{path} does not name the model that it was trained over; this one is assumed")
+
+
+def _tell(repository: Path, manifest: NeighbourModelManifest) -> None:
+    out.print(
+        f"{repository}: neighbour model {manifest.fingerprint[:12]} over "
+        f"{manifest.base_fingerprint[:12]}, orders {manifest.text_query.item_count} images for a "
+        f"text and {manifest.image_query.item_count} texts for an image"
+    )

@@ -1,0 +1,192 @@
+"""Implements `tandem models calibrate`: fits match probabilities and adaptive depth."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus, open_divided
+from tandem.cli.seeds import MAX_SEED
+from tandem.cli.terminal.console import errors, out
+from tandem.cli.terminal.progress import query_progress
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readable_records import (
+    ModelCheck,
+    OnError,
+    SkippedRecords,
+    readable_records,
+)
+from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
+from tandem.model_io.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    read_calibrations,
+    with_calibration,
+    write_calibrations,
+)
+from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+
+if TYPE_CHECKING:
+    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.modeling.checkpoint import Checkpoint
+
+_POOL_SIZE = 20
+
+
+def calibrate(
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="folder of a checkpoint; by default the bundled one")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="serving precision, as for tandem models add")
+    ] = None,
+    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
+    dev_split: Annotated[str, typer.Option(help="split to fit on")] = "val",
+    test_split: Annotated[str, typer.Option(help="split to report on")] = "test",
+    gallery_count: Annotated[
+        int, typer.Option("--count", help="pictures per split", min=1)
+    ] = 2_000,
+    query_count: Annotated[
+        int | None, typer.Option(help="queries per direction; by default the whole gallery", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of the scenes", min=0, max=MAX_SEED)] = 1,
+    k: Annotated[
+        int, typer.Option("--rerank-k", help="candidates of a full rerank", min=3)
+    ] = _POOL_SIZE,
+    first_count: Annotated[
+        int, typer.Option(help="candidates to score before a rerank may stop", min=2)
+    ] = 4,
+    further_count: Annotated[
+        int, typer.Option(help="candidates to score between further stop checks", min=1)
+    ] = 4,
+    lost_points: Annotated[
+        float, typer.Option(help="points of R@1 that stopping early may lose on dev", min=0.0)
+    ] = 0.2,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="stop at a record that cannot be read, or skip and count it"),
+    ] = OnError.STOP,
+    report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None,
+    write: Annotated[
+        bool | None,
+        typer.Option(
+            "--write/--no-write",
+            help="write calibration.json next to the checkpoint; by default yes for a checkpoint "
+            "that "
+            "is named, no for the bundled one",
+        ),
+    ] = None,
+) -> None:
+    """Fit match probabilities and the adaptive-depth rule.
+
+    Writes calibration.json next to a named checkpoint, for this precision only; `tandem models add`
+    and `tandem up` copy it next to the served model. For the bundled checkpoint the result is only
+    printed, unless --write is given.
+    """
+    if first_count >= k:
+        raise ValueError(
+            f"first_count {first_count} of {k} candidates leaves nothing to stop; give {k - 1} or "
+            "fewer"
+        )
+    writes = checkpoint is not None if write is None else write
+    if report is not None and not report.resolve().parent.is_dir():
+        raise ValueError(f"{report} cannot be written: make its folder first")
+    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
+    from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
+    from tandem.modeling.checkpoint import load_checkpoint
+    from tandem.modeling.export.lowered import lowered
+
+    folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
+    counts = (gallery_count, gallery_count)
+    open_divided(corpus, (dev_split, test_split), seed, counts, LeftOut())  # refused early
+    loaded = load_checkpoint(folder)
+    path = folder / CALIBRATION_NAME
+    others = read_calibrations(path)
+    fingerprint = export_manifest(loaded.files, chosen, {}).fingerprint
+    served = replace(loaded, model=lowered(loaded.model, chosen))
+    dev, test = (
+        _pools(served, corpus, split, seed, gallery_count, query_count, k, on_error)
+        for split in (dev_split, test_split)
+    )
+    fitted = FittedCalibration.of(dev, first_count, further_count, lost_points)
+    calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
+    drawn = "" if query_count is None else f", {query_count:,} queries each way"
+    about = {
+        "title": f"Calibration of {folder.name} in {chosen}",
+        "weights": loaded.weights_sha256[:12],
+        "fingerprint": fingerprint[:12],
+        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
+        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
+        "pools": f"{k} candidates",
+        "limit": f"{lost_points} points of R@1 lost on dev, by the interval's upper end",
+    }
+    page = calibration_markdown(fitted, dev, test, about)
+    if report is None:
+        out.print(page)
+    else:
+        report.write_text(page, encoding="utf-8", errors="backslashreplace")
+        out.print(f"written: {report}")
+    if not writes:
+        out.print(f"{path} is unchanged; --write adds this calibration in {chosen}")
+        return
+    write_calibrations(path, with_calibration(others, calibration))
+    out.print(f"{path}: calibrated in {chosen}; tandem models add copies it next to the model")
+
+
+def _pools(
+    checkpoint: "Checkpoint",
+    corpus: str,
+    split: str,
+    seed: int,
+    gallery_count: int,
+    query_count: int | None,
+    k: int,
+    on_error: OnError,
+) -> "Mapping[str, HeldOutPools]":
+    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.evaluation.offline import OfflineGallery
+
+    config = checkpoint.model.config
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    check = ModelCheck(
+        config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
+    )
+    records = list(
+        readable_records(
+            open_corpus(corpus, split, seed, gallery_count, skipped), check, on_error, skipped
+        )
+    )
+    for line in skipped.report():
+        errors.print(line)
+    if len(records) < k:
+        raise ValueError(
+            f"{split} of {corpus} has {len(records)} pictures, fewer than the {k} candidates of a "
+            "pool: "
+            f"give --count {_round_up(k)} or more, or a smaller --rerank-k"
+        )
+    gallery = make_gallery(records, languages_of(records))
+    encoded = OfflineGallery(checkpoint, gallery)
+    query_numbers = {
+        name: gallery.query_numbers(target, query_count) for name, target in DIRECTIONS.items()
+    }
+    with query_progress({name: len(numbers) for name, numbers in query_numbers.items()}) as show:
+        return {
+            name: HeldOutPools.of(
+                encoded.score(target, k, partial(show, name), query_numbers=query_numbers[name]),
+                gallery,
+                target,
+                query_numbers[name],
+            )
+            for name, target in DIRECTIONS.items()
+        }
+
+
+def _round_up(count: int) -> int:
+    """Returns a count that every corpus can give: scenes come in fours."""
+    return -(-count // 4) * 4

@@ -1,0 +1,131 @@
+"""Computes neighbours of corpora for commands. It imports torch, so import it late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tandem.cli.models.any_checkpoint import (
+    check_embeds,
+    fingerprint_of,
+    in_precision,
+    load_any_checkpoint,
+    texts_of,
+    trained_on,
+)
+from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_gallery
+from tandem.cli.terminal.progress import LongWork, query_progress
+from tandem.corpus.readable_records import ModelCheck, RecordCheck, SkippedRecords
+from tandem.corpus.records import Record
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.gallery_digest import gallery_digest
+from tandem.evaluation.offline import OfflineGallery
+from tandem.model_io.precision import Precision
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
+from tandem.neighbours.gallery_neighbours import check_pool, corpus_digest, gallery_neighbours
+
+
+class NeighbourBuild:
+    """Makes galleries, and computes their neighbours by one checkpoint or two."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        retriever: Path | None,
+        precision: Precision,
+        k: int,
+        pool_size: int,
+        skipped: SkippedRecords,
+        *,
+        regions: Path | None = None,
+    ) -> None:
+        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
+
+        Raises ValueError for a folder that is not a checkpoint, where nothing embeds, for pools of
+        a model without a cross-encoder, and for a model of regions without their file.
+        """
+        folder = folder or default_checkpoint()
+        self._loaded = load_any_checkpoint(folder)
+        self._finder = load_any_checkpoint(retriever) if retriever else None
+        check_embeds(retriever or folder, self._finder or self._loaded)
+        if pool_size and not self._loaded.model.config.has_cross_encoder:
+            raise ValueError(f"{folder} has no cross-encoder to score pools: leave out --rerank-k")
+        self._regions = RegionFile(regions) if regions else None
+        for name, each in ((folder, self._loaded), (retriever, self._finder)):
+            if each and each.model.config.image_source == "regions" and not regions:
+                raise ValueError(
+                    f"{name} reads a detector's regions, not pixels: give --regions FILE, which "
+                    "tandem regions writes"
+                )
+        self._precision = precision
+        self._k, self._pool_size = k, pool_size
+        self._skipped = skipped
+
+    def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
+        """Returns the records whose chosen captions the model can read, as one gallery.
+
+        Raises ValueError where none is left, and for records without a shared language.
+        """
+        rules, texts = self._loaded.model.config.image_rules, texts_of(self._loaded)
+        check: RecordCheck = ModelCheck(rules.size, texts, fit=rules.fit)
+        if self._regions:
+            check = RegionCheck(self._regions, texts)
+        gallery = neighbour_gallery(records, language, captions, check, self._skipped)
+        return replace(gallery, content_of=self._region_bytes) if self._regions else gallery
+
+    def _region_bytes(self, record: Record) -> bytes:
+        assert self._regions is not None, "a gallery of regions alone calls it"
+        return self._regions.vectors(record.record_id).numpy().tobytes()
+
+    def trained_names(
+        self, gallery: Gallery, part: CorpusPart, *, allows_trained: bool
+    ) -> Sequence[str]:
+        """Returns the gallery's pictures that a checkpoint is known to have been trained on.
+
+        Raises ValueError if there are any, unless `allows_trained`: a model's similarities of its
+        own training pictures are better than those of any others, which the lists are used on.
+        """
+        loaded = [self._loaded, *([self._finder] if self._finder else [])]
+        otherwise = "build lists of others: another --split, or of scenes another --seed"
+        digest = gallery_digest([gallery], reads_pictures=self._regions is None)
+        asks_of = (part.corpus, part.split, part.seed)
+        return trained_on(loaded, digest, asks_of, otherwise, allows_trained=allows_trained) or ()
+
+    def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
+        """Returns the neighbours of each item; raises ValueError for fewer than k items."""
+        check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
+        check_pool(self._pool_size, self._k)
+        source = NeighbourSource(
+            fingerprint_of(self._finder or self._loaded, self._precision),
+            part.corpus,
+            part.split,
+            part.seed,
+            corpus_digest(gallery),
+        )
+        totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
+        with LongWork(often_short=True) as work:
+            work.show("encode the corpus", 0)
+            scoring = in_precision(self._loaded, self._precision)
+            tokens, is_alone = self._regions, self._finder is None
+            encoded = OfflineGallery(scoring, gallery, tokens, embeds=is_alone)
+            finder = None
+            if self._finder:
+                finding = in_precision(self._finder, self._precision)
+                finder = OfflineGallery(finding, gallery, tokens)
+        compute = partial(
+            gallery_neighbours,
+            encoded,
+            gallery,
+            source,
+            self._k,
+            pool_size=self._pool_size,
+            retriever=finder,
+        )
+        if not self._pool_size:
+            return compute()
+        with query_progress(totals) as show:
+            return compute(on_query=show)

@@ -1,0 +1,113 @@
+"""`tandem neighbours`: makes the lists that reranking by neighbours learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.addresses import checked
+from tandem.cli.command_line import Command
+from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.neighbours.neighbour_gallery import CorpusPart
+from tandem.cli.seeds import MAX_SEED
+from tandem.cli.terminal.console import errors, out
+from tandem.corpus.readable_records import OnError, SkippedRecords
+from tandem.model_io.precision import Precision
+
+app = typer.Typer(help="Build the lists that LeaPRR learns from.", no_args_is_help=True)
+
+
+@app.command("build", cls=Command)
+def build(
+    file: Annotated[Path, typer.Argument(help="file to write, for example train.neighbours")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="folder of a checkpoint; by default the bundled one")
+    ] = None,
+    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
+    split: Annotated[str, typer.Option(help="split of the corpus")] = "train",
+    gallery_count: Annotated[
+        int | None, typer.Option("--count", help="pictures; by default all", min=1)
+    ] = None,
+    captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
+    language: Annotated[
+        str | None, typer.Option(help="language of the captions; by default all in turns")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
+    k: Annotated[int, typer.Option(help="neighbours of each item, of either modality")] = 100,
+    rerank_k: Annotated[
+        int,
+        typer.Option(help="pool size that the cross-encoder scores; 0 for only the BE", min=0),
+    ] = 0,
+    retriever: Annotated[
+        Path | None, typer.Option(help="another checkpoint, whose BE embeds")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="precision of the models; by default fp32")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="host:port of an orchestrator, whose model embeds instead of a checkpoint's",
+            callback=lambda text: None if text is None else checked(text),
+        ),
+    ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(help="file that tandem regions writes, read instead of pixels"),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
+    ] = OnError.STOP,
+    allow_trained: Annotated[
+        bool,
+        typer.Option(
+            "--allow-trained", help="also build lists of pictures that the model was trained on"
+        ),
+    ] = False,
+) -> None:
+    """Write the nearest of each picture and caption.
+
+    Embeds a split; the nearest are of both modalities. With --rerank-k the file also has the match
+    logits of each query's first items. Pictures that the model was trained on are refused: its
+    similarities of them are better than of others.
+    """
+    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
+    from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
+    from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
+    from tandem.neighbours.neighbour_file import check_replaceable, save_neighbours
+
+    if address and (checkpoint or retriever or precision or rerank_k or regions):
+        raise typer.BadParameter(
+            "--address takes the embeddings of the model there: leave out --checkpoint, "
+            "--retriever, --precision, --rerank-k and --regions"
+        )
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder; name a file in it, such as {file / 'neighbours'}")
+    check_replaceable(file)
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    part = CorpusPart(corpus, split, seed)
+    trained: Sequence[str] = ()
+    records = open_corpus(corpus, split, seed, gallery_count, skipped)
+    if address:
+        served = ServedNeighbourBuild(address, k, skipped)
+        near = served.neighbours(served.gallery(records, language, captions), part)
+    else:
+        chosen = precision or Precision.FP32
+        offline = NeighbourBuild(
+            checkpoint, retriever, chosen, k, rerank_k, skipped, regions=regions
+        )
+        gallery = offline.gallery(records, language, captions)
+        trained = offline.trained_names(gallery, part, allows_trained=allow_trained)
+        near = offline.neighbours(gallery, part)
+    made = save_neighbours(file, near)
+    for line in skipped.report():
+        errors.print(line)
+    out.print(
+        f"{file}: {made.image_count:,} images and {made.text_count:,} texts with {made.k} "
+        f"neighbours each, {made.base} of {made.model_fingerprint[:12]}"
+    )
+    if trained:
+        errors.print(f"{len(trained):,} of the images were trained on, {trained[0]} first")

@@ -1,0 +1,151 @@
+"""Computes neighbours of a corpus by the model of a running system, which embeds its contents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import grpc
+import numpy as np
+
+from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_gallery
+from tandem.cli.refusals import described
+from tandem.cli.terminal.progress import LongWork
+from tandem.client.access import Access
+from tandem.client.refusal import error_of
+from tandem.client.results import item_error
+from tandem.client.retries import DEFAULT_RETRIES, Retries
+from tandem.client.sendable import content_to_proto
+from tandem.contract.content import Modality
+from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.corpus.readable_records import SkippedRecords, check_picture_there
+from tandem.corpus.records import Record
+from tandem.errors import TandemError
+from tandem.evaluation.gallery import Gallery, PictureContent
+from tandem.neighbours.corpus_neighbours import (
+    CorpusNeighbours,
+    NeighbourSource,
+    check_depth,
+    corpus_neighbours,
+)
+from tandem.neighbours.gallery_neighbours import corpus_digest
+from tandem.neighbours.neighbour_lists import Scores
+from tandem.v1 import content_pb2, content_service_pb2
+from tandem.v1.content_service_pb2_grpc import ContentServiceStub
+
+_TIMEOUT_SECONDS = 60.0
+_CALL_BYTES = 8 * 2**20
+"""About how much one call sends; a larger content goes alone."""
+
+
+class ServedNeighbourBuild:
+    """Makes galleries, and computes their neighbours by the services at one address."""
+
+    def __init__(self, address: str, k: int, skipped: SkippedRecords) -> None:
+        """Sends nothing yet."""
+        self._address, self._k, self._skipped = address, k, skipped
+
+    def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
+        """Returns the records whose pictures and captions are there; the server checks the rest."""
+        return neighbour_gallery(records, language, captions, check_picture_there, self._skipped)
+
+    def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
+        """Returns the neighbours of each item.
+
+        Raises ValueError for fewer than k items, for a content that the server refuses, and for a
+        model that changes meanwhile, and the TandemError of a call that fails.
+        """
+        check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
+        access = Access.from_environment()
+        with LongWork(often_short=True) as work, access.open_channel(self._address) as channel:
+            work.show("embed the corpus", 0)
+            embedder = _Embedder(ContentServiceStub(channel), self._address, access.metadata())
+            records = gallery.records
+            pictures_ID = embedder.embeddings(
+                [each.record_id for each in records], map(gallery.content_of, records)
+            )
+            texts_TD = embedder.embeddings(
+                [each.caption_id for _, each in gallery.pairs],
+                (each.text for _, each in gallery.pairs),
+            )
+        source = NeighbourSource(
+            embedder.fingerprint, part.corpus, part.split, part.seed, corpus_digest(gallery)
+        )
+        return corpus_neighbours(
+            source,
+            gallery.item_ids[Modality.IMAGE],
+            gallery.item_ids[Modality.TEXT],
+            pictures_ID,
+            texts_TD,
+            [number for number, (_, captions) in enumerate(gallery.chosen) for _ in captions],
+            self._k,
+        )
+
+
+class _Embedder:
+    """Embeds contents by one model, call by call."""
+
+    def __init__(
+        self, stub: ContentServiceStub, address: str, metadata: Sequence[tuple[str, str]]
+    ) -> None:
+        self.fingerprint = ""
+        self._stub, self._address, self._metadata = stub, address, metadata
+        self._retries = Retries(DEFAULT_RETRIES)
+
+    def embeddings(self, names: Sequence[str], contents: Iterable[str | PictureContent]) -> Scores:
+        """Returns float32 [N, D]; `names` are for errors."""
+        found = [each for batch in _batches(contents) for each in self._embedded(names, batch)]
+        return np.stack(found)
+
+    def _embedded(
+        self, names: Sequence[str], batch: Sequence[tuple[int, content_pb2.Content]]
+    ) -> Iterator[Scores]:
+        request = content_service_pb2.EmbedContentsRequest(contents=[each for _, each in batch])
+        answer = self._answer(request)
+        if self.fingerprint not in ("", answer.model_fingerprint):
+            raise ValueError(
+                f"the model at {self._address} changed from {self.fingerprint[:12]} to "
+                f"{answer.model_fingerprint[:12]} meanwhile; build the lists again"
+            )
+        self.fingerprint = answer.model_fingerprint
+        for (number, _), result in zip(batch, answer.results, strict=True):
+            if result.HasField("error"):
+                why = described(item_error(result.error))
+                raise ValueError(f"{names[number]} is refused at {self._address}: {why}")
+            yield np.frombuffer(result.embedding.values, "<f4")
+
+    def _answer(
+        self, request: content_service_pb2.EmbedContentsRequest
+    ) -> content_service_pb2.EmbedContentsResponse:
+        attempts = self._retries.start(_TIMEOUT_SECONDS, is_repeatable=True)
+        while True:
+            try:
+                answer: content_service_pb2.EmbedContentsResponse = self._stub.EmbedContents(
+                    request, timeout=attempts.timeout_seconds, metadata=self._metadata
+                )
+            except grpc.RpcError as error:
+                named: TandemError = error_of(error, self._address)
+                if (delay_seconds := attempts.delay_after(named)) is None:
+                    raise named from error
+                time.sleep(delay_seconds)
+            else:
+                attempts.note_answer()
+                return answer
+
+
+def _batches(
+    contents: Iterable[str | PictureContent],
+) -> Iterator[list[tuple[int, content_pb2.Content]]]:
+    """Yields numbered messages, as many as one call may have."""
+    batch: list[tuple[int, content_pb2.Content]] = []
+    byte_count = 0
+    for number, content in enumerate(contents):
+        message = content_to_proto(content, "a content")
+        size = message.ByteSize()
+        if batch and (len(batch) == MAX_CONTENT_COUNT or byte_count + size > _CALL_BYTES):
+            yield batch
+            batch, byte_count = [], 0
+        batch.append((number, message))
+        byte_count += size
+    if batch:
+        yield batch

@@ -1,0 +1,369 @@
+"""`tandem up`: runs everything on this machine until Ctrl-C."""
+
+import os
+import shlex
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from tandem.cli.addresses import DEFAULT_ADDRESS
+from tandem.cli.corpora.corpora import CORPUS_HELP
+from tandem.cli.ingest.corpus_ingest import CorpusIngest
+from tandem.cli.ingest.demo_note import say_if_demo
+from tandem.cli.ingest.own_index import index_of
+from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
+from tandem.cli.terminal.console import Terminal, errors, out
+from tandem.cli.terminal.stop_signals import Stopped, StopSignals
+from tandem.local.data_folder import DataFolder
+from tandem.local.free_ports import free_ports
+from tandem.local.prometheus import (
+    MAX_SPEED,
+    LocalPrometheus,
+    PrometheusUnavailable,
+    scraped,
+)
+from tandem.local.service_settings import given_settings
+from tandem.local.stack import LocalStack, Ports, StackFailed
+from tandem.local.start_checks import (
+    check_machine,
+    check_ports,
+    has_gateway,
+    precision_note,
+    shard_count,
+)
+from tandem.local.start_refused import StartRefused
+from tandem.local.triton_watch import TritonWatch
+from tandem.local.version_swaps import VersionSwaps
+from tandem.model_io.manifest import Manifest, manifest_file
+from tandem.model_io.model_repository import added_manifest_of
+from tandem.model_io.precision import Precision
+from tandem.model_io.triton_server import TritonUnavailable
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.demo_model import is_demo
+from tandem.modeling.export.fresh_export import export_if_stale
+
+if TYPE_CHECKING:
+    from tandem.local.certificates import LocalAuthority
+
+DATA = Annotated[Path, typer.Option(help="folder for item stores and logs")]
+REPOSITORY = Annotated[
+    Path | None,
+    typer.Option(
+        help="model repository, as tandem models add fills it; by default model_repository, with "
+        "the demo's model in it at first"
+    ),
+]
+_DEFAULT_REPOSITORY = Path("model_repository")
+
+_PROMETHEUS_PORT = 9090
+_CONSOLE_NOTE = (
+    "This is the demo's model: it knows composed scenes of emoji, and on photographs its results "
+    "mean little."
+)
+# Certificates are valid for 30 days; processes reload them.
+_RENEWAL_SECONDS = 86_400.0
+
+
+def up(
+    data: DATA = Path(".tandem"),
+    model_repository: REPOSITORY = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="checkpoint to serve; by default the model that was added to the repository, or "
+            "the shipped one"
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(help="index shards; by default as many as the folder has, or 2", min=1, max=8),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="precision; by default that of the export, or this CPU's best"),
+    ] = None,
+    free_ports_only: Annotated[
+        bool, typer.Option("--free-ports", help="use free ports instead of the documented ones")
+    ] = False,
+    caches: Annotated[
+        bool, typer.Option(help="cache encodings and scores; --no-caches to measure the models")
+    ] = True,
+    monitoring: Annotated[
+        bool,
+        typer.Option("--monitoring", help="also run Prometheus, with the rules of deploy/"),
+    ] = False,
+    alert_speed: Annotated[
+        float,
+        typer.Option(
+            help="divide the windows of the alert rules by this, to try alerts",
+            min=1.0,
+            max=MAX_SPEED,
+        ),
+    ] = 1.0,
+    swaps: Annotated[
+        bool,
+        typer.Option(
+            "--swaps",
+            help="allow tandem models swap; every account of this machine can then make Triton "
+            "run code",
+        ),
+    ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="use TLS between all processes, with certificates that are made and renewed here; "
+            "callers trust tls/ca.crt in --data",
+        ),
+    ] = False,
+    merged: Annotated[
+        bool,
+        typer.Option(
+            "--merged",
+            help="run all services in the orchestrator's process: half the services' CPU for each "
+            "search",
+        ),
+    ] = False,
+    one_process: Annotated[
+        bool,
+        typer.Option(
+            "--one-process",
+            help="serve gRPC and HTTP from one process, without Triton: only the public API",
+        ),
+    ] = False,
+    ingest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CORPUS",
+            help="once it serves, ingest this as tandem ingest --on-error skip does, and continue "
+            f"to serve: {CORPUS_HELP}",
+        ),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(help="index that --ingest stores into; by default the folder's name"),
+    ] = None,
+) -> None:
+    """Start Triton and every service on loopback.
+
+    Ctrl-C stops them all.
+    """
+    if one_process:
+        check_one_process(
+            {"--monitoring": monitoring, "--swaps": swaps, "--tls": tls, "--merged": merged}
+        )
+    corpus_ingest = _corpus_ingest(ingest, index)
+    if model_repository is not None and checkpoint is None:
+        _check_has_model(model_repository)
+    repository = model_repository or _DEFAULT_REPOSITORY
+    if one_process:
+        with DataFolder(data.resolve()) as folder:
+            if folder.note:
+                errors.print(folder.note)
+            manifest = _served(checkpoint, repository, precision)
+            serve_one_process(
+                folder,
+                repository.resolve(),
+                manifest,
+                shards=shards,
+                variables=_console_note(manifest) | dict(given_settings(os.environ).variables),
+                free_ports_only=free_ports_only,
+                caches=caches,
+                ingest=corpus_ingest,
+            )
+        _say("stopped")
+        return
+    if monitoring:
+        LocalPrometheus.check_installed()  # Before creating a folder.
+    with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
+        # Find all mistakes before starting anything.
+        check_machine(checkpoint or default_checkpoint())
+        given = given_settings(os.environ)
+        if tls and merged:
+            raise StartRefused(
+                "--tls gives each service certificates of its own: leave out --merged"
+            )
+        if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
+            raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
+        authority = None
+        if tls:  # Imported here: a service's image has this command line without cryptography.
+            from tandem.local.certificates import LocalAuthority
+
+            authority = LocalAuthority(folder.path / "tls")
+        count = shard_count(shards, folder.shard_count(), data)
+        ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
+        monitored = []
+        if monitoring:
+            monitored = [] if free_ports_only else [("Prometheus", _PROMETHEUS_PORT)]
+        if tls:
+            monitored.append(("Triton's proxy", ports.triton_tls))
+        check_ports(ports, monitored)
+        for note in (folder.note, *given.notes, precision_note(precision)):
+            if note:
+                errors.print(note)
+        # It takes a minute on a busy machine, and prints nothing else until all serve.
+        out.print(f"starting; logs go to {data / 'logs'}")
+        with stopping.raising():  # An export by torch cannot poll for signals.
+            manifest = _served(checkpoint, repository, precision)
+        with (
+            LocalStack(
+                folder.path,
+                repository.resolve(),
+                ports,
+                caches=caches,
+                swaps=swaps,
+                gateway=has_gateway(),
+                merged=merged,
+                settings=_console_note(manifest) | dict(given.variables),
+                certificates=authority.issue_all() if authority else None,
+            ) as stack,
+            ExitStack() as beside,
+        ):
+            try:
+                stack.start(should_stop=stopping.is_set, show=out.print)
+                print_endpoints(stack)
+                prometheus = None
+                if monitoring:
+                    port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
+                    prometheus = _prometheus(stack, folder.path, port, alert_speed)
+                    with stopping.raising():
+                        beside.enter_context(prometheus)
+                    out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
+                version_swaps = None
+                if swaps:
+                    version_swaps = VersionSwaps(stack, manifest)
+                    beside.callback(version_swaps.close)
+                _print_next(stack, authority)
+                if corpus_ingest is not None:
+                    beside.enter_context(corpus_ingest)
+                    corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
+                _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
+            except (StackFailed, TritonUnavailable, PrometheusUnavailable):
+                if stopping.is_set():  # Stopped before it served, without a failure.
+                    raise Stopped(stopping.status) from None
+                raise
+    _say("stopped")
+
+
+def _corpus_ingest(corpus: str | None, index: str | None) -> CorpusIngest | None:
+    if corpus is not None:
+        return CorpusIngest(corpus, index_of(corpus) if index is None else index)
+    if index is not None:
+        raise StartRefused("--index says where --ingest stores: give --ingest too, or leave it out")
+    return None
+
+
+def _console_note(manifest: Manifest) -> dict[str, str]:
+    """Returns the web console's note on the demo's model; empty for another model."""
+    return {"GATEWAY_CONSOLE_NOTE": _CONSOLE_NOTE} if is_demo(manifest.fingerprint) else {}
+
+
+def _check_has_model(repository: Path) -> None:
+    """Raises StartRefused: where a model was meant, the demo's must not serve in its place."""
+    if not manifest_file(repository).is_file():
+        raise StartRefused(
+            f"{repository} has no model: add one by tandem models add MODEL --model-repository "
+            f"{repository}, or leave out --model-repository, to serve the demo's model"
+        )
+
+
+def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
+    """Returns the manifest of the served model: the checkpoint, an added model, or the shipped one.
+
+    An added model is not exported again, since its files are elsewhere.
+    """
+    added = None
+    if checkpoint is None:
+        shipped = CheckpointFiles.read(default_checkpoint())
+        added = added_manifest_of(repository, shipped.weights_sha256)
+    if added is None:
+        manifest = exported(checkpoint or default_checkpoint(), repository, precision)
+        say_if_demo(manifest.fingerprint)
+        return manifest
+    if precision not in (None, added.precision):
+        raise StartRefused(
+            f"{repository} has {added.family} in {added.precision}: add it again in {precision} "
+            "with tandem models add, or give --checkpoint to serve another"
+        )
+    out.print(f"serving {added.family}, model {added.fingerprint[:12]}, of {repository}")
+    return added
+
+
+def exported(checkpoint: Path, repository: Path, precision: Precision | None = None) -> Manifest:
+    """Exports if the repository has another model; raises StartRefused if it is not writable."""
+    try:
+        repository.mkdir(parents=True, exist_ok=True)  # Before torch takes its seconds.
+        return export_if_stale(checkpoint, repository, precision)
+    except OSError as error:
+        raise StartRefused(
+            f"{repository} cannot take the model ({(error.strerror or str(error)).lower()}): start "
+            "it in a folder that can be written to, or give a --model-repository that has a model"
+        ) from error
+
+
+def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
+    out.print(http_line(stack.http_url))
+    if authority is not None:
+        [(variable, file)] = _trust_of(authority).items()
+        out.print(f"other commands trust it by: export {variable}={shlex.quote(file)}")
+    if stack.address != DEFAULT_ADDRESS:
+        # Lines with 127.0.0.1 are processes: scripts read the ids at their ends.
+        port = stack.ports.orchestrator
+        out.print(f"give other commands --address localhost:{port} to find it")
+    out.print("Ctrl-C stops everything.")
+
+
+def _trust_of(authority: "LocalAuthority | None") -> dict[str, str]:
+    """Returns the variable by which a client trusts the authority, if there is one."""
+    return {} if authority is None else {"TANDEM_AUTHORITY_FILE": str(authority.authority_file)}
+
+
+def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
+    targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
+    return LocalPrometheus(data / "prometheus", port, targets, speed=speed, keeper=stack.keeper)
+
+
+def _say(line: str, console: Terminal = out) -> None:
+    # The terminal may be closed since, and searches continue.
+    with suppress(OSError):
+        console.print(line)
+
+
+def _watch(
+    stack: LocalStack,
+    manifest: Manifest,
+    stopping: StopSignals,
+    prometheus: LocalPrometheus | None,
+    swaps: VersionSwaps | None,
+    authority: "LocalAuthority | None",
+) -> None:
+    """Returns on a stop signal; raises if a service has ended or Triton does not restart."""
+    renewal_time = time.monotonic() + _RENEWAL_SECONDS
+    with TritonWatch(stack, manifest) as watch:
+        while not stopping.wait(1.0):
+            if authority is not None and time.monotonic() > renewal_time:
+                authority.issue_all()
+                renewal_time = time.monotonic() + _RENEWAL_SECONDS
+            stack.bound_logs()
+            if prometheus is not None and prometheus.has_ended():
+                _say("Prometheus has ended; searches continue without it", errors)
+                prometheus = None
+            if dead := stack.dead_service():
+                raise StackFailed(dead)
+            if why := watch.look():
+                _say(f"Triton was restarted: {why}", errors)
+            if swaps and (line := swaps.look()):
+                _say(line)
+
+
+def print_endpoints(stack: LocalStack) -> None:
+    """Prints the address of each process."""
+    table = Table("service", "address", "metrics", "pid", box=None, pad_edge=False)
+    for endpoint in stack.endpoints():
+        table.add_row(endpoint.name, endpoint.address, endpoint.metrics_url, str(endpoint.pid))
+    out.print(table)
