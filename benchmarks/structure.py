@@ -38,10 +38,7 @@ _ELSEWHERE: Final = (
 
 
 def _output(tree: Path, *command: str, typed: str = "") -> str:
-    told = subprocess.run(
-        command, cwd=tree, input=typed, check=True, stdout=subprocess.PIPE, text=True
-    )
-    return told.stdout
+    return subprocess.check_output(command, cwd=tree, input=typed, text=True)
 
 
 def tracked(tree: Path, *patterns: str) -> list[str]:
