@@ -42,12 +42,12 @@ from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import loss_curve, recipes
-from tandem.training.recipe import Recipe, in_rounds
+from tandem.training.recipe import JointRecipe, in_rounds
 from tandem.training.recipe_settings import with_settings
-from tandem.training.recipes import RECIPES, NamedRecipe
+from tandem.training.recipes import RECIPES, NamedJoint
 
 JOINT = "joint"
-Varied = Callable[[int, NamedRecipe], Recipe]
+Varied = Callable[[int, NamedJoint], JointRecipe]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,20 @@ class Base:
     rounds: int | None = None
     settings: tuple[str, ...] = ()
 
-    def __call__(self, seed: int) -> Recipe:
+    def __call__(self, seed: int) -> JointRecipe:
         """Returns it; raises ValueError for a setting that a recipe does not have."""
         named = RECIPES[self.name](seed)
+        assert isinstance(named, JointRecipe), "the grid compares joint models"
         scaled = named if self.rounds is None else in_rounds(named, self.rounds)
         return with_settings(scaled, self.settings)
 
 
-def joint(seed: int, base: NamedRecipe) -> Recipe:
+def joint(seed: int, base: NamedJoint) -> JointRecipe:
     """The base as it is."""
     return base(seed)
 
 
-def joint_longer(seed: int, base: NamedRecipe) -> Recipe:
+def joint_longer(seed: int, base: NamedJoint) -> JointRecipe:
     """The base in as many steps as Sep's two runs are together, which both mask words."""
     whole = base(seed)
     be, ce, mlm = whole.be_steps_per_round, whole.ce_steps_per_round, whole.mlm_steps_per_round
@@ -90,7 +91,7 @@ def joint_longer(seed: int, base: NamedRecipe) -> Recipe:
 def of_fewer(recipe: Varied, divisor: int) -> Varied:
     """Returns the same run over the first families of its pool: what fewer pictures teach."""
 
-    def smaller(seed: int, base: NamedRecipe) -> Recipe:
+    def smaller(seed: int, base: NamedJoint) -> JointRecipe:
         whole = recipe(seed, base)
         count = whole.pool_family_count // divisor
         return replace(whole, name=f"{whole.name}_of_{count}", pool_family_count=count)
@@ -98,7 +99,7 @@ def of_fewer(recipe: Varied, divisor: int) -> Varied:
     return smaller
 
 
-def on_emoji(seed: int, base: NamedRecipe) -> Recipe:
+def on_emoji(seed: int, base: NamedJoint) -> JointRecipe:
     """Trained further on emoji, for an eighth of the base's rounds; its image backbone first.
 
     Of 2,400 rounds that are 300, after 1,200 steps of the backbone together with the BE.
@@ -266,7 +267,7 @@ def _init(work: Path, training: Training, seed: int) -> Path:
     raise AssertionError(f"a run begins with a model or with two, not {training.begins_with}")
 
 
-def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
+def _tune(recipe: JointRecipe, init: Path, folder: Path) -> str:
     """Trains further on the recipe's corpus; returns the best dev recall.
 
     Captions that are too long for the model are left out: it could not read them.

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import JointRecipe
 from tandem.training.recipes import bi_encoder, cross_encoder, default
 
 INTERVAL_STEP_COUNT = 10
@@ -43,7 +43,7 @@ PARTS = ("backbone", "be", "ce", "round", "export")
 NEVER = 1_000_000
 
 
-def recipe_of(part: str, interval_count: int, family_count: int) -> Recipe:
+def recipe_of(part: str, interval_count: int, family_count: int) -> JointRecipe:
     """Returns a recipe in which this part alone takes long, at the default sizes."""
     step_count = INTERVAL_STEP_COUNT * (interval_count + 1)
     if part == "round":
@@ -64,7 +64,7 @@ def recipe_of(part: str, interval_count: int, family_count: int) -> Recipe:
     )
 
 
-def rows_of_a_step(part: str, recipe: Recipe) -> int:
+def rows_of_a_step(part: str, recipe: JointRecipe) -> int:
     """Returns how many pictures (backbone) or pairs one reported step trains on."""
     if part == "backbone":
         return recipe.backbone_batch_size

@@ -43,7 +43,7 @@ from tandem.training.data.pooled_images import HeldImages
 from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.dev_recall import DevSet
 from tandem.training.optimisation import check_loss, recipe_optimiser, step, warm_up_then_decay
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import Recipe, ZooRecipe
 from tandem.training.recipes import zoo
 from tandem.training.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape
@@ -109,7 +109,7 @@ class Bench:
     test: DevSet
 
 
-def bench_of_pictures(recipe: Recipe, train: PicturePart, test: PicturePart) -> Bench:
+def bench_of_pictures(recipe: ZooRecipe, train: PicturePart, test: PicturePart) -> Bench:
     """Returns the same over another corpus."""
     return Bench(*pictures_of(recipe, train, test, default_checkpoint()))
 
@@ -119,13 +119,13 @@ def families_of(split: Any, count: int) -> list[tuple[Scene, ...]]:  # noqa: ANN
     return list(islice(scene_families(split, DATA_SEED), count))
 
 
-def bench_of(recipe: Recipe, test_family_count: int, val_family_count: int = 0) -> Bench:
+def bench_of(recipe: ZooRecipe, test_family_count: int, val_family_count: int = 0) -> Bench:
     """Computes the image tokens, and makes the model that gives inputs and published weights.
 
     Families of "val" are added to those of training; words are those of training.
     """
-    recipe = in_its_shape(recipe, default_checkpoint())
-    model, tokenizer = starting_zoo_model(recipe, EnglishSource(), default_checkpoint())
+    shaped = in_its_shape(recipe, default_checkpoint())
+    model, tokenizer = starting_zoo_model(shaped, EnglishSource(), default_checkpoint())
     train = families_of("train", recipe.pool_family_count) + families_of("val", val_family_count)
     test = families_of("test", test_family_count)
     images = HeldImages(tokens_of(train, model.image_backbone))
@@ -157,7 +157,7 @@ def test_set(
     return DevSet(tokenize(tokenizer, captions, config.max_text_tokens), tokens, mask)
 
 
-def measured(name: RunName, bench: Bench, recipe: Recipe) -> dict[str, Any]:
+def measured(name: RunName, bench: Bench, recipe: ZooRecipe) -> dict[str, Any]:
     """Trains one network from its seed, and returns its recalls in percent and what it cost."""
     began = time.process_time()
     torch.manual_seed(name.seed)
@@ -197,7 +197,7 @@ def _start_words(network: ZooNetwork, published: ZooNetwork) -> None:
         mine.trunk.requires_grad_(False)
 
 
-def recipe_of(hinges: str, rounds: int, families: int, pretrained: str) -> Recipe:
+def recipe_of(hinges: str, rounds: int, families: int, pretrained: str) -> ZooRecipe:
     """Returns the budget that every network has."""
     return replace(
         zoo(DATA_SEED),
@@ -216,12 +216,12 @@ def recipe_of(hinges: str, rounds: int, families: int, pretrained: str) -> Recip
     )
 
 
-def over_patches(recipe: Recipe) -> Recipe:
+def over_patches(recipe: ZooRecipe) -> ZooRecipe:
     """Returns the budget over plain patches, which the network alone learns to read."""
     return replace(recipe, image_source="patches", begins_with_backbone=False)
 
 
-def of_pictures(recipe: Recipe, image_size: int) -> Recipe:
+def of_pictures(recipe: ZooRecipe, image_size: int) -> ZooRecipe:
     """Returns the budget over pictures of another corpus, whose captions have more words."""
     return replace(
         recipe,

@@ -17,6 +17,7 @@ from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.vision_tower import VisionTower
 from tandem.training.optimisation import check_loss, step, warm_up_then_decay
+from tandem.training.recipe import Rounds
 from tandem.training.run import Run, restore, restore_modules
 
 BACKBONE_STAGE = "backbone"
@@ -74,7 +75,9 @@ def train_image_backbone(model: JointModel, lesson: BackboneLesson, run: Run) ->
 
 
 def _train(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
-    recipe, step_count, modules = run.recipe, run.recipe.backbone_step_count, lesson.modules
+    recipe = run.recipe
+    assert isinstance(recipe, Rounds), "others keep their backbone"
+    step_count, modules = recipe.backbone_step_count, lesson.modules
     lesson.backbone.requires_grad_(True)
     optimiser = AdamW(lesson.parameter_groups())
     schedule = warm_up_then_decay(optimiser, step_count)

@@ -12,6 +12,7 @@ from tandem.modeling.image_backbone import ImageBackbone
 from tandem.training.data.scene_labels import class_count
 from tandem.training.data.scene_pairs import labelled_pixels
 from tandem.training.losses import labelling_loss
+from tandem.training.recipe import Rounds
 from tandem.training.run import Run
 
 
@@ -22,18 +23,20 @@ class LabelLesson:
     rng = None
 
     def __init__(self, backbone: ImageBackbone, image_size: int, run: Run) -> None:
-        self.backbone, self._image_size, self._run = backbone, image_size, run
+        self.backbone, self._image_size = backbone, image_size
+        assert isinstance(run.recipe, Rounds), "others keep their backbone"
+        self._recipe, self._compute = run.recipe, run.compute
         self._head = nn.Linear(backbone.project.out_features, class_count()).to(run.compute.device)
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "head": self._head}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Returns one group of everything that learns."""
         parameters = [*self.backbone.parameters(), *self._head.parameters()]
-        return [{"params": parameters, "lr": self._run.recipe.backbone_learning_rate}]
+        return [{"params": parameters, "lr": self._recipe.backbone_learning_rate}]
 
     def losses(self, done_step_count: int) -> Iterator[Tensor]:
         """Yields the cross-entropy of each further batch of fresh scenes."""
-        recipe, compute = self._run.recipe, self._run.compute
+        recipe, compute = self._recipe, self._compute
         batches = labelled_pixels(
             recipe.seed,
             recipe.backbone_batch_size,

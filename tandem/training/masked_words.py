@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.special_tokens import SpecialTokens, special_tokens
 from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch
-from tandem.training.recipe import Recipe
 
 _MASKS = ("[MASK]", "<mask>")
 
@@ -59,16 +58,16 @@ def masked(
 
 
 def with_hidden_words(
-    texts: TextBatch, recipe: Recipe, mask_id: int, rng: random.Random
+    texts: TextBatch, share: float, mask_id: int, rng: random.Random
 ) -> TextBatch:
     """Returns the texts with a share of their tokens masked, as the recipe's `word_drop_share`.
 
     The first token stays. Nothing is drawn where the share is 0.
     """
-    if not recipe.word_drop_share:
+    if not share:
         return texts
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
-    is_hidden_BT = torch.rand(texts.ids.shape, generator=generator) < recipe.word_drop_share
+    is_hidden_BT = torch.rand(texts.ids.shape, generator=generator) < share
     is_hidden_BT = is_hidden_BT & texts.mask.bool()
     is_hidden_BT[:, 0] = False
     return TextBatch(texts.ids.masked_fill(is_hidden_BT, mask_id), texts.mask)

@@ -34,6 +34,7 @@ from tandem.training.optimisation import (
     tower_groups,
     warm_up_then_decay,
 )
+from tandem.training.recipe import Towers
 from tandem.training.rounds import made_by
 from tandem.training.run import Run, restore
 
@@ -49,11 +50,11 @@ def train_matcher(
     model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
     """Trains the matcher of the run's best checkpoint, and keeps both; returns the dev recalls."""
-    recipe, step_count = run.recipe, run.recipe.matcher_step_count
+    recipe = run.recipe
+    assert isinstance(recipe, Towers), "only two towers have a matcher"
+    step_count = recipe.matcher_step_count
     # The state keeps the backbone that made the image tokens: a checkpoint's weights are rounded.
-    learned = (
-        {"backbone": copy.deepcopy(model.image_backbone)} if recipe.backbone_step_count else {}
-    )
+    learned = {"backbone": copy.deepcopy(model.image_backbone)} if recipe.learns_backbone else {}
     model.load_state_dict(load_checkpoint(run.folder).model.state_dict())
     encoder, _ = _parts(model)
     encoder.start_tops()
@@ -62,7 +63,7 @@ def train_matcher(
     for part in encoder.matcher_parts():
         part.requires_grad_(True).train()
     dev = run.compute.put(dev)
-    groups, _ = tower_groups(encoder, recipe)
+    groups, _ = tower_groups(encoder, recipe, recipe.matcher_learning_rate)
     optimiser = recipe_optimiser(groups, recipe.matcher_learning_rate, recipe)
     schedule = warm_up_then_decay(
         optimiser, step_count, recipe.warm_up_step_count, recipe.learning_rate_decay
@@ -75,12 +76,12 @@ def train_matcher(
         restore(state, modules, optimiser, schedule, rng)
         done = state.step
     run.progress(MATCHER_STAGE, done, step_count, "")
-    neighbours_NK = _neighbours(encoder, pool, run)
+    neighbours_NK = _neighbours(encoder, pool, recipe, run)
     for number in range(done + 1, step_count + 1):
         place = run.place(MATCHER_STAGE, number, step_count)
         optimiser.zero_grad(set_to_none=True)
         drawn = pool.neighbour_batch(rng, recipe.matcher_batch_size, neighbours_NK)
-        texts = with_hidden_words(drawn.texts, recipe, hidden_id, rng)
+        texts = with_hidden_words(drawn.texts, recipe.word_drop_share, hidden_id, rng)
         batch = run.compute.put(replace(drawn, texts=texts))
         loss = matching_loss(_logits(encoder, batch, run), batch.groups)
         loss.backward()
@@ -150,9 +151,8 @@ def _logits(encoder: TwoTowers, batch: MatchBatch, run: Run) -> Tensor:
 
 
 @torch.no_grad()
-def _neighbours(encoder: TwoTowers, pool: PairPool, run: Run) -> Tensor:
+def _neighbours(encoder: TwoTowers, pool: PairPool, recipe: Towers, run: Run) -> Tensor:
     """Returns the pictures whose captions are most similar, [N, K], without the picture itself."""
-    recipe = run.recipe
     count = min(recipe.matcher_neighbour_count - 1, len(pool) - 1)
     if not count:  # all are drawn at random: no caption needs an embedding
         return torch.empty((len(pool), 0), dtype=torch.int64)

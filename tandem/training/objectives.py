@@ -26,6 +26,7 @@ from tandem.training.losses import (
     sampled_triplet_loss,
 )
 from tandem.training.masked_words import mask_id, masked, with_hidden_words
+from tandem.training.recipe import JointRecipe, Rounds
 from tandem.training.run import Run
 
 _MINING_BATCH_SIZE = 256
@@ -43,15 +44,22 @@ class Objectives:
     ) -> None:
         self._model, self._pool, self._rng = model, pool, rng
         self._special, self._mask_id = special_tokens(tokenizer), mask_id(tokenizer)
-        self._recipe, self._compute, self._processes = run.recipe, run.compute, run.processes
+        assert isinstance(run.recipe, Rounds), "others have no rounds of BE and CE"
+        self._recipe: Rounds = run.recipe
+        self._compute, self._processes = run.compute, run.processes
         self.mined: MinedNegatives | None = None
         """What ance_loss draws from and ce_loss may draw from; None before the first mining."""
+
+    @property
+    def _joint(self) -> JointRecipe:
+        assert isinstance(self._recipe, JointRecipe), "only a joint model learns to match in rounds"
+        return self._recipe
 
     def be_loss(self, round_number: int) -> Tensor:
         """Returns the BE's loss: in-batch softmax in the first rounds, then batch-hard triplet."""
         recipe = self._recipe
         batch = self._pool.match_batch(self._rng, recipe.be_batch_size)
-        texts = with_hidden_words(batch.texts, recipe, self._mask_id, self._rng)
+        texts = with_hidden_words(batch.texts, recipe.word_drop_share, self._mask_id, self._rng)
         batch = replace(batch, texts=texts)
         own = self._taken(batch)
         texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own))
@@ -63,7 +71,7 @@ class Objectives:
 
     def ce_loss(self, round_number: int) -> Tensor:
         """Returns the CE's loss on matches and mismatches; siblings mismatch after the warm-up."""
-        recipe = self._recipe
+        recipe = self._joint
         is_warm = round_number > recipe.random_negative_round_count
         sibling_share = recipe.sibling_negative_share if is_warm else 0.0
         pairs = self._taken(
@@ -95,7 +103,7 @@ class Objectives:
 
     def mlm_loss(self, round_number: int) -> Tensor:
         """Returns the masked language modelling loss: masked words from their text and image."""
-        recipe = self._recipe
+        recipe = self._joint
         drawn = self._pool.match_batch(self._rng, recipe.mlm_batch_size)
         whole = masked(drawn, recipe.mlm_masked_share, self._mask_id, self._special, self._rng)
         # All processes draw the same batch, so each knows the count that the mean is over.

@@ -8,7 +8,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from tandem.modeling.two_towers import TwoTowers
-from tandem.training.recipe import Decay, Recipe
+from tandem.training.recipe import Decay, Recipe, Rounds, TowerRates
 
 _ADAM_BETA1 = 0.9
 
@@ -62,7 +62,7 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, obj
 
 
 def recipe_groups(
-    encoder: nn.Module, recipe: Recipe
+    encoder: nn.Module, recipe: Rounds
 ) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
     """Returns AdamW's parameter groups for the rounds, and the parameters in them.
 
@@ -78,16 +78,16 @@ def recipe_groups(
 
 
 def tower_groups(
-    encoder: TwoTowers, recipe: Recipe
+    encoder: TwoTowers, recipe: TowerRates, matcher_learning_rate: float = 0.0
 ) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
     """Returns the groups of what requires a gradient, each part with its rate; and the parameters.
 
     Published text encoders, the late blocks of a picture network, the matcher, and everything else
-    have a rate each.
+    have a rate each; in rounds, where the matcher does not learn, its rate is not read.
     """
     rates = {id(each): recipe.head_learning_rate for each in encoder.parameters()}
     parts: list[tuple[nn.Module | None, float]] = [
-        (encoder.matcher, recipe.matcher_learning_rate),
+        (encoder.matcher, matcher_learning_rate),
         *((trunk, recipe.learning_rate) for trunk in encoder.text_trunks()),
         *((top, recipe.learning_rate) for top in encoder.text_tops()),
         *((late, recipe.late_learning_rate) for late in encoder.late_blocks()),

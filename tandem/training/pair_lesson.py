@@ -24,6 +24,7 @@ from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairSource, draw_families, draw_member
 from tandem.training.losses import in_batch_softmax_loss
 from tandem.training.optimisation import recipe_groups
+from tandem.training.recipe import Rounds
 from tandem.training.run import Run
 
 
@@ -56,7 +57,9 @@ class PairLesson:
                 "set the backbone's steps to 0"
             )
         self._model, self.backbone, self._pairs = model, model.image_backbone, pairs
-        self._pixels_of, self._tokenizer, self._run = pixels_of, tokenizer, run
+        self._pixels_of, self._tokenizer = pixels_of, tokenizer
+        assert isinstance(run.recipe, Rounds), "others keep their backbone"
+        self._recipe, self._compute = run.recipe, run.compute
         self.rng = random.Random(f"backbone/{run.recipe.seed}")
         self.modules: Mapping[str, nn.Module] = {
             "backbone": self.backbone,
@@ -65,7 +68,7 @@ class PairLesson:
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Returns the encoder's groups and the backbone's, which has a learning rate of its own."""
-        recipe = self._run.recipe
+        recipe = self._recipe
         encoder, _ = recipe_groups(self._model.joint_encoder, recipe)
         return [
             *({"lr": recipe.learning_rate, **group} for group in encoder),
@@ -74,7 +77,7 @@ class PairLesson:
 
     def losses(self, done_step_count: int) -> Iterator[Tensor]:
         """Yields the in-batch softmax loss of one pair from each of as many families as a batch."""
-        recipe, compute = self._run.recipe, self._run.compute
+        recipe, compute = self._recipe, self._compute
         cls_id = special_tokens(self._tokenizer).cls_id
         length = self._model.config.max_text_tokens
         for _ in range(done_step_count, recipe.backbone_step_count):

@@ -3,18 +3,28 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import (
+    JointRecipe,
+    MatcherRecipe,
+    Recipe,
+    TowersRecipe,
+    ZooRecipe,
+    of_kind,
+)
 
 NamedRecipe = Callable[[int], Recipe]
-"""Returns the configuration for a seed; some are variants of another recipe, their base."""
+"""Returns the configuration for a seed."""
+
+NamedJoint = Callable[[int], JointRecipe]
+"""What a variant can be of: its base."""
 
 
-def default(seed: int = 1) -> Recipe:
+def default(seed: int = 1) -> JointRecipe:
     """Trains the model that ships, in about an hour on two CPU cores.
 
     Without masked language modelling its CE does not distinguish left from right (decision 35).
     """
-    return Recipe(
+    return JointRecipe(
         name="default",
         seed=seed,
         width=192,
@@ -43,7 +53,7 @@ def default(seed: int = 1) -> Recipe:
     )
 
 
-def compact(seed: int = 1) -> Recipe:
+def compact(seed: int = 1) -> JointRecipe:
     """Trains with a fifth of the default's arithmetic, for experiments of many runs on two cores.
 
     It is two thirds as wide and has three eighths of the rounds and a third of the families. All
@@ -68,7 +78,7 @@ def compact(seed: int = 1) -> Recipe:
     )
 
 
-def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def bi_encoder(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains only a BE, for Sep+Coop, with as many BE steps as the joint model has.
 
     It keeps masked language modelling, because both of the paper's models begin with an encoder
@@ -77,7 +87,7 @@ def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     return replace(_variant("bi_encoder", base(seed)), ce_steps_per_round=0)
 
 
-def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def cross_encoder(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains only a CE, for Sep+Coop, with as many CE steps as the joint model has.
 
     Nothing retrieves for it, so dev pairs each text with every image of a smaller set.
@@ -90,7 +100,7 @@ def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
-def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def cross_encoder_after_be(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains only a CE, from the weights of a trained BE.
 
     `--init` names the BE; without it the run begins with the bundled model, which is a CE already.
@@ -106,7 +116,7 @@ def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe
     )
 
 
-def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def half(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model with half the layers (Geigle et al. 2022, figure 4).
 
     The paper drops every second layer of a pretrained encoder, as this does with `pretrained`; from
@@ -120,7 +130,7 @@ def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
-def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def ance(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model with mined negatives in the later rounds.
 
     After Geigle et al. (arXiv v1, appendix A.3), who saw no gain; without masked language modelling
@@ -138,7 +148,7 @@ def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
-def ance_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def ance_triplets(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains `ance` with mined negatives only for the triplet loss (T_ANCE of Table 10).
 
     For only a BE (Table 9), set ce_steps_per_round to 0 as well.
@@ -147,33 +157,33 @@ def ance_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     return replace(ance(seed, base), name=name, mined_negative_share=0.0)
 
 
-def ance_mismatches(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def ance_mismatches(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains `ance` with mined negatives only for the CE's mismatches (E_ANCE of Table 10)."""
     name = _variant("ance_mismatches", base(seed)).name
     return replace(ance(seed, base), name=name, ance_steps_per_round=0)
 
 
-def no_masked_words(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def no_masked_words(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model without masked language modelling, to measure its effect."""
     return replace(_variant("no_masked_words", base(seed)), mlm_steps_per_round=0)
 
 
-def random_negatives(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def random_negatives(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model without sibling mismatches, to measure what hard negatives do."""
     return replace(_variant("random_negatives", base(seed)), sibling_negative_share=0.0)
 
 
-def cls_pooling(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def cls_pooling(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model to embed [CLS], not the mean (Geigle et al. 2022, footnote 7)."""
     return replace(_variant("cls_pooling", base(seed)), embedding_pooling="cls")
 
 
-def pair_triplets(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+def pair_triplets(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model's CE by triplets instead of classification."""
     return replace(_variant("pair_triplets", base(seed)), pair_loss="triplet")
 
 
-def small(seed: int = 1) -> Recipe:
+def small(seed: int = 1) -> JointRecipe:
     """Trains a smaller model, long enough for its CE to catch up with its BE (`make train-demo`).
 
     It uses the in-batch softmax throughout, and twice the default's learning rate, because there
@@ -195,7 +205,7 @@ def small(seed: int = 1) -> Recipe:
     )
 
 
-def minilm(seed: int = 1) -> Recipe:
+def minilm(seed: int = 1) -> JointRecipe:
     """Trains from a published sentence encoder, which knows its words before the first round.
 
     Image tokens still mean nothing to it, so the order of training is that of a run from random
@@ -214,12 +224,12 @@ def minilm(seed: int = 1) -> Recipe:
     )
 
 
-def half_minilm(seed: int = 1) -> Recipe:
+def half_minilm(seed: int = 1) -> JointRecipe:
     """Trains `minilm` with layers 0, 2 and 4 only (Geigle et al. 2022, figure 4)."""
     return replace(minilm(seed), name="half_minilm", has_half_the_layers=True, layer_count=3)
 
 
-def paper(seed: int = 1) -> Recipe:
+def paper(seed: int = 1) -> JointRecipe:
     """Trains the joint model as Geigle et al. 2022 did theirs, from BERT over region features.
 
     A round is a BE step of 128 pairs against the hardest negative of the batch, then a CE step of
@@ -255,31 +265,27 @@ def paper(seed: int = 1) -> Recipe:
     )
 
 
-def two_towers(seed: int = 1) -> Recipe:
+def two_towers(seed: int = 1) -> TowersRecipe:
     """Trains two towers without a matcher: a plain bi-encoder of photographs, as a baseline.
 
     MiniLM learns at 6e-5 and a head over a frozen EfficientNet-Lite0's grid at 1e-3, by the
     symmetric softmax over 128 pairs of different pictures. On 6,000 pictures with five captions,
     700 rounds are three epochs. The checkpoint is picked on 300 pictures that are held out.
     """
-    return replace(
+    return of_kind(
+        TowersRecipe,
         minilm(seed),
         name="two_towers",
         image_source="efficientnet_lite0",
         image_size=224,
         picture_fit="squash",
-        has_two_towers=True,
         embedding_width=512,
         backbone_step_count=0,
         round_count=700,
-        ce_steps_per_round=0,
-        mlm_steps_per_round=0,
         be_batch_size=128,
         softmax_round_count=700,
         softmax_temperature=0.05,
         learns_temperature=True,
-        random_negative_round_count=0,
-        sibling_negative_share=0.0,
         learning_rate=6e-5,
         head_learning_rate=1e-3,
         weight_decay=0.01,
@@ -289,7 +295,7 @@ def two_towers(seed: int = 1) -> Recipe:
     )
 
 
-def frozen_heads(seed: int = 1) -> Recipe:
+def frozen_heads(seed: int = 1) -> TowersRecipe:
     """Trains heads over a frozen picture network and a frozen text encoder, the cheapest baseline.
 
     It has everything else of `two_towers`.
@@ -297,7 +303,7 @@ def frozen_heads(seed: int = 1) -> Recipe:
     return replace(two_towers(seed), name="frozen_heads", has_frozen_text=True)
 
 
-def photographs(seed: int = 1) -> Recipe:
+def photographs(seed: int = 1) -> TowersRecipe:
     """Trains two towers and then a matcher on a corpus of photographs.
 
     Beyond `two_towers`, the last five blocks of the picture network learn too, there are five views
@@ -328,7 +334,7 @@ def photographs(seed: int = 1) -> Recipe:
     )
 
 
-def photographs_joint(seed: int = 1) -> Recipe:
+def photographs_joint(seed: int = 1) -> TowersRecipe:
     """Trains `photographs` as one model (Joint) whose matcher shares most of the towers.
 
     The matcher has a grid trunk of its own and its own copies of the text encoder's last two
@@ -338,15 +344,15 @@ def photographs_joint(seed: int = 1) -> Recipe:
     return replace(photographs(seed), name="photographs_joint", matcher_layer_count=2)
 
 
-def joint_matcher(seed: int = 1) -> Recipe:
+def joint_matcher(seed: int = 1) -> MatcherRecipe:
     """Trains only the matcher of `photographs_joint`, over the towers of a trained checkpoint.
 
     `--init` names that: of `photographs`, for instance, to compare both forms over one bi-encoder.
     """
-    return replace(photographs_joint(seed), name="joint_matcher", begins_with_towers=True)
+    return of_kind(MatcherRecipe, photographs_joint(seed), name="joint_matcher")
 
 
-def picture_dictionary(seed: int = 1) -> Recipe:
+def picture_dictionary(seed: int = 1) -> TowersRecipe:
     """Trains two towers and a matcher on the emoji, to find drawings of a style never seen.
 
     A drawing must be seen many times. So a round has 512 concepts, each with one drawing and one
@@ -379,13 +385,14 @@ def picture_dictionary(seed: int = 1) -> Recipe:
     )
 
 
-def zoo(seed: int = 1) -> Recipe:
+def zoo(seed: int = 1) -> ZooRecipe:
     """Trains a network without pretraining, of Rao et al. 2022, over a frozen image backbone.
 
     `zoo_model` names it. Margin, clip and hinges are those that its papers share; batch and width
     are for two cores. After a step decay the papers' rates end at a tenth; here they fall linearly.
     """
-    return replace(
+    return of_kind(
+        ZooRecipe,
         compact(seed),
         name="zoo",
         zoo_model="vse_pp",
@@ -393,12 +400,8 @@ def zoo(seed: int = 1) -> Recipe:
         embedding_width=256,
         pool_family_count=1_000,
         round_count=600,
-        ce_steps_per_round=0,
-        mlm_steps_per_round=0,
-        softmax_round_count=0,
         be_batch_size=64,
         all_hinges_round_count=200,
-        random_negative_round_count=0,
         margin=0.2,
         gradient_clip_norm=2.0,
         head_learning_rate=1e-3,
@@ -410,7 +413,7 @@ def zoo(seed: int = 1) -> Recipe:
     )
 
 
-def tiny(seed: int = 1) -> Recipe:
+def tiny(seed: int = 1) -> JointRecipe:
     """Trains a model that learns next to nothing within seconds, for tests of everything else.
 
     It uses fp32, because a CPU without bf16 emulates it and takes five times as long.
@@ -437,7 +440,9 @@ def tiny(seed: int = 1) -> Recipe:
     )
 
 
-def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: int = 0) -> Recipe:
+def finetune(
+    corpus: str, round_count: int, seed: int = 1, backbone_step_count: int = 0
+) -> JointRecipe:
     """Trains a checkpoint further on a corpus; the checkpoint sets the shape.
 
     It uses the in-batch softmax throughout. On emoji, which are far from scenes, the batch-hard
@@ -464,9 +469,10 @@ def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: 
     )
 
 
-def _variant(name: str, base: Recipe) -> Recipe:
+def _variant(name: str, base: JointRecipe) -> JointRecipe:
     """Returns the base under the name, prefixed with the base's own unless that is the default."""
-    return replace(base, name=name if base.name == "default" else f"{base.name}_{name}")
+    named = name if base.name == "default" else f"{base.name}_{name}"
+    return replace(base, name=named)
 
 
 RECIPES: Mapping[str, NamedRecipe] = {

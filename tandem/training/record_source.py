@@ -108,9 +108,9 @@ class RecordSource:
         another file than one of regions, and ValueError for no records, fewer families than a
         batch takes, or a folder for features that are not kept.
         """
-        is_frozen = config.image_source in _FROZEN and not recipe.backbone_step_count
+        is_frozen = config.image_source in _FROZEN and not recipe.learns_backbone
         if self._features and (self._regions or not is_frozen):
-            raise ValueError(_unkept(self._features, recipe, config))
+            raise ValueError(_unkept(self._features, config))
         kept_in = self._features or self._default_features
         region_file = RegionFile(self._regions) if self._regions else None
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
@@ -212,15 +212,12 @@ def _repeated(pairs: RecordPairs, picture_sha256s: Sequence[bytes]) -> Iterator[
         )
 
 
-def _unkept(features: Path, recipe: Recipe, config: JointConfig) -> str:
+def _unkept(features: Path, config: JointConfig) -> str:
     """Returns why no image tokens can be kept there."""
     if config.image_source == "regions":
         why = "a detector's regions need no network"
     elif config.image_source in _FROZEN:
-        why = (
-            f"{config.image_source} learns for {recipe.backbone_step_count} steps first, so its "
-            "tokens differ from those of earlier runs"
-        )
+        why = f"{config.image_source} learns first, so its tokens differ from those of earlier runs"
     else:
         why = f"only tokens of a published network are kept, not those of {config.image_source}"
     return f"--features {features} would be ignored: {why}; leave it out"

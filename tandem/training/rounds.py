@@ -28,6 +28,7 @@ from tandem.training.optimisation import (
     step,
     warm_up_then_decay,
 )
+from tandem.training.recipe import Rounds
 from tandem.training.run import Run, restore
 
 
@@ -41,6 +42,7 @@ def train_rounds(
     mined negatives.
     """
     recipe, progress = run.recipe, run.progress
+    assert isinstance(recipe, Rounds), "others have no rounds of BE and CE"
     dev = run.compute.put(dev)
 
     # One optimiser for all uses; the learning rate warms up, then falls to 0.

@@ -41,6 +41,8 @@ NOTE_STAGE: Final = "note"
 # What torch raises for a state of another shape.
 _OTHER_CODE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _SHOWN_LENGTH = 200
+# Batches that every process draws and learns from whole.
+_WHOLE = ("backbone_batch_size", "matcher_batch_size")
 
 
 class RunFolderTaken(ValueError):
@@ -140,14 +142,9 @@ class Run:
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
-        sizes = (
-            recipe.be_batch_size if recipe.trains_be else 0,
-            2 * recipe.ce_family_count if recipe.trains_ce else 0,
-            recipe.ance_batch_size if recipe.ance_steps_per_round else 0,
-            recipe.mlm_batch_size if recipe.mlm_steps_per_round else 0,
-        )
-        for size in sizes:
-            if size % processes.count:
+        for field, count in recipe.batch_family_counts.items():
+            size = count * (2 if field == "ce_family_count" else 1)
+            if size % processes.count and field not in _WHOLE:
                 raise ValueError(
                     f"recipe {recipe.name} has a batch of {size} rows, which {processes.count} "
                     "processes cannot divide; start as many as divide it"

@@ -17,7 +17,7 @@ from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.label_lesson import LabelLesson
 from tandem.training.picture_tokens import PixelPictures
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import Recipe, Towers
 from tandem.training.run import Progress, Run
 from tandem.training.source import TrainingData
 
@@ -36,7 +36,7 @@ class SceneSource:
                 "image_source is regions, a detector's, and scenes have none; train on --corpus "
                 "with --regions, or take another image source"
             )
-        if recipe.has_two_towers or recipe.holds_out:
+        if isinstance(recipe, Towers) or recipe.holds_out:
             raise ValueError(f"recipe {recipe.name} is for your own pictures; train on --corpus")
         return recipe
 

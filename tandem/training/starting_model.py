@@ -18,7 +18,7 @@ from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.two_towers import TwoTowers
 from tandem.modeling.vision_tower import VisionTower
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
 
 
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
@@ -40,7 +40,7 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
             vocabulary_size=files.config.vocabulary_size,
             image_source=files.config.image_source,
         )
-    if recipe.begins_with_towers:
+    if isinstance(recipe, MatcherRecipe):
         return _over_towers(recipe, CheckpointFiles.read(init))
     if recipe.begins_with_backbone:
         files = CheckpointFiles.read(init)
@@ -70,7 +70,7 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     )
 
 
-def as_trained(recipe: Recipe, init: Path) -> Recipe:
+def as_trained(recipe: JointRecipe, init: Path) -> JointRecipe:
     """Returns the recipe as it continues from a checkpoint, in the uses that this was trained for.
 
     A checkpoint that is only a BE continues as one, and so does one that is only a CE; separate
@@ -99,7 +99,7 @@ def starting_model(
     if recipe.begins_trained:
         checkpoint = load_checkpoint(init)
         return checkpoint.model.train(), checkpoint.tokenizer
-    if recipe.begins_with_towers:
+    if isinstance(recipe, MatcherRecipe):
         checkpoint = load_checkpoint(init)
         return _with_other_matcher(checkpoint.model, recipe), checkpoint.tokenizer
     if recipe.pretrained:
@@ -116,7 +116,8 @@ def starting_model(
     backbone_of = init if recipe.begins_with_backbone else None
     model = _untrained(_in_recipe(config, recipe), backbone_of, recipe.vision)
     if isinstance(model.joint_encoder, TwoTowers):
-        model.joint_encoder.start_temperature(recipe.softmax_temperature)
+        if isinstance(recipe, Rounds):
+            model.joint_encoder.start_temperature(recipe.softmax_temperature)
         for late in model.joint_encoder.late_blocks():
             late.start()
     if published:
@@ -134,8 +135,9 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
         "image_size": recipe.image_size,
         "picture_fit": recipe.picture_fit,
         "dropout": recipe.dropout,
-        "embedding_pooling": recipe.embedding_pooling,
     }
+    if isinstance(recipe, JointRecipe):
+        changes["embedding_pooling"] = recipe.embedding_pooling
     if recipe.vision:
         vision = PublishedVision.open(recipe.vision)
         changes |= {
@@ -143,7 +145,7 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
             "vision_token_count": vision.token_count,
             "vision_token_width": vision.token_width,
         }
-    if recipe.has_two_towers:
+    if isinstance(recipe, Towers):
         changes |= {
             "has_two_towers": True,
             "embedding_width": recipe.embedding_width or None,
@@ -156,7 +158,7 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
     return replace(config, **changes)
 
 
-def _over_towers(recipe: Recipe, files: CheckpointFiles) -> Recipe:
+def _over_towers(recipe: MatcherRecipe, files: CheckpointFiles) -> Recipe:
     """Returns the recipe in the shape of the towers; raises ValueError for another model."""
     config = files.config
     if not config.has_two_towers:
@@ -180,7 +182,7 @@ def _over_towers(recipe: Recipe, files: CheckpointFiles) -> Recipe:
     )
 
 
-def _with_other_matcher(trained: JointModel, recipe: Recipe) -> JointModel:
+def _with_other_matcher(trained: JointModel, recipe: MatcherRecipe) -> JointModel:
     """Returns the towers that embed, with the recipe's matcher of random weights."""
     model = JointModel(
         replace(

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.joint_model import JointModel
 from tandem.training.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
@@ -19,12 +21,13 @@ from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.first_recall import FirstRecall, first_recall
 from tandem.training.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
 from tandem.training.processes import ALONE, Processes
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, no_progress
-from tandem.training.source import TrainingSource
+from tandem.training.source import TrainingData, TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
-from tandem.training.zoo_training import train_zoo
+from tandem.training.zoo_training import starting_zoo_model, train_zoo
+from tandem.zoo.zoo_model import ZooModel
 
 _CPU = torch.device("cpu")
 
@@ -68,25 +71,21 @@ def train(  # noqa: PLR0913
     init = init or default_checkpoint()
     if recipe.begins_with_checkpoint:
         check_init_stays(init, folder)
-    if recipe.zoo_model:
-        first, best_recall = train_zoo(
-            recipe,
-            source,
-            folder,
-            progress,
-            init=init,
-            resume=resume,
-            state_every_step_count=state_every_step_count,
-            device=device,
-            processes=processes,
+    if isinstance(recipe, ZooRecipe) and processes.count > 1:  # all would draw the same batches
+        raise ValueError(
+            f"recipe {recipe.name} trains in one process, and {processes.count} were started; "
+            "start it without torchrun"
         )
-        return RunRecalls(first, best_recall)
     # Where the run begins: shape, weights and tokenizer.
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
-    model, tokenizer = starting_model(
-        recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
-    )
+    model: JointModel | ZooModel
+    if isinstance(recipe, ZooRecipe):
+        model, tokenizer = starting_zoo_model(recipe, source, init)
+    else:
+        model, tokenizer = starting_model(
+            recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
+        )
     tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
 
     # What it reads, and the state of an earlier try.
@@ -105,8 +104,21 @@ def train(  # noqa: PLR0913
         trained_pictures=data.all_trained_pictures(init),
     )
     model.to(device)
+    if isinstance(model, ZooModel):
+        before, best = train_zoo(model, data, tokenizer, run)
+    else:
+        before, best = _train_encoder(model, data, tokenizer, run)
+    run.end(f"{run.seconds():,.0f} s")
+    return RunRecalls(before, best)
+
+
+def _train_encoder(
+    model: JointModel, data: TrainingData, tokenizer: Tokenizer, run: Run
+) -> tuple[FirstRecall, DevRecall]:
+    """Returns the recalls before the first step, and those of the best checkpoint."""
+    recipe = run.recipe
     model.image_backbone.eval().requires_grad_(False)
-    lesson = data.lesson(model, tokenizer, run) if recipe.backbone_step_count else None
+    lesson = data.lesson(model, tokenizer, run) if recipe.learns_backbone else None
 
     dev_texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
 
@@ -119,7 +131,7 @@ def train(  # noqa: PLR0913
     dev, before = measured("dev")
     rounds_begin_with = before
     if lesson:
-        if not run.was_resumed:
+        if not run.was_resumed and isinstance(recipe, Rounds):
             run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
         train_image_backbone(model, lesson, run)
         dev, rounds_begin_with = measured("dev with the trained backbone")
@@ -127,18 +139,20 @@ def train(  # noqa: PLR0913
     # From here on the backbone is frozen, and BE and CE learn in rounds.
     images = data.train.tokens(model.image_backbone, run, "image tokens")
     pool = PairPool(data.pairs, images, tokenizer, model.config.max_text_tokens, recipe.view_count)
-    if not (run.found("encoder") or run.found(MATCHER_STAGE) or recipe.begins_with_towers):
+    has_rounds = not isinstance(recipe, MatcherRecipe)
+    if has_rounds and not (run.found("encoder") or run.found(MATCHER_STAGE)):
         # A resumed run begins further on, and its model may not have the weights of its state yet.
         run.progress("encoder", 0, recipe.round_count, f"dev {rounds_begin_with}")
     best = None
     if not run.found(MATCHER_STAGE):
-        if recipe.begins_with_towers:
+        if has_rounds:
+            best = train_rounds(model, pool, dev, tokenizer, run)
+        else:
             best = rounds_begin_with.recall
             keep_unmatched(model, tokenizer, run, best)
-        else:
-            best = train_rounds(model, pool, dev, tokenizer, run)
-    if recipe.matcher_step_count:  # two towers: their matcher learns last
+    if (
+        isinstance(recipe, Towers) and recipe.matcher_step_count
+    ):  # two towers: their matcher learns last
         best = train_matcher(model, pool, dev, tokenizer, run)
     assert best is not None, "a matcher's state is found only where there are steps for it"
-    run.end(f"{run.seconds():,.0f} s")
-    return RunRecalls(before, best)
+    return before, best

@@ -1,4 +1,4 @@
-"""Trains a network of the zoo: from a recipe and a source to a checkpoint folder.
+"""Trains a network of the zoo, as train.py does a joint model.
 
 A round is one step by the hinges of its batch, and by what the network's paper adds to them. All
 networks see the same batches of the same image tokens, which a frozen backbone gives once.
@@ -10,7 +10,6 @@ import random
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import torch
 from tokenizers import Tokenizer
@@ -30,14 +29,13 @@ from tandem.training.optimisation import (
     step,
     warm_up_then_decay,
 )
-from tandem.training.processes import Processes
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import Recipe, Towers, ZooRecipe, of_kind
 from tandem.training.rounds import made_by
-from tandem.training.run import Progress, Run, restore
-from tandem.training.source import TrainingSource
-from tandem.training.starting_model import in_its_shape, starting_model
+from tandem.training.run import Run, restore
+from tandem.training.source import TrainingData, TrainingSource
+from tandem.training.starting_model import starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
-from tandem.zoo.config import ZooConfig, ZooName
+from tandem.zoo.config import ZooConfig
 from tandem.zoo.network import Lesson, ZooNetwork
 from tandem.zoo.word_readers import TransformerWords
 from tandem.zoo.zoo_model import ZooModel
@@ -46,45 +44,13 @@ ZOO_STAGE = "zoo"
 _SCORED_AT_ONCE = 8
 
 
-def train_zoo(  # noqa: PLR0913
-    recipe: Recipe,
-    source: TrainingSource,
-    folder: Path,
-    progress: Progress,
-    *,
-    init: Path,
-    resume: bool,
-    state_every_step_count: int,
-    device: torch.device,
-    processes: Processes,
+def train_zoo(
+    model: ZooModel, data: TrainingData, tokenizer: Tokenizer, run: Run
 ) -> tuple[FirstRecall, DevRecall]:
-    """Trains the recipe's network, and keeps the best checkpoint by dev mean recall; as train.
+    """Trains the recipe's network, and keeps the best checkpoint by dev mean recall.
 
-    Returns the recalls before the first round, and those of the best checkpoint. Raises ValueError
-    for several processes, which would all draw the same batches.
+    Returns the recalls before the first round, and those of the best checkpoint.
     """
-    if processes.count > 1:
-        raise ValueError(
-            f"recipe {recipe.name} trains in one process, and {processes.count} were started; "
-            "start it without torchrun"
-        )
-    recipe = source.shaped(in_its_shape(recipe, init))
-    torch.manual_seed(recipe.seed)
-    model, tokenizer = starting_zoo_model(recipe, source, init)
-    tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
-    data = source.read(recipe, model.config, tokenizer, progress)
-    run = Run(
-        data.recipe,
-        folder,
-        progress,
-        state_every=state_every_step_count,
-        resume=resume,
-        device=device,
-        processes=processes,
-        skipped_counts=data.skipped_counts,
-        trained_pictures=data.all_trained_pictures(init),
-    )
-    model.to(device)
     texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
     images = data.dev.tokens(model.image_backbone, run, "dev tokens")
     dev = run.compute.put(DevSet(texts, *images.of(range(len(data.dev_captions)))))
@@ -94,10 +60,9 @@ def train_zoo(  # noqa: PLR0913
         data.train.tokens(model.image_backbone, run, "image tokens"),
         tokenizer,
         model.config.max_text_tokens,
-        recipe.view_count,
+        run.recipe.view_count,
     )
     best = _train_rounds(model, pool, dev, tokenizer, run)
-    run.end(f"{run.seconds():,.0f} s")
     return FirstRecall(before, len(dev.tokens), len(dev.tokens)), best
 
 
@@ -109,8 +74,9 @@ def starting_zoo_model(
     The image backbone, the vocabulary and BERT's layers are those that two towers of this recipe
     begin with; the network begins with random weights.
     """
+    assert isinstance(recipe, ZooRecipe), "others have no network of the zoo"
     towers, tokenizer = starting_model(
-        replace(recipe, has_two_towers=True, zoo_model=""),
+        of_kind(Towers, recipe),
         init,
         lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size),
     )
@@ -123,7 +89,7 @@ def starting_zoo_model(
     )
     model = ZooModel(
         ZooConfig(
-            model=cast("ZooName", recipe.zoo_model),  # the recipe has checked it
+            model=recipe.zoo_model,
             inputs=inputs,
             text_reader=recipe.zoo_text_reader,
             width=recipe.embedding_width or recipe.width,
@@ -170,6 +136,7 @@ def _train_rounds(
     model: ZooModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
     recipe, network = run.recipe, model.network
+    assert isinstance(recipe, ZooRecipe), "the network is of the zoo"
     groups = zoo_groups(network, recipe)
     optimiser = recipe_optimiser(groups, recipe.head_learning_rate, recipe)
     schedule = warm_up_then_decay(
@@ -221,7 +188,7 @@ def _train_rounds(
     return best
 
 
-def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: Recipe, number: int) -> Tensor:
+def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: ZooRecipe, number: int) -> Tensor:
     """Returns the loss of a round: the hinges of all pairs, and what the network's paper adds."""
     images = network.read_images(batch.tokens, batch.image_mask)
     texts = network.read_texts(batch.texts.ids, batch.texts.mask)
@@ -243,7 +210,7 @@ def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: Recipe, number: int
     return loss if further is None else loss + further
 
 
-def zoo_groups(network: ZooNetwork, recipe: Recipe) -> list[dict[str, object]]:
+def zoo_groups(network: ZooNetwork, recipe: ZooRecipe) -> list[dict[str, object]]:
     """Returns AdamW's groups: a published text encoder learns at a rate of its own."""
     published = {id(p) for words in _transformers(network) for p in words.trunk.parameters()}
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}

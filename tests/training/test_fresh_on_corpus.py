@@ -21,7 +21,7 @@ from tandem.modeling.region_tokens import write_regions
 from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.data.records_digest import records_sha256
 from tandem.training.loss_curve import FILE_NAME
-from tandem.training.recipe import Recipe, on_corpus
+from tandem.training.recipe import JointRecipe, on_corpus
 from tandem.training.recipes import tiny
 from tandem.training.record_source import RecordSource
 from tandem.training.run_state import RunStateInvalid
@@ -53,7 +53,7 @@ EVERYTHING = on_corpus(
 Regions = Mapping[str, NDArray[np.float16]]
 
 
-def of_regions(recipe: Recipe) -> Recipe:
+def of_regions(recipe: JointRecipe) -> JointRecipe:
     """Returns a recipe of the corpus as it reads a detector's regions."""
     return replace(recipe, image_source="regions", backbone_step_count=0)
 
@@ -75,7 +75,7 @@ def made_regions(some: list[Record], seed: int = 0) -> dict[str, NDArray[np.floa
 
 
 def train_fresh(
-    recipe: Recipe, folder: Path, regions: Path | None = None, **options: object
+    recipe: JointRecipe, folder: Path, regions: Path | None = None, **options: object
 ) -> RunRecalls:
     """Trains on the first emoji, without progress unless it is given."""
     options.setdefault("progress", lambda *_: None)
@@ -141,7 +141,7 @@ def test_a_fresh_grid_learns_the_corpus_before_the_rounds(tmp_path: Path) -> Non
     """Its backbone moves in its own steps, and not in the rounds."""
     stages: list[str] = []
 
-    def backbone_of(folder: Path, recipe: Recipe) -> dict[str, torch.Tensor]:
+    def backbone_of(folder: Path, recipe: JointRecipe) -> dict[str, torch.Tensor]:
         train_fresh(recipe, folder, progress=lambda stage, *_: stages.append(stage))
         return load_checkpoint(folder).model.image_backbone.state_dict()
 

@@ -1,13 +1,20 @@
 """Single fields of a recipe: set by name, typed, and within their range."""
 
 from dataclasses import fields, replace
-from typing import get_type_hints
 
 import pytest
 
 from tandem.training.recipe import Recipe
 from tandem.training.recipe_settings import with_settings
-from tandem.training.recipes import default, minilm, paper, photographs, two_towers, zoo
+from tandem.training.recipes import (
+    default,
+    joint_matcher,
+    minilm,
+    paper,
+    photographs,
+    two_towers,
+    zoo,
+)
 
 
 def test_fields_get_values_of_their_types() -> None:
@@ -32,14 +39,14 @@ def test_fields_get_values_of_their_types() -> None:
 def test_every_field_can_be_set_or_says_how() -> None:
     """With its own value nothing changes; what is refused names an option or the digest."""
     recipe, refused = default(1), {}
-    assert set(get_type_hints(Recipe)) == {each.name for each in fields(Recipe)}
-    for name, value in recipe.to_dict().items():
+    own = [each.name for each in fields(recipe)]
+    for name in own:
         try:
-            assert with_settings(recipe, [f"{name}={value}"]) == recipe
+            assert with_settings(recipe, [f"{name}={getattr(recipe, name)}"]) == recipe
         except ValueError as error:
             refused[name] = str(error)
 
-    digests = {name for name in recipe.to_dict() if name.endswith("_sha256")}
+    digests = {name for name in own if name.endswith("_sha256")}
     assert set(refused) == digests | {"name", "seed", "corpus", "languages", "begins_trained"}
     assert all("digest" in refused[name] for name in digests)
     assert all("--set" in why for why in refused.values())
@@ -50,16 +57,12 @@ def test_every_field_can_be_set_or_says_how() -> None:
     [
         (["margin"], "--set margin: write it as field=value, such as margin=0.2"),
         (["marign=0.2"], "no field 'marign'; did you mean margin"),
-        (["zzz=1"], "no field 'zzz'. The fields are width, layer_count"),
+        (["zzz=1"], "no field 'zzz'. The fields are width, layer"),
         (["margin=0.1", "margin=0.2"], "margin is given twice"),
         (["margin=wide"], "margin is 'wide', not a number"),
         (["margin=nan"], "margin is NaN, not 0.0 to 2.0"),
-        (["margin=-1"], "margin is -1.0, not 0.0 to 2.0"),
         (["round_count=2.5"], "round_count is '2.5', not an integer"),
-        (["mlm_steps_per_round=-1"], "mlm_steps_per_round is -1, not 0 to"),
         (["learning_rate_decay=steps"], "is 'steps', not one of linear, cosine"),
-        (["adam_beta2=1"], "adam_beta2 is 1.0, not 0.0 to 0.999999"),
-        (["view_stretch=-0.1"], "view_stretch is -0.1, not 0.0 to 1.0"),
         (["be_batch_size=1"], "be_batch_size is 1, not 2 to"),
         (["has_half_the_layers=perhaps"], "not true or false"),
         (["dev_score=luck"], "'luck', not one of text_to_image, mean_recall"),
@@ -78,15 +81,25 @@ def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> Non
 @pytest.mark.parametrize(
     ("recipe", "settings", "why"),
     [
-        (zoo(1), ["learning_rate=1e-3"], "learning_rate.*set head_learning_rate instead, or set z"),
+        (zoo(1), ["learning_rate=1e-3"], "learning_rate would be ignored.*head_learning_rate is"),
         (zoo(1), ["width=512"], "width would be ignored.*is embedding_width wide; set that"),
         (zoo(1), ["layer_count=2"], "layer_count would be ignored: a GRU reads the words"),
         (zoo(1), ["has_frozen_text=true"], "has_frozen_text would be ignored: a GRU"),
-        (zoo(1), ["accumulation_step_count=4"], "vse_pp learns by its hinges alone"),
-        (zoo(1), ["matcher_width=8"], "only two towers read it: take the recipe photographs"),
-        (default(1), ["hinges=all"], "hinges would be ignored: only a network of the zoo"),
-        (default(1), ["embedding_width=64"], "embedding_width would be ignored: only two towers"),
-        (photographs(1), ["zoo_text_reader=transformer"], "set zoo_model"),
+        (
+            zoo(1),
+            ["accumulation_step_count=4"],
+            "accumulation_step_count would be ignored: recipe zoo trains",
+        ),
+        (zoo(1), ["matcher_width=8"], "only two towers and a matcher over trained towers read"),
+        (default(1), ["hinges=all"], "hinges would be ignored: .* only a network of the zoo"),
+        (
+            default(1),
+            ["embedding_width=64"],
+            "embedding_width would be ignored: .* two towers",
+        ),
+        (default(1), ["has_frozen_text=true"], "only two towers read it: take"),
+        (photographs(1), ["zoo_text_reader=transformer"], "only a network of the zoo read it"),
+        (joint_matcher(1), ["be_batch_size=8"], "trains a matcher over trained towers, and"),
         (two_towers(1), ["matcher_batch_size=8"], "no matcher to train: set matcher_step_count"),
     ],
 )
@@ -104,7 +117,6 @@ def test_a_field_is_taken_together_with_what_reads_it() -> None:
     assert with_settings(zoo(1), read).learning_rate == 1e-3
     with_matcher = ["matcher_step_count=5", "matcher_width=8", "matcher_batch_size=8"]
     assert with_settings(two_towers(1), with_matcher).matcher_batch_size == 8
-    assert with_settings(default(1), ["hinges=hardest"]) == default(1)
 
 
 def test_a_shape_that_weights_fix_is_refused() -> None:

@@ -13,7 +13,7 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import JointRecipe
 from tandem.training.recipes import RECIPES, half, tiny
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.scene_source import SceneSource
@@ -26,7 +26,7 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 pytestmark = pytest.mark.xdist_group("train")
 
 
-def from_published(folder: Path, image_source: ImageSource = "patches") -> Recipe:
+def from_published(folder: Path, image_source: ImageSource = "patches") -> JointRecipe:
     """Returns the tiny recipe from the folder; patches need no steps of their own."""
     return replace(tiny(1), pretrained=str(folder), image_source=image_source)
 

@@ -12,7 +12,7 @@ from tandem.modeling.two_towers import TwoTowers
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.matcher_stage import _reciprocal_rank, matching_loss
 from tandem.training.optimisation import recipe_groups, tower_groups
-from tandem.training.recipe import Recipe, on_corpus
+from tandem.training.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus
 from tandem.training.recipes import photographs, tiny, two_towers
 from tandem.training.record_source import RecordSource, divided
 from tandem.training.run import check_unfinished
@@ -25,17 +25,16 @@ from tests.support.training.emoji_tuning import Stopped, records
 TRAIN = records("train", 100)
 
 
-def tower_recipe(**changes: object) -> Recipe:
+def tower_recipe(**changes: object) -> TowersRecipe:
     """Returns a recipe of a moment: a fresh small text tower over an untrained grid."""
-    recipe = replace(
+    recipe = of_kind(
+        TowersRecipe,
         tiny(1),
         name="towers",
         image_size=48,
-        has_two_towers=True,
         embedding_width=12,
         head_width=16,
         backbone_step_count=0,
-        ce_steps_per_round=0,
         learns_temperature=True,
         round_count=6,
         softmax_round_count=6,
@@ -171,22 +170,17 @@ def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> 
     assert encoder.matcher is not None
     assert not {id(p) for p in encoder.matcher.parameters()} & rates.keys()
     encoder.matcher.requires_grad_(True)
-    matcher_groups, _ = tower_groups(encoder, replace(recipe, matcher_learning_rate=0.125))
+    matcher_groups, _ = tower_groups(encoder, recipe, 0.125)
     assert {group["lr"] for group in matcher_groups} == {0.125, 0.25, 0.5}
     assert {id(p) for p in learning} == rates.keys()
     frozen, _ = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
     assert {group["lr"] for group in frozen} == {0.5}
 
 
-def joint_recipe(**changes: object) -> Recipe:
+def joint_recipe(**changes: object) -> MatcherRecipe:
     """Returns a recipe whose matcher has its own last layer over trained towers."""
-    return tower_recipe(
-        begins_with_towers=True,
-        matcher_has_towers=True,
-        matcher_layer_count=1,
-        matcher_step_count=10,
-        **changes,
-    )
+    parts = {"matcher_has_towers": True, "matcher_layer_count": 1, "matcher_step_count": 10}
+    return of_kind(MatcherRecipe, tower_recipe(**parts), **changes)
 
 
 def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None:
@@ -259,9 +253,9 @@ def test_a_joint_model_has_no_matcher(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="begins with two towers, and the checkpoint given by --"):
         train_towers(joint_recipe(), tmp_path / "out", init=tmp_path / "joint")
     with pytest.raises(ValueError, match="takes trained towers as they are, and trains no matcher"):
-        tower_recipe(begins_with_towers=True, matcher_step_count=0)
+        joint_recipe(matcher_step_count=0)
     with pytest.raises(ValueError, match="begins with a published encoder: set matcher_layer_c"):
-        tower_recipe(begins_with_towers=True, matcher_has_towers=True)
+        joint_recipe(matcher_layer_count=0)
 
 
 def test_pictures_are_held_out_by_family() -> None:
@@ -329,9 +323,6 @@ def test_scenes_have_no_pictures_on_disk(tmp_path: Path) -> None:
         train(replace(photographs(1), pretrained=""), SceneSource(), tmp_path, lambda *_: None)
 
 
-def test_rounds_of_two_towers_train_the_be_alone() -> None:
-    """A recipe that says otherwise is refused."""
-    with pytest.raises(ValueError, match="whose rounds only train the BE"):
-        replace(two_towers(1), ce_steps_per_round=1)
+def test_steps_for_a_matcher_need_one() -> None:
     with pytest.raises(ValueError, match="steps for a matcher and none to train"):
         replace(two_towers(1), matcher_step_count=1)

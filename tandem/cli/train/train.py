@@ -25,7 +25,7 @@ from tandem.corpus.records import Record
 from tandem.model_io.precision import Precision, native_precision
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.spoken_captions import SpokenCaptions
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import MatcherRecipe, Recipe
 from tandem.training.recipe_settings import with_settings
 from tandem.training.recipes import RECIPES
 
@@ -257,7 +257,7 @@ def train(
         for line in reading.lines():
             errors.print(line)
         out.print(f"{target}: dev {done.best}; before: {done.before}")
-        if not chosen.begins_with_towers:  # it has no rounds to plot
+        if not isinstance(chosen, MatcherRecipe):  # it has no rounds to plot
             out.print(f"losses and recalls over time: {plot_run(target)}")
 
 

@@ -9,7 +9,14 @@ from typing import Any, Final, get_args
 from tandem.corpus.readable_records import OnError
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipe import Recipe, in_rounds, on_corpus
+from tandem.training.recipe import (
+    MatcherRecipe,
+    Recipe,
+    ZooRecipe,
+    check_read,
+    in_rounds,
+    on_corpus,
+)
 from tandem.training.recipes import RECIPES, finetune, recipe_named
 
 FINETUNE: Final = "finetune"
@@ -110,7 +117,7 @@ class TrainOptions:
     def _on_scenes(self, recipe: Recipe) -> Recipe:
         taken = {"pretrained", "image_source"}
         if recipe.begins_with_backbone:
-            taken = {"pretrained", "init", *(["image_source"] if recipe.zoo_model else [])}
+            taken = {"init", *_of_backbone(recipe)}
         if recipe.begins_trained:
             taken = {"init", "rounds"}
         self._refuse_all_but(
@@ -123,8 +130,8 @@ class TrainOptions:
     def _on_corpus(self, recipe: Recipe, corpus: str) -> Recipe:
         taken = {"pretrained", "image_source"}
         if recipe.begins_with_backbone:
-            taken = {"pretrained", *(["image_source"] if recipe.zoo_model else [])}
-        elif recipe.begins_with_towers:
+            taken = _of_backbone(recipe)
+        elif isinstance(recipe, MatcherRecipe):
             taken = set()
             if self.init is None:
                 raise ValueError(
@@ -135,11 +142,7 @@ class TrainOptions:
             taken = set()
         elif self.init is not None:
             taken = set()
-            recipe = replace(
-                recipe,
-                begins_trained=True,
-                pretrained="",
-            )
+            recipe = replace(recipe, begins_trained=True, pretrained="")
         self._refuse_all_but(
             _OF_EVERY_CORPUS | taken,
             "the checkpoint that the run starts from fixes it; drop the option, or start without "
@@ -148,7 +151,7 @@ class TrainOptions:
         source = self.image_source
         if source is None and "image_source" in taken and self.regions:
             source = "regions"
-        if recipe.begins_with_towers and self.rounds is not None:
+        if isinstance(recipe, MatcherRecipe) and self.rounds is not None:
             raise ValueError(
                 f"--rounds would be ignored: recipe {recipe.name} trains no towers; give "
                 "--set matcher_step_count=N"
@@ -157,7 +160,9 @@ class TrainOptions:
         if self.rounds is not None:
             recipe = in_rounds(recipe, self.rounds)
         if self.backbone_steps is not None:
-            recipe = replace(recipe, backbone_step_count=self.backbone_steps)
+            check_read(recipe, ["backbone_step_count"])
+            changes: dict[str, Any] = {"backbone_step_count": self.backbone_steps}
+            recipe = replace(recipe, **changes)
         return recipe
 
     def _shaped(self, recipe: Recipe, image_source: str | None) -> Recipe:
@@ -166,7 +171,7 @@ class TrainOptions:
             changes |= {"image_source": image_source, "vision": ""}
         elif image_source is not None:
             changes |= {"image_source": "vision_tower", "vision": image_source}
-        if recipe.zoo_model and image_source is not None:
+        if isinstance(recipe, ZooRecipe) and image_source is not None:
             changes["begins_with_backbone"] = False
         return replace(recipe, **{name: v for name, v in changes.items() if v is not None})
 
@@ -178,6 +183,11 @@ class TrainOptions:
         ]
         if ignored:
             raise ValueError(f"{', '.join(ignored)} would be ignored: {why}")
+
+
+def _of_backbone(recipe: Recipe) -> set[str]:
+    """Returns the options that a recipe over a trained image backbone takes."""
+    return {"pretrained", "image_source"} if isinstance(recipe, ZooRecipe) else {"pretrained"}
 
 
 def _described(name: str) -> str:
