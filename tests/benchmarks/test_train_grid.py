@@ -34,7 +34,7 @@ def test_every_run_varies_the_base_as_it_was_cut() -> None:
     assert (joint.seed, joint.round_count, joint.softmax_round_count) == (3, 300, 100)
     assert (joint.width, joint.head_count, joint.embedding_pooling) == (64, 2, "mean")
     assert other.differing(joint.to_dict()) == ["embedding_pooling", "name"]
-    with pytest.raises(ValueError, match="a recipe has no field 'widht'; did you mean width"):
+    with pytest.raises(ValueError, match="recipe compact has no field 'widht'; did you mean width"):
         Base("compact", settings=("widht=64",))(1)
 
 

@@ -265,7 +265,6 @@ def test_a_karpathy_corpus_continues_past_a_missing_picture(
 
 
 def test_a_bad_archive_member_is_named_with_its_archive(check: ModelCheck, tmp_path: Path) -> None:
-    """And the records after it come through."""
     with tarfile.open(tmp_path / "000.tar", "w") as archive:
         for name, data in (
             ("a.png", b"damaged"),

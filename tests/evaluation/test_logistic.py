@@ -64,7 +64,6 @@ def test_large_values_do_not_overflow() -> None:
 
 
 def test_an_example_that_counts_thrice_is_three_examples() -> None:
-    """As if it were said three times."""
     rng = np.random.default_rng(2)
     features = rng.normal(size=(300, 2))
     is_true = rng.uniform(size=300) < sigmoid_of(features @ [1.0, -1.0])

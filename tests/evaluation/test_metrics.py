@@ -180,7 +180,6 @@ def test_every_answer_counts_by_hand() -> None:
 
 
 def test_an_ideal_order_is_1_and_no_answer_0() -> None:
-    """Also with more answers than the cut."""
     ideal = [tuple(range(1, 13)), (1,)]
 
     assert (ndcg(ideal, 10), mean_average_precision(ideal)) == (1.0, 1.0)

@@ -37,7 +37,6 @@ def test_a_rule_is_compared_with_full_and_fixed_depths(fitted: FittedCalibration
 
 
 def test_the_page_shows_both_parts_of_dev_and_test(fitted: FittedCalibration) -> None:
-    """With what it was measured on."""
     page = calibration_markdown(fitted, DEV, TEST, {"title": "Of made pools", "seed": 1})
 
     assert page.startswith("# Of made pools\n\n- seed: 1\n")

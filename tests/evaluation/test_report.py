@@ -174,7 +174,6 @@ def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_not_a_report_is_named(tmp_path: Path, content: str) -> None:
-    """With what is wrong."""
     path = tmp_path / "report.json"
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
 

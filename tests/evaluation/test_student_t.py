@@ -32,7 +32,6 @@ def test_doctests() -> None:
     ],
 )
 def test_quantiles_are_those_of_the_table(freedom: int, share: float, expected: float) -> None:
-    """Of odd and even degrees of freedom."""
     assert t_quantile(freedom, share) == pytest.approx(expected, abs=6e-4)
 
 

@@ -61,7 +61,6 @@ def test_no_neighbours_leave_the_query() -> None:
 
 
 def test_opposites_add_up_to_nothing() -> None:
-    """Neither NaN nor a warning."""
     assert_array_equal(expand_queries(QUERY, -QUERY, 1, equal_weights), [[0.0, 0.0]])
 
 

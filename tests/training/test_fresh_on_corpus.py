@@ -314,7 +314,6 @@ def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, stop_at: tuple[s
 def test_regions_and_pixels_are_not_mixed(
     tmp_path: Path, source: ImageSource, *, has_file: bool, why: str
 ) -> None:
-    """Before anything is read."""
     regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
     recipe = replace(FRESH, image_source=source, backbone_step_count=0)
 
@@ -328,7 +327,7 @@ def test_regions_and_pixels_are_not_mixed(
     ("source", "step_count", "says"),
     [
         ("grid", 0, "only tokens of a published network are kept, not those of grid"),
-        ("efficientnet_lite0", 3, "efficientnet_lite0 learns for 3 steps first"),
+        ("efficientnet_lite0", 3, "efficientnet_lite0 learns first"),
         ("regions", 0, "a detector's regions need no network"),
     ],
 )

@@ -101,7 +101,6 @@ def test_the_same_weights_in_another_configuration_are_another_network(
 
 
 def test_two_equal_pictures_share_their_tokens(tmp_path: Path, run: Run) -> None:
-    """As one file in two folders does."""
     check = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64))
     twice = [RECORDS[0], replace(RECORDS[0], record_id="again"), RECORDS[1]]
     network = MeanColours()

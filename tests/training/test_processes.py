@@ -140,6 +140,5 @@ def test_one_process_equals_a_run_without_processes() -> None:
 
 
 def test_a_recipe_that_the_processes_cannot_divide_is_refused(tmp_path: Path) -> None:
-    """Before anything is trained."""
     with pytest.raises(ValueError, match="batch of 16 rows, which 3 processes cannot divide"):
         train(RECIPE, SceneSource(), tmp_path, lambda *_: None, processes=Processes(0, 3))

@@ -73,7 +73,6 @@ def test_every_field_can_be_set_or_says_how() -> None:
     ],
 )
 def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> None:
-    """By the field's name and with what it may be."""
     with pytest.raises(ValueError, match=why):
         with_settings(default(1), settings)
 
@@ -112,7 +111,6 @@ def test_a_field_that_nothing_reads_is_refused(
 
 
 def test_a_field_is_taken_together_with_what_reads_it() -> None:
-    """And one that keeps its value."""
     read = ["zoo_text_reader=transformer", "learning_rate=1e-3", "layer_count=2", "hinges=all"]
     assert with_settings(zoo(1), read).learning_rate == 1e-3
     with_matcher = ["matcher_step_count=5", "matcher_width=8", "matcher_batch_size=8"]

@@ -140,7 +140,6 @@ def test_half_takes_half_of_any_starting_model(tmp_path: Path) -> None:
 
 
 def test_without_a_published_encoder_the_vocabulary_is_learned(tmp_path: Path) -> None:
-    """And the layers are ours."""
     model, tokenizer = starting_model(tiny(1), tmp_path, tiny_tokenizer)
 
     assert tokenizer.to_str() == tiny_tokenizer().to_str()

@@ -192,7 +192,6 @@ def test_half_a_cosine_leaves_the_rate_high_for_longer() -> None:
     "alone", [pytest.param("be_steps_per_round", marks=pytest.mark.slow), "ce_steps_per_round"]
 )
 def test_each_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
-    """And is scored by itself."""
     other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}
     recipe = replace(tiny(1), **dict.fromkeys(other, 0))  # type: ignore[arg-type]
 
@@ -203,7 +202,6 @@ def test_each_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
 
 
 def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
-    """Neither use has a step."""
     with pytest.raises(ValueError, match="steps for neither"):
         train(
             replace(tiny(1), be_steps_per_round=0, ce_steps_per_round=0),

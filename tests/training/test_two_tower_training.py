@@ -97,7 +97,6 @@ def test_the_towers_learn_first_and_then_the_matcher(
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
 def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
-    """In either stage."""
     recipe = tower_recipe(
         round_count=10,
         softmax_round_count=10,

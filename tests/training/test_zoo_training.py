@@ -100,7 +100,6 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 def test_recipes_that_the_zoo_cannot_train_are_refused(
     changes: dict[str, object], named: str
 ) -> None:
-    """Before anything is read."""
     with pytest.raises(ValueError, match=named):
         zoo_recipe(**changes)
 

@@ -74,7 +74,6 @@ def test_its_limits_are_mean_and_maximum() -> None:
 
 
 def test_a_picture_pools_a_layer_and_an_mlp() -> None:
-    """And a text its words."""
     network = VseInfinity(tiny_config("vse_infinity")).eval()
     stirred(network)
     pair = one_pair()

@@ -55,7 +55,6 @@ def test_kinds_of_checkpoints_are_distinguished(tmp_path: Path) -> None:
 def test_a_damaged_configuration_is_refused(
     tmp_path: Path, change: dict[str, object], named: str
 ) -> None:
-    """By the field."""
     save_tiny_zoo(tmp_path, "vse_pp")
     path = tmp_path / "config.json"
     fields = json.loads(path.read_text())

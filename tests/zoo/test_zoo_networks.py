@@ -19,7 +19,6 @@ NAMES = pytest.mark.parametrize("name", get_args(ZooName))
 
 
 def test_every_name_has_a_network() -> None:
-    """And no network is without a name."""
     assert set(NETWORKS) == set(get_args(ZooName))
 
 

@@ -149,7 +149,6 @@ def test_a_colon_makes_no_url(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str) -> None:
-    """And says what is wrong with it."""
     path = pets / "train.tsv"
     path.write_text(TRAIN + line + "\n")
 

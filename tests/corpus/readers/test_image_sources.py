@@ -29,7 +29,6 @@ def test_a_picture_is_read_from_under_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/etc/a.jpg", "../a.jpg", "cats/../../a.jpg", "", ".", "a\0.jpg"])
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    """Before anything is opened."""
     with pytest.raises(CorpusMalformed, match=r"list\.tsv: line 3 names"):
         image_file(tmp_path, name, PLACE)
 

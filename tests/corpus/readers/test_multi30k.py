@@ -105,7 +105,6 @@ def test_task_1_has_one_caption_a_language(task1: Path) -> None:
 
 
 def test_a_split_has_the_languages_that_it_has_files_for(task1: Path) -> None:
-    """And the caption's number behind a COCO picture is not part of its name."""
     (record,) = read(task1, "test_2017_mscoco")
 
     assert [caption.language for caption in record.captions] == ["en", "fr"]

@@ -138,7 +138,6 @@ def test_a_deleted_picture_is_missing_when_it_is_read(pets: Path) -> None:
 
 
 def test_a_picture_alone_has_no_captions(pets: Path) -> None:
-    """As has one with an empty file."""
     (pets / "cat.txt").unlink()
     (pets / "dog.txt").write_text("\n")
 

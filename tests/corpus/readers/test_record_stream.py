@@ -63,7 +63,6 @@ def test_an_id_with_a_lone_surrogate_is_refused() -> None:
 
 
 def test_a_refused_record_uses_no_ids() -> None:
-    """Its captions may be another's."""
     records = stream(a_record("a"), a_record("b", "a", "c"), a_record("c"))
 
     assert [each.record_id for each in records] == ["a", "c"]

@@ -61,7 +61,6 @@ def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
 
 
 def test_one_file_is_given_by_its_own_path(tmp_path: Path) -> None:
-    """Its name says the split."""
     (tmp_path / "test-7.tar").touch()
 
     assert names(tmp_path / "test-7.tar") == {"test": ["test-7"]}

@@ -143,13 +143,11 @@ def test_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_nothing_is_refused_at_the_call(tmp_path: Path) -> None:
-    """By the path that was tried."""
     with pytest.raises(CorpusFileMissing, match=r"no \.tar file at .*nowhere"):
         read_webdataset(tmp_path / "nowhere", "all")
 
 
 def test_a_record_without_a_picture_says_so_when_it_is_read(tmp_path: Path) -> None:
-    """And the one after it comes through."""
     missing, there = read(pack(tmp_path / "000.tar", [CAT[1], *DOG]))
 
     assert there.image.read() == b"pixels of dog"

@@ -19,7 +19,6 @@ from tandem.corpus.regions.image_names import ImageNames
     ],
 )
 def test_other_spellings_are_found(name: str, image_id: str) -> None:
-    """Also the other way round."""
     assert ImageNames(["other", image_id]).find(name) == image_id
     assert ImageNames(["other", name]).find(image_id) == name
 

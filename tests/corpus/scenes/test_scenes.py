@@ -135,7 +135,6 @@ def test_a_gallery_of_half_families_is_refused(count: int) -> None:
 
 
 def test_an_unknown_split_is_refused_with_the_known_ones() -> None:
-    """The message says what to ask for."""
     with pytest.raises(ValueError, match=r"no split 'dev'.*train, val, test, test_style"):
         scene_family("dev", 1, 0)  # type: ignore[arg-type]
 

@@ -70,7 +70,6 @@ def test_tokens_of_another_network_are_refused(tmp_path: Path) -> None:
 
 
 def test_each_view_has_its_own_key() -> None:
-    """And each picture."""
     keys = {view_digest(picture, view) for picture in (b"a", b"b") for view in (0, 1)}
 
     assert len(keys) == 4
