@@ -46,8 +46,8 @@ FAULTS: Final = tuple(
         ("a lost not", "return ~self.matching(negated", "return self.matching(negated", _FILTERS),
         (
             "a filter lost on the way to a shard",
-            "if query.filter is not None",
-            "if query.filter is None",
+            "filter=None if query.filter is None else",
+            "filter=None if query.retrieve_k else",
             f"shard_client|several_answers|{_SEARCH}",
         ),
         (
@@ -219,8 +219,10 @@ FAULTS: Final = tuple(
         ("a caller with every place", "held + more <= most / 2", "held + more <= most", _PLACES),
         (
             "a write that a client tries again",
-            "self._stub.RemoveIndex, request, is_repeatable=False",
-            "self._stub.RemoveIndex, request, is_repeatable=True",
+            "response = self._call( self._connection.current().search.RemoveIndex, request, "
+            "is_repeatable=False",
+            "response = self._call(self._connection.current().search.RemoveIndex, request, "
+            "is_repeatable=True",
             f"{_CLIENT}|remov|replicas|server|engine|search_calls",
         ),
         (
