@@ -20,7 +20,7 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.vision_tower import VisionTower
-from tandem.training.recipe import in_rounds
+from tandem.training.recipe import JointRecipe, in_rounds
 from tandem.training.recipes import recipe_named
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
@@ -35,6 +35,7 @@ def test_rounds_on_scenes_are_the_recipes_in_small() -> None:
     chosen = TrainOptions(**(none | {"rounds": 240})).chosen("cross_encoder_after_be", 1)
 
     assert chosen == in_rounds(recipe_named("cross_encoder_after_be", 1), 240)
+    assert isinstance(chosen, JointRecipe)
     assert chosen.random_negative_round_count == 15
 
 

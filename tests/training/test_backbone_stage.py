@@ -22,7 +22,7 @@ from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.pair_lesson import PairLesson
 from tandem.training.processes import ALONE
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import JointRecipe
 from tandem.training.run import Run
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
@@ -46,7 +46,7 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tuned(init: Path, folder: Path, recipe: Recipe, **options: object) -> None:
+def tuned(init: Path, folder: Path, recipe: JointRecipe, **options: object) -> None:
     """Trains further on the first emoji."""
     train_further(recipe, init, records("train", 60), records("val", 30), folder, **options)
 

@@ -9,7 +9,7 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.recipe import Recipe
+from tandem.training.recipe import JointRecipe
 from tandem.training.recipes import finetune
 from tandem.training.record_source import RecordSource
 from tandem.training.starting_model import as_trained
@@ -29,7 +29,7 @@ RECIPE = replace(
 
 
 def train_further(
-    recipe: Recipe,
+    recipe: JointRecipe,
     init: Path,
     train_records: Iterable[Record],
     dev_records: Iterable[Record],
