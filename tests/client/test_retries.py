@@ -205,6 +205,10 @@ class Threaded:
             lambda client: client.remove(["a"], index_id="s", request_id=request_id).removed_count
         )
 
+    async def remove_index(self) -> int:
+        """Removes an index."""
+        return await self._called(lambda client: client.remove_index(index_id="s").removed_count)
+
     async def ingest(self) -> int:
         """Stores one item."""
         return await self._called(
@@ -239,6 +243,11 @@ class Awaited:
         """As Threaded."""
         async with AsyncClient(self._address, retries=self._retries) as client:
             return (await client.remove(["a"], index_id="s", request_id=request_id)).removed_count
+
+    async def remove_index(self) -> int:
+        """As Threaded."""
+        async with AsyncClient(self._address, retries=self._retries) as client:
+            return (await client.remove_index(index_id="s")).removed_count
 
     async def ingest(self) -> int:
         """As Threaded."""
@@ -404,6 +413,15 @@ async def test_a_removal_is_repeated_only_under_its_request_id(connect: Connect)
         with pytest.raises(errors.ServiceUnavailable):
             await connect(address, SOON).remove("")
         assert len(service.requests) == 1
+
+
+async def test_the_removal_of_an_index_is_not_repeated(connect: Connect) -> None:
+    """A second attempt would remove what was ingested since."""
+    async with search_server() as (address, service):
+        service.index_removal_error = errors.ServiceUnavailable(service="shard 1", why="it is gone")
+        with pytest.raises(errors.ServiceUnavailable):
+            await connect(address, SOON).remove_index()
+    assert len(service.requests) == 1
 
 
 async def test_an_ingest_is_not_repeated(connect: Connect) -> None:

@@ -176,6 +176,24 @@ async def test_without_a_cache_each_costs_its_own(
     assert counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 5).inferences == 5
 
 
+async def test_no_version_of_the_model_answers_with_anothers_encodings(
+    tiny_served: ServedModel, served_texts: ServedTexts
+) -> None:
+    """Triton has no version 2 here, so what version 1 made would be its only answer."""
+    version = 1
+    with ThreadPoolExecutor(1) as threads:
+        turns = CallerTurns(threads, 1)
+        encoder = Encoder(tiny_served, served_texts, turns, lambda: version)
+        queries = QueryEncodings(encoder, turns, 1 << 20)
+        first, again = [
+            await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR) for _ in range(2)
+        ]
+        version = 2
+        with pytest.raises(ModelUnavailable):
+            await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR)
+    assert (first.model_version, again.cost.cache_hit_count) == (1, 1)
+
+
 async def test_costs_of_all_replies_add_up_to_the_counters(stub: EncoderServiceStub) -> None:
     """Exactly, for queries that overlap and run at once, and items between them."""
     before = counters()

@@ -148,6 +148,7 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         self.metadata: list[dict[str, str | bytes]] = []
         self.stream_ended = asyncio.Event()
         """Set when an ingest stream is over, whichever way."""
+        self.index_removal_error: TandemError | None = None
         self.direct_channel: DirectChannel | None = None
         """Calls it from this process, through the interceptors of its server."""
 
@@ -216,6 +217,8 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         """Has a part left at the first call for an index."""
         is_first = request not in self.requests
         self._note(request, context)
+        if self.index_removal_error is not None:
+            raise self.index_removal_error
         return pb.RemoveIndexResponse(removed_count=3, is_complete=not is_first)
 
     async def DescribeIndex(
