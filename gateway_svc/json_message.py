@@ -21,8 +21,8 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 Answer = TypeVar("Answer")
 Given = TypeVarTuple("Given")
 
-# In the event loop up to this size, which takes about a millisecond.
-_LARGE_BYTES = 64 * 1024
+# In the event loop up to this size, which json_format takes one or two milliseconds for.
+_LARGE_BYTES = 4 * 1024
 _MAX_NAME_CHARACTERS = 64
 # Of json_format's message, which repeats itself for each level and says at its end where it is.
 _HEAD_CHARACTERS, _TAIL_CHARACTERS = 200, 800

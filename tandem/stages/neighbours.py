@@ -62,7 +62,7 @@ class Graph:
     query_pillars: NDArray[np.float32]
     """[L, d]."""
     near: Mapping[Modality, NDArray[np.int64]]
-    """[V, C], each node's nearest items of that modality; a number stands for one item."""
+    """[V, C], each node's nearest items of that modality; each item has one number."""
 
 
 @dataclass(frozen=True, slots=True)

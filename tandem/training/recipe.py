@@ -55,7 +55,7 @@ class Recipe:
     init_weights_sha256: str = ""
     """Digest of the checkpoint that training began with; empty for random weights."""
     dropout: Dropout = 0.0
-    """Of the encoder in training, unless it begins from a checkpoint of ours."""
+    """Of the encoder in training, unless it begins from a Tandem checkpoint."""
 
     corpus: str = "scenes"
     """Name or path of what is trained on."""
@@ -376,7 +376,7 @@ class TowersRecipe(Rounds, Towers):
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherRecipe(Towers):
-    """How a matcher is trained over the towers of a checkpoint of ours, as they are."""
+    """How a matcher is trained over the frozen towers of a Tandem checkpoint."""
 
     def _conflicts(self) -> Iterator[str]:
         yield from super()._conflicts()

@@ -75,7 +75,7 @@ def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> ShardNeighb
 
 
 def neighbours_to_proto(found: ShardNeighbours) -> pb.FindNeighboursResponse:
-    """Returns the response; a row's number stands for its item."""
+    """Returns the response; items are numbered by their rows."""
     return pb.FindNeighboursResponse(
         texts=_neighbourhood_to_proto(found[Modality.TEXT]),
         images=_neighbourhood_to_proto(found[Modality.IMAGE]),

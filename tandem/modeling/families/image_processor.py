@@ -1,6 +1,6 @@
 """Reads a published image processor, by the class of transformers that its file names.
 
-Its settings become rules of ours, which are held to the class: pictures of several shapes must
+Its settings become our rules, which are held to the class: pictures of several shapes must
 become the pixels that it makes of them. A class with steps of its own is refused before it runs.
 """
 

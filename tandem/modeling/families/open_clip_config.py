@@ -133,7 +133,7 @@ class OpenClipConfig:
         rules = ImageRules(
             size=size, fit=fit, filter=kernel, transparency=Transparency.IGNORE, is_exact=True
         )
-        # As open_clip reads them: null stands for OpenAI's.
+        # As open_clip reads them: null means OpenAI's.
         mean, std = wanted.get("mean") or _MEAN, wanted.get("std") or _STD
         return rules, PixelScale(1 / 255, mean, std)
 
