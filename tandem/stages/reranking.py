@@ -61,10 +61,6 @@ class Candidates:
     """The query itself, for a cross-encoder that reads contents."""
 
 
-def _single(value: float) -> float:
-    return float(np.float32(value))
-
-
 Matches: TypeAlias = Mapping[str, Match]
 """One query's scores by item id, without the items that no longer exist."""
 
