@@ -17,17 +17,17 @@ from embedded.local_server import LocalCall, LocalChannel
 from encoder_svc.servicer import EncoderServicer
 from index_svc.servicer import IndexServicer
 from orchestrator_svc.assembly import Clients, breaker_rule
-from orchestrator_svc.services.breaker import BreakerRule
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.rerank_client import RerankClient
-from orchestrator_svc.services.retry_budget import RetryBudget
-from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.servicer import RerankServicer
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import ModelOutputInvalid
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.rerank_client import RerankClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.calls.breaker import BreakerRule
+from tandem.search.calls.retry_budget import RetryBudget
 from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.stages.reranking import Candidates, ScoredBatch, ScoreQuery
 from tandem.stages.retrieval import ShardQuery

@@ -11,24 +11,20 @@ from pathlib import Path
 from embedded.direct_clients import CallableRoom, direct_clients
 from embedded.local_server import LocalChannel, LocalServer
 from embedded.model_folder import ModelFolder
-from encoder_svc.encoder import Encoder
-from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from index_svc.corrupt_shard import damage_of
-from index_svc.retrieval.faiss_threads import faiss_threads
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
-from index_svc.shard import Shard
 from index_svc.shard_settings import shard_settings
 from orchestrator_svc.assembly import Servicers, make_servicers
 from orchestrator_svc.settings import OrchestratorSettings
-from rerank_svc.neighbour_scorer import NeighbourScorer
-from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
+from tandem.encoding.encoder import Encoder
+from tandem.encoding.query_encodings import QueryEncodings
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreDamaged
 from tandem.model_io.followed_version import FollowedVersion
@@ -38,6 +34,10 @@ from tandem.model_io.served_model import ServedModel
 from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.served_texts import ServedTexts
 from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.reranking.neighbour_scorer import NeighbourScorer
+from tandem.reranking.reranker import Reranker
+from tandem.shard.retrieval.faiss_threads import faiss_threads
+from tandem.shard.shard import Shard
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

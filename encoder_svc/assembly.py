@@ -7,8 +7,6 @@ from pathlib import Path
 
 import grpc
 
-from encoder_svc.encoder import Encoder
-from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.caller_turns import CallerTurns
@@ -16,6 +14,8 @@ from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, triton_credentials
 from tandem.chassis.tracing import trace_headers
+from tandem.encoding.encoder import Encoder
+from tandem.encoding.query_encodings import QueryEncodings
 from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import heif_reader

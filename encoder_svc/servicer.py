@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import grpc
 
-from encoder_svc.encoder import Encoder
-from encoder_svc.metrics import count_truncated_texts, observe_stage
-from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.content import Content, TruncationPolicy
+from tandem.encoding.encoder import Encoder
+from tandem.encoding.metrics import count_truncated_texts, observe_stage
+from tandem.encoding.query_encodings import QueryEncodings
 from tandem.errors import TandemError
 from tandem.stages.encoding import EncodedBatch
 from tandem.v1 import encoder_service_pb2, encoder_service_pb2_grpc

@@ -8,15 +8,15 @@ import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import corrupt_room, damage_of
-from index_svc.retrieval.faiss_index import visible_gpu_count
-from index_svc.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
-from index_svc.shard import Shard
 from index_svc.shard_settings import shard_settings
 from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
+from tandem.shard.retrieval.faiss_index import visible_gpu_count
+from tandem.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+from tandem.shard.shard import Shard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server

@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import grpc
 
-from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
 from tandem.chassis.log import get_logger
 from tandem.chassis.service_room import ServiceRoom
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.verdict import CheckDepth, verify_in_child
+from tandem.shard.metrics import SHARD_CORRUPT
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,

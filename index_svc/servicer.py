@@ -10,16 +10,16 @@ from typing import TypeVar
 
 import grpc
 
-from index_svc.description import index_parts, index_summaries
-from index_svc.metrics import STAGE_DURATION
-from index_svc.shard import MAX_READ_BYTES, Shard
-from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import part_to_proto, summary_to_proto
 from tandem.contract.search_path import keyword_state_to_proto
 from tandem.errors import ShardMapMismatch
+from tandem.shard.description import index_parts, index_summaries
+from tandem.shard.metrics import STAGE_DURATION
+from tandem.shard.shard import MAX_READ_BYTES, Shard
+from tandem.shard.short_searches import ShortSearches
 from tandem.shared_lock import LockBusy
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 import grpc
 
 from orchestrator_svc.content_servicer import ContentServicer
-from orchestrator_svc.contents.documents import DocumentScorer
-from orchestrator_svc.contents.stored_items import StoredItems
-from orchestrator_svc.index_list import IndexList
-from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
-from orchestrator_svc.rerank.pace import ChunkRule
-from orchestrator_svc.search.batch_search import BatchSearcher
-from orchestrator_svc.search.search import Searcher
-from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
-from orchestrator_svc.services.breaker import BreakerRule
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.retry_budget import RetryBudget
-from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.settings import OrchestratorSettings
-from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.ingest import Ingester
-from orchestrator_svc.writes.removal import Remover
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.batch_search import BatchSearcher
+from tandem.search.calls.breaker import BreakerRule
+from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.contents.documents import DocumentScorer
+from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.index_list import IndexList
+from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.rerank.pace import ChunkRule
+from tandem.search.search import Searcher
+from tandem.search.shard_map import ShardMap
+from tandem.search.time_budget import TimeShares
+from tandem.search.writes.ingest import Ingester
+from tandem.search.writes.removal import Remover
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

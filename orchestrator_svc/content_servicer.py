@@ -5,10 +5,6 @@ from typing import TypeVar
 
 import grpc
 
-from orchestrator_svc.content_room import ContentBudget
-from orchestrator_svc.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
-from orchestrator_svc.contents.stored_items import StoredItems
-from orchestrator_svc.index_list import IndexList
 from orchestrator_svc.wire.search_wire import fetched_content
 from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_to_proto
@@ -17,6 +13,10 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, ContentMissing, TandemError
+from tandem.search.contents.content_room import ContentBudget
+from tandem.search.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
+from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.index_list import IndexList
 from tandem.v1 import content_service_pb2 as pb
 from tandem.v1 import content_service_pb2_grpc, index_service_pb2
 from tandem.wire import (

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import grpc
 
-from orchestrator_svc.rerank.adaptive_depth import DepthRules
-from orchestrator_svc.services.encoder_client import EncoderClient
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import TandemError
+from tandem.remote.encoder_client import EncoderClient
+from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc
 
 

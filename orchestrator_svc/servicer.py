@@ -6,27 +6,27 @@ from functools import partial
 
 import grpc
 
-from orchestrator_svc.content_room import ContentBudget
-from orchestrator_svc.index_list import IndexList
-from orchestrator_svc.index_survey import IndexSurvey
-from orchestrator_svc.metrics import StageLaps, timed_stage
-from orchestrator_svc.query import SearchQuery
-from orchestrator_svc.search.batch_search import BatchSearcher
-from orchestrator_svc.search.search import SearchAnswer, Searcher
-from orchestrator_svc.services.item_reader import FetchedItem
-from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
 from orchestrator_svc.wire.index_wire import listed_to_proto, surveyed_to_proto
 from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
-from orchestrator_svc.writes.consistency_token import make_token
-from orchestrator_svc.writes.ingest import Ingester
-from orchestrator_svc.writes.ingest_stream import IngestStream
-from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.side_thread import converted
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
+from tandem.search.batch_search import BatchSearcher
+from tandem.search.calls.item_reader import FetchedItem
+from tandem.search.contents.content_room import ContentBudget
+from tandem.search.indexes.index_list import IndexList
+from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.metrics import StageLaps, timed_stage
+from tandem.search.query import SearchQuery
+from tandem.search.search import SearchAnswer, Searcher
+from tandem.search.shard_map import ShardMap
+from tandem.search.writes.consistency_token import make_token
+from tandem.search.writes.ingest import Ingester
+from tandem.search.writes.ingest_stream import IngestStream
+from tandem.search.writes.removal import Remover
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (
     item_error_to_proto,

@@ -10,12 +10,12 @@ from orchestrator_svc.assembly import (
     connected_clients,
     make_servicers,
 )
-from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.attached_server import AttachedServer
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.tls import Identity
+from tandem.remote.startup import Dependencies
 
 MakeClients = Callable[
     [

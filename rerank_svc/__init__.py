@@ -1,10 +1,7 @@
-"""rerank_svc: scores candidates with the cross-encoder, next to one shard.
+"""Serves tandem.reranking over gRPC, next to one shard.
 
-servicer           the gRPC methods
-reranker           scores queries' candidates in batches, within their deadline
-candidate_reader   reads candidates' tokens from the shard's item store
-picture_tokens     computes image tokens from stored pictures, where an index has none
-pair               checks a (text, image) pair before the model reads it
-match_logit_cache  caches logits by query and item version
-shard_items        opens the item store that index_svc writes
+servicer      the gRPC methods
+assembly      puts the parts together; remote_start: with a cross-encoder behind HTTP
+shard_items   opens the item store that index_svc writes
+settings      the environment variables
 """

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 import grpc
 
 import tandem.chassis.plain_structlog  # noqa: F401
-from rerank_svc.neighbour_scorer import NeighbourScorer
-from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
@@ -41,12 +39,14 @@ from tandem.model_io.served_metrics import note_model
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.reranking.neighbour_scorer import NeighbourScorer
+from tandem.reranking.reranker import Reranker
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 
 if TYPE_CHECKING:
-    from rerank_svc.remote.remote_reranker import RemoteReranker
+    from tandem.reranking.remote.remote_reranker import RemoteReranker
 
 log = get_logger()
 
@@ -192,7 +192,7 @@ async def _remote(
 ) -> AsyncIterator[RemoteReranker]:
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
     try:
-        from rerank_svc.remote.remote_start import remote_reranker
+        from rerank_svc.remote_start import remote_reranker
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"RERANK_REMOTE_URL needs {error.name}; pip install 'tandem-search[remote]'"

@@ -6,8 +6,6 @@ from typing import Protocol
 
 import grpc
 
-from rerank_svc.metrics import observe_stage
-from rerank_svc.neighbour_scorer import NeighbourScorer
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.content import Tokens
@@ -18,6 +16,8 @@ from tandem.contract.limits import (
     MAX_SCORE_QUERY_COUNT,
 )
 from tandem.errors import NeighbourModelMissing, TandemError
+from tandem.reranking.metrics import observe_stage
+from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import duration_to_proto

@@ -21,20 +21,20 @@ import numpy as np
 import torch
 
 from benchmarks.support.clustered_vectors import Source
-from index_svc.retrieval.arrays import F32
-from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.exact_scan import scan_rows
-from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.faiss_threads import keep_faiss_in_this_thread
-from index_svc.retrieval.modality_index import ModalityIndex
-from index_svc.retrieval.neighbourhood import neighbourhood
-from orchestrator_svc.neighbours.joined_neighbours import joined_graph
 from tandem.contract.content import Modality
 from tandem.model_io.neighbour_graph import graph_tensors
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.served_networks import described
+from tandem.search.neighbours.joined_neighbours import joined_graph
+from tandem.shard.retrieval.arrays import F32
+from tandem.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.shard.retrieval.exact_scan import scan_rows
+from tandem.shard.retrieval.faiss_index import FaissIndex
+from tandem.shard.retrieval.faiss_threads import keep_faiss_in_this_thread
+from tandem.shard.retrieval.modality_index import ModalityIndex
+from tandem.shard.retrieval.neighbourhood import neighbourhood
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.wire.neighbours import neighbours_to_proto
 

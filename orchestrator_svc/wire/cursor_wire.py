@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank
-from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
 from tandem.contract.content import Modality
@@ -17,6 +15,8 @@ from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto, hybrid_ra
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K
 from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
+from tandem.search.ranking.explanation import RankExplanation, RankTerm, StageRank
+from tandem.search.ranking.ranking import RankedHit
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 from tandem.v1 import search_cursor_pb2, search_service_pb2

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from orchestrator_svc.index_list import IndexPage
-from orchestrator_svc.index_survey import SurveyedIndex
 from orchestrator_svc.wire.search_wire import coverage_to_proto, missing_to_proto
 from tandem.contract.index_description import (
     recall_to_proto,
     shard_index_to_proto,
     summary_to_proto,
 )
+from tandem.search.indexes.index_list import IndexPage
+from tandem.search.indexes.index_survey import SurveyedIndex
 from tandem.v1 import search_service_pb2 as pb
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from orchestrator_svc.writes.ingest import IncomingItem, IngestBatch, Ingested
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.errors import TandemError
+from tandem.search.writes.ingest import IncomingItem, IngestBatch, Ingested
 from tandem.v1 import index_service_pb2, search_service_pb2
 from tandem.wire import (
     content_from_proto,

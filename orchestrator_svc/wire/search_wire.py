@@ -4,21 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator_svc.coverage import SearchCoverage
-from orchestrator_svc.depth import Depth
-from orchestrator_svc.neighbours.outcome import NeighbourOutcome
-from orchestrator_svc.query import (
-    EncodingSource,
-    HybridRule,
-    RankingRule,
-    SearchQuery,
-    StoredItemSource,
-    WeightedPart,
-    check_part_count,
-)
-from orchestrator_svc.ranking.ranking import RankedHit
-from orchestrator_svc.search.search import SearchAnswer
-from orchestrator_svc.services.item_reader import FetchedItem
 from orchestrator_svc.wire.cursor_wire import Page, explanation_to_proto, make_cursor
 from tandem.contract.attribute_wire import (
     CheckedFilter,
@@ -40,6 +25,21 @@ from tandem.errors import (
     TandemError,
     TokensInvalid,
 )
+from tandem.search.calls.item_reader import FetchedItem
+from tandem.search.coverage import SearchCoverage
+from tandem.search.depth import Depth
+from tandem.search.neighbours.outcome import NeighbourOutcome
+from tandem.search.query import (
+    EncodingSource,
+    HybridRule,
+    RankingRule,
+    SearchQuery,
+    StoredItemSource,
+    WeightedPart,
+    check_part_count,
+)
+from tandem.search.ranking.ranking import RankedHit
+from tandem.search.search import SearchAnswer
 from tandem.v1 import content_pb2, search_service_pb2
 from tandem.wire import (
     content_from_proto,

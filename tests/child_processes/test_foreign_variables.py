@@ -34,7 +34,8 @@ FOREIGN = {
 }
 # Makes metrics as a service does, and says what one of them holds.
 COUNTS = """
-import encoder_svc.metrics, index_svc.metrics, orchestrator_svc.metrics, rerank_svc.metrics
+import tandem.encoding.metrics, tandem.shard.metrics
+import tandem.search.metrics, tandem.reranking.metrics
 from tandem.chassis.metrics import REFUSALS, REGISTRY
 REFUSALS.labels("a", "b", "c").inc(3)
 labels = {"service": "a", "method": "b", "reason": "c"}

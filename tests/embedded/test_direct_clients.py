@@ -14,9 +14,6 @@ import pytest
 from embedded.local_server import LocalServer
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.rerank_client import RerankClient
-from orchestrator_svc.services.shard_client import ShardClient
 from tandem import Engine
 from tandem.contract.content import Content, Encoding, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
@@ -32,6 +29,9 @@ from tandem.errors import (
 from tandem.model_io.joined_scoring import JoinedScoring
 from tandem.model_io.manifest import Manifest
 from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.rerank_client import RerankClient
+from tandem.remote.shard_client import ShardClient
 from tandem.stages.encoding import EncodePurpose
 from tandem.stages.items import ItemRecord
 from tandem.stages.reranking import Candidates, ScoreQuery

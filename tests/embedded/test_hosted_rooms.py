@@ -11,10 +11,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.rerank_client import RerankClient
-from orchestrator_svc.services.shard_client import ShardClient
-from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.channels import call
 from tandem.chassis.metrics import REGISTRY
@@ -23,6 +19,10 @@ from tandem.contract.deadline import Deadline
 from tandem.errors import ServiceUnavailable, ShardMapMismatch
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.rerank_client import RerankClient
+from tandem.remote.shard_client import ShardClient
+from tandem.remote.startup import Dependencies
 from tandem.stages.retrieval import ShardQuery
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

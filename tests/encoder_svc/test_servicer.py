@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from encoder_svc.encoder import Encoder
-from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
 from tandem.chassis.caller_turns import CallerTurns
@@ -32,6 +30,8 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.regions import RegionContent
+from tandem.encoding.encoder import Encoder
+from tandem.encoding.query_encodings import QueryEncodings
 from tandem.local.free_ports import free_ports
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.manifest import Manifest

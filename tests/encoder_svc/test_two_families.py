@@ -14,7 +14,6 @@ import pytest_asyncio
 import torch
 from tokenizers import Encoding as TokenizerEncoding
 
-from encoder_svc.encoder import Encoder
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import (
     Encoding,
@@ -24,6 +23,7 @@ from tandem.contract.content import (
     TextTokens,
     TruncationPolicy,
 )
+from tandem.encoding.encoder import Encoder
 from tandem.model_io.canary import check_encoding, check_matching
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import Manifest, read_manifest

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from index_svc.servicer import IndexServicer
-from index_svc.shard import Shard
 from tandem import errors
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
@@ -21,6 +20,7 @@ from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import ImageContent
 from tandem.item_store.item_store import ItemStore
+from tandem.shard.shard import Shard
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (

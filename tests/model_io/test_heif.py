@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rerank_svc.remote.pictures import data_uri
 from tandem.errors import ImageTooLarge, ImageUnreadable, TandemError
 from tandem.model_io import heif_reader as heif_reader_module
 from tandem.model_io.heif_file import check_heif_size, heif_kind
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.image import decode_image, heif_reader
 from tandem.model_io.preprocessing import Fit, ImageRules
+from tandem.reranking.remote.pictures import data_uri
 from tests.support.model_io.heic_files import claiming_heif, heic, heic_grid
 from tests.support.model_io.pictures import BLUE, RED, encoded, halves, plain, png_chunk
 

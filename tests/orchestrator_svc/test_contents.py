@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 import pytest
 
-from orchestrator_svc import content_room, servicer
-from orchestrator_svc.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
-from orchestrator_svc.content_room import ContentBudget, ContentHold, ContentRoom
-from orchestrator_svc.services import shard_client
+from orchestrator_svc import servicer
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.limits import MAX_MESSAGE_BYTES
+from tandem.remote import shard_client
+from tandem.search.contents import content_room
+from tandem.search.contents.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
+from tandem.search.contents.content_room import ContentBudget, ContentHold, ContentRoom
 from tandem.v1 import error_reason_pb2, search_cursor_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator_svc.depth import Depth
-from orchestrator_svc.query import RankingRule, SearchQuery, StoredItemSource, WeightedPart
-from orchestrator_svc.search.search import SearchAnswer, Searcher
-from orchestrator_svc.search.time_budget import TIME_SHARES, TimeShares
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.shard_client import ShardClient
-from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.consistency_token import make_token
-from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester
-from orchestrator_svc.writes.removal import Remover
 from tandem import errors
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.deadline import Deadline
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.depth import Depth
+from tandem.search.query import RankingRule, SearchQuery, StoredItemSource, WeightedPart
+from tandem.search.search import SearchAnswer, Searcher
+from tandem.search.shard_map import ShardMap
+from tandem.search.time_budget import TIME_SHARES, TimeShares
+from tandem.search.writes.consistency_token import make_token
+from tandem.search.writes.ingest import IncomingItem, Ingested, Ingester
+from tandem.search.writes.removal import Remover
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, stack

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rerank_svc.reranker import Reranker
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.places import CALLER_KEY
@@ -17,6 +16,7 @@ from tandem.contract.model_description import ProbabilityCalibration
 from tandem.item_store.item_store import ItemStore
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_model import ServedModel
+from tandem.reranking.reranker import Reranker
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tests.support.model_io.tiny_triton import Serving

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from rerank_svc.neighbour_scorer import NeighbourScorer
 from rerank_svc.servicer import RerankServicer
 from tandem import errors
 from tandem.chassis.channels import open_channel
@@ -20,6 +19,7 @@ from tandem.contract.content import Modality, Tokens
 from tandem.model_io.neighbour_manifest import NeighbourModelManifest
 from tandem.model_io.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from rerank_svc.reranker import Reranker
 from tandem import errors
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
@@ -22,6 +21,7 @@ from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.reranking.reranker import Reranker
 from tandem.stages.reranking import Candidates
 from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb

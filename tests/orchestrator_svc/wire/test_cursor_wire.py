@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank
-from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from orchestrator_svc.wire.cursor_shape import check_cursor_shape
 from orchestrator_svc.wire.cursor_wire import make_cursor, page_from_proto
 from tandem import errors
 from tandem.contract.content import Modality
+from tandem.search.ranking.explanation import RankExplanation, RankTerm, StageRank
+from tandem.search.ranking.ranking import RankedHit
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 from tandem.v1 import search_cursor_pb2

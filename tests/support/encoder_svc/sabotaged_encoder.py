@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from encoder_svc import __main__, encoder
+from encoder_svc import __main__
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.settings import load_or_exit
 from tandem.contract.deadline import Deadline
+from tandem.encoding import encoder
 from tandem.model_io.heif_reader import HeifReader
 from tandem.model_io.preprocessing import ImageRules
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from index_svc.retrieval.arrays import F32
-from index_svc.retrieval.embedding_rows import EmbeddingRows
+from tandem.shard.retrieval.arrays import F32
+from tandem.shard.retrieval.embedding_rows import EmbeddingRows
 
 DIMENSION = 16
 

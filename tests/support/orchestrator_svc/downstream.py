@@ -18,23 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.content_servicer import ContentServicer
-from orchestrator_svc.contents.documents import DocumentScorer
-from orchestrator_svc.contents.stored_items import StoredItems
-from orchestrator_svc.index_list import IndexList
-from orchestrator_svc.index_survey import IndexSurvey
 from orchestrator_svc.model_servicer import SearchModelServicer
-from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
-from orchestrator_svc.search.batch_search import BatchSearcher
-from orchestrator_svc.search.search import Searcher
-from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
-from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.services.encoder_client import EncoderClient
-from orchestrator_svc.services.retry_budget import RetryBudget
-from orchestrator_svc.services.shard_client import ShardClient
-from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.ingest import IncomingItem, IngestBatch, Ingested, Ingester
-from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health
@@ -50,6 +35,21 @@ from tandem.errors import (
     SequenceNotReached,
     TandemError,
 )
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.batch_search import BatchSearcher
+from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
+from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.contents.documents import DocumentScorer
+from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.index_list import IndexList
+from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
+from tandem.search.search import Searcher
+from tandem.search.shard_map import ShardMap
+from tandem.search.time_budget import TimeShares
+from tandem.search.writes.ingest import IncomingItem, IngestBatch, Ingested, Ingester
+from tandem.search.writes.removal import Remover
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb

@@ -8,13 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rerank_svc.candidate_reader import CandidateReader
-from rerank_svc.remote.canary import RemoteCanary
-from rerank_svc.remote.endpoint import RemoteEndpoint, RemoteShape
-from rerank_svc.remote.http_client import RemoteHttpClient
-from rerank_svc.remote.remote_reranker import RemoteReranker
-from rerank_svc.remote.remote_scorer import RemoteScorer
-from rerank_svc.remote.stored_documents import StoredDocuments
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import (
     Content,
@@ -27,6 +20,13 @@ from tandem.contract.content import (
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
+from tandem.reranking.candidate_reader import CandidateReader
+from tandem.reranking.remote.canary import RemoteCanary
+from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteShape
+from tandem.reranking.remote.http_client import RemoteHttpClient
+from tandem.reranking.remote.remote_reranker import RemoteReranker
+from tandem.reranking.remote.remote_scorer import RemoteScorer
+from tandem.reranking.remote.stored_documents import StoredDocuments
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import unit_vector
 from tests.support.model_io.pictures import encoded, noise

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.channels import open_channel
@@ -25,6 +24,7 @@ from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_model import ServedModel
+from tandem.reranking.reranker import Reranker
 from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (

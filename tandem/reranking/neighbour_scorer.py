@@ -1,0 +1,36 @@
+"""Scores graphs of neighbours with the served neighbour model."""
+
+from tandem.contract.model_description import NeighbourModelDescription
+from tandem.errors import ModelMismatch
+from tandem.model_io.served_neighbour_model import ScoredGraph, ServedNeighbourModel
+from tandem.reranking.metrics import count_cost
+from tandem.stages.neighbours import Graph
+
+
+class NeighbourScorer:
+    """Scores graphs of the embeddings that the neighbour model was trained over."""
+
+    def __init__(self, model: ServedNeighbourModel) -> None:
+        self._model = model
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns the neighbour model's fingerprint."""
+        return self._model.manifest.fingerprint
+
+    def describe(self) -> NeighbourModelDescription:
+        """Returns what callers need to know."""
+        return self._model.manifest.describe()
+
+    async def score(self, graph: Graph, timeout_seconds: float) -> ScoredGraph:
+        """Returns the scores of the graph's items.
+
+        Raises ModelMismatch for embeddings of another model, RequestMalformed for a graph that the
+        model does not read, and errors of Triton.
+        """
+        base = self._model.manifest.base_fingerprint
+        if graph.fingerprint != base:
+            raise ModelMismatch(request=graph.fingerprint, index=base)
+        scored = await self._model.score(graph, timeout_seconds)
+        count_cost(scored.cost)
+        return scored

@@ -1,0 +1,178 @@
+"""Encodes, searches and scores for several searches in one call each."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, islice
+
+from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import (
+    MAX_CONTENT_COUNT,
+    MAX_EMBEDDING_COUNT,
+    MAX_PAIR_COUNT,
+    MAX_SCORE_QUERY_COUNT,
+)
+from tandem.errors import TandemError
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.rerank_client import RerankClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.calls.call_batcher import CallBatcher, OpenSearches
+from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
+from tandem.stages.reranking import Candidates, CandidateScorer, ScoredBatch, ScoreQuery
+from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
+
+# Of a message's 64 MiB.
+_MAX_ANSWER_BYTES = 48 * 2**20
+# Its similarity, and the lengths of its parts.
+_HIT_BYTES = 32
+
+
+class BatchingEncoder(ContentEncoder):
+    """Encodes the contents of several searches in one call."""
+
+    def __init__(self, encoder: EncoderClient, searches: OpenSearches) -> None:
+        self._encoder = encoder
+        self._batcher = CallBatcher[
+            tuple[EncodePurpose, TruncationPolicy], Sequence[Content], EncodedBatch
+        ](self._encode_all, searches, max_size=MAX_CONTENT_COUNT)
+        self.close = self._batcher.close
+
+    async def encode(
+        self,
+        contents: Sequence[Content],
+        deadline: Deadline,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedBatch:
+        """Returns each content's encoding or error, and their part of the cost."""
+        return await self._batcher.ask(
+            (purpose, truncation_policy), contents, len(contents), deadline
+        )
+
+    async def _encode_all(
+        self,
+        key: tuple[EncodePurpose, TruncationPolicy],
+        requests: Sequence[Sequence[Content]],
+        deadline: Deadline,
+    ) -> Sequence[EncodedBatch]:
+        purpose, truncation_policy = key
+        made = await self._encoder.encode(
+            [content for contents in requests for content in contents],
+            deadline,
+            purpose=purpose,
+            truncation_policy=truncation_policy,
+        )
+        counts = [len(contents) for contents in requests]
+        outcomes = iter(made.outcomes)
+        return [
+            replace(made, outcomes=list(islice(outcomes, count)), cost=cost)
+            for count, cost in zip(counts, divided_cost(made.cost, counts), strict=True)
+        ]
+
+
+class BatchingShardSearcher(ShardSearcher):
+    """Searches a shard in one call for those searches whose `ShardQuery` is equal."""
+
+    def __init__(self, shard: ShardClient, searches: OpenSearches) -> None:
+        self._shard = shard
+        self._batcher = CallBatcher[tuple[ShardQuery, int], Embeddings, ShardHits](
+            self._search_all, searches, max_size=MAX_EMBEDDING_COUNT
+        )
+        self.close = self._batcher.close
+
+    async def search(
+        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
+    ) -> ShardHits:
+        """Returns the items nearest to any of the embeddings, best first."""
+        # An embedding that does not fit the index fails alone.
+        dimension = len(embeddings[0])
+        size = len(embeddings)
+        if query.embeddings_included:
+            # Words may find as many again.
+            size *= answer_share(dimension, query.retrieve_k * (2 if query.keywords else 1))
+        return await self._batcher.ask((query, dimension), embeddings, size, deadline)
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was abandoned after that time."""
+        self._shard.note_late(waited_seconds)
+
+    async def _search_all(
+        self, key: tuple[ShardQuery, int], requests: Sequence[Embeddings], deadline: Deadline
+    ) -> Sequence[ShardHits]:
+        return await self._shard.search_each(key[0], requests, deadline)
+
+
+class BatchingScorer(CandidateScorer):
+    """Scores the candidates of several searches in one call."""
+
+    def __init__(self, scorer: RerankClient, searches: OpenSearches) -> None:
+        self._scorer = scorer
+        self._batcher = CallBatcher[ScoreQuery, Candidates, ScoredBatch](
+            self._score_all,
+            searches,
+            max_size=MAX_PAIR_COUNT,
+            max_request_count=MAX_SCORE_QUERY_COUNT,
+        )
+        self.close = self._batcher.close
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the circuit breaker would refuse a call now."""
+        return self._scorer.is_refusing
+
+    async def score(
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
+    ) -> ScoredBatch:
+        """Returns the scores, and their part of the cost."""
+        return await self._batcher.ask(query, candidates, len(candidates.item_ids), deadline)
+
+    async def _score_all(
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
+    ) -> Sequence[ScoredBatch | TandemError]:
+        scored = await self._scorer.score_each(query, requests, deadline)
+        costs = divided_cost(scored.cost, [len(each.item_ids) for each in requests])
+        return [
+            outcome
+            if isinstance(outcome, TandemError)
+            else replace(scored, outcomes=[outcome], cost=share)
+            for outcome, share in zip(scored.outcomes, costs, strict=True)
+        ]
+
+
+def answer_share(dimension: int, retrieve_k: int) -> int:
+    """Returns how many queries one counts as if its hits are returned with their embeddings.
+
+    So the answer to 64 such queries fits into one message.
+    """
+    answer_bytes = retrieve_k * (4 * dimension + MAX_ITEM_ID_BYTES + _HIT_BYTES)
+    return math.ceil(answer_bytes * MAX_EMBEDDING_COUNT / _MAX_ANSWER_BYTES)
+
+
+def divided_cost(cost: InferenceCost, sizes: Sequence[int]) -> list[InferenceCost]:
+    """Divides a cost by size; the parts add up to the whole."""
+    whole = sum(sizes) or 1
+    ends = list(accumulate(sizes))
+
+    def seconds(value: float | None, size: int) -> float | None:
+        return None if value is None else value * size / whole
+
+    def count(value: int, end: int, size: int) -> int:
+        # Differences of rounded sums add up; rounded differences would not.
+        return value * end // whole - value * (end - size) // whole
+
+    return [
+        InferenceCost(
+            pair_count=count(cost.pair_count, end, size),
+            token_count=count(cost.token_count, end, size),
+            padded_token_count=count(cost.padded_token_count, end, size),
+            cache_hit_count=count(cost.cache_hit_count, end, size),
+            cache_miss_count=count(cost.cache_miss_count, end, size),
+            triton_queue_seconds=seconds(cost.triton_queue_seconds, size),
+            triton_compute_seconds=seconds(cost.triton_compute_seconds, size),
+        )
+        for end, size in zip(ends, sizes, strict=True)
+    ]

@@ -1,0 +1,166 @@
+"""Calls a downstream service with a deadline, a circuit breaker and at most one retry."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from tandem.chassis.channels import call
+from tandem.contract.deadline import Deadline
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    Overloaded,
+    ServiceUnavailable,
+    TandemError,
+)
+from tandem.search.calls.breaker import BREAKER_RULE, Breaker, BreakerRule
+from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.metrics import BREAKER_STATE, RETRIES, note_call
+
+Response = TypeVar("Response")
+Answer = TypeVar("Answer")
+
+# Reserved of each call's time, so that its answer or error arrives before the caller's deadline.
+HOP_SECONDS = 0.005
+
+# A timeout after less than this says nothing about the service.
+_FAIR_SECONDS = 0.1
+
+_JITTER_SECONDS = (0.01, 0.05)
+
+FAILURES: tuple[type[TandemError], ...] = (
+    ServiceUnavailable,
+    ModelUnavailable,
+    ModelOutputInvalid,
+    InternalFault,
+)
+"""Errors that count against a service, as a timeout after a fair time does. Overload does not: a
+service that sheds load is healthy, and opening its circuit breaker would waste the capacity that it
+has. Any other error is an answer."""
+
+_RETRIED: tuple[type[TandemError], ...] = (ServiceUnavailable, ModelUnavailable)
+
+
+def _as_it_is(response: Any) -> Any:  # noqa: ANN401 (a message)
+    return response
+
+
+class Dependency:
+    """Calls one service through its circuit breaker; `name` appears in errors and metrics."""
+
+    def __init__(
+        self,
+        name: str,
+        retry_budget: RetryBudget | None = None,
+        rule: BreakerRule = BREAKER_RULE,
+        *,
+        failures: tuple[type[TandemError], ...] = FAILURES,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self._name = name
+        self._retry_budget = retry_budget or RetryBudget()
+        self._failures = failures
+        self._jitter = jitter or random.Random()
+        gauge = BREAKER_STATE.labels(name)
+        self._breaker = Breaker(rule, clock=clock, on_change=lambda state: gauge.set(state.value))
+        for outcome in ("answered", "failed", "over_budget"):
+            RETRIES.labels(name, outcome)
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the circuit breaker would refuse a call now."""
+        return self._breaker.is_refusing
+
+    async def call(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline: Deadline,
+        read: Callable[[Response], Answer] = _as_it_is,
+    ) -> Answer:
+        """Returns what `read` makes of an idempotent method's answer.
+
+        Retries the call once if the service is unavailable.
+
+        Raises ServiceUnavailable at once while the circuit breaker is open, DeadlineExceeded at
+        once if no time is left, what `read` raises of an answer, and the service's own errors.
+        """
+        self._retry_budget.earn()
+        try:
+            return await self._try(method, request, deadline, read)
+        except _RETRIED:
+            pause_seconds = self._jitter.uniform(*_JITTER_SECONDS)
+            is_late = deadline.left() <= pause_seconds + HOP_SECONDS
+            if is_late or self._breaker.is_refusing:
+                raise
+            if not self._retry_budget.spend():
+                RETRIES.labels(self._name, "over_budget").inc()
+                raise
+        await asyncio.sleep(pause_seconds)
+        try:
+            answer = await self._try(method, request, deadline, read)
+        except TandemError:
+            RETRIES.labels(self._name, "failed").inc()
+            raise
+        RETRIES.labels(self._name, "answered").inc()
+        return answer
+
+    async def call_once(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline: Deadline,
+    ) -> Response:
+        """Calls a method once, even if the circuit breaker is open, as for a change of state.
+
+        Only the caller knows whether a retry is safe.
+        """
+        return await call(method, request, service=self._name, timeout_seconds=_left(deadline))
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a call was abandoned after that time."""
+        if waited_seconds >= _FAIR_SECONDS:
+            self._breaker.failed()
+
+    async def _try(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline: Deadline,
+        read: Callable[[Response], Answer],
+    ) -> Answer:
+        timeout_seconds = _left(deadline)
+        if not self._breaker.admit():
+            raise ServiceUnavailable(
+                service=self._name, why="its circuit breaker is open: it failed too often"
+            )
+        start_time = time.perf_counter()
+        try:
+            response = await call(
+                method, request, service=self._name, timeout_seconds=timeout_seconds
+            )
+            answer = read(response)
+        except self._failures:
+            self._breaker.failed()
+            raise
+        except DeadlineExceeded:
+            self.note_late(timeout_seconds)
+            raise
+        except Overloaded:
+            raise
+        except TandemError:
+            self._breaker.succeeded()
+            raise
+        finally:
+            note_call(self._name, time.perf_counter() - start_time)
+        self._breaker.succeeded()
+        return answer
+
+
+def _left(deadline: Deadline) -> float:
+    return deadline.earlier(HOP_SECONDS).left_for("the call before all its stages")

@@ -1,0 +1,37 @@
+"""Defines how stored items are read, within the bytes that answers may hold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Content, Encoding
+from tandem.contract.deadline import Deadline
+from tandem.search.contents.content_room import Taking
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItem:
+    """Holds what a shard returns of an item."""
+
+    content: Content | None
+    """None if the read left it out."""
+    attributes: Attributes
+    size_bytes: int = field(default=0, compare=False)
+    """On the wire."""
+
+
+class ItemReader(Protocol):
+    """Reads the items of one shard, as index_svc does; `ShardClient` says what it raises."""
+
+    async def get(
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+    ) -> Mapping[str, FetchedItem]:
+        """Returns items by their ids, and has `taking` account for their bytes."""
+        ...
+
+    async def get_encodings(
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
+    ) -> tuple[Mapping[str, Encoding], str]:
+        """Returns stored encodings by item id, and the fingerprint."""
+        ...

@@ -1,0 +1,92 @@
+"""Reads items by id, and lists ids, over all shards."""
+
+import heapq
+from collections.abc import Awaitable, Mapping, Sequence
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE
+from tandem.errors import BatchSizeOutOfRange, IndexNotFound
+from tandem.search.calls.item_reader import FetchedItem, ItemReader
+from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.fan_out import fan_out
+from tandem.search.shard_map import ShardMap
+
+T = TypeVar("T")
+
+
+class ListedShard(ItemReader, Protocol):
+    """Reads and lists the items of one shard, as index_svc does."""
+
+    async def list_item_ids(
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
+    ) -> Sequence[str]:
+        """Returns ids after that one, in byte order."""
+        ...
+
+
+class StoredItems:
+    """Reads the items of every shard. A shard without the index has none of its items."""
+
+    def __init__(self, shards: Sequence[ListedShard], shard_map: ShardMap) -> None:
+        """Takes shards by number, as many as the map has."""
+        self._shards = shards
+        self._shard_map = shard_map
+
+    async def fetch(
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
+        check_index_id(index_id)
+        _check("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
+        owned_by = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
+
+        async def read(
+            number: int, owned: Sequence[str], taking: Taking
+        ) -> Mapping[str, FetchedItem] | None:
+            return await _or_none(self._shards[number].get(index_id, owned, deadline, taking))
+
+        async with ContentRoom().taking() as taking:
+            found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
+        parts = [each for each in found if each is not None]
+        if not parts:
+            # The shards that own these ids have no item of the index; another one may.
+            await self.page(index_id, "", 1, deadline)
+        return {item_id: item for part in parts for item_id, item in part.items()}
+
+    async def page(
+        self, index_id: str, after: str, size: int, deadline: Deadline
+    ) -> tuple[list[str], str]:
+        """Returns ids after that one in byte order, and the last if there may be more.
+
+        Raises IndexNotFound if no shard has the index.
+        """
+        check_index_id(index_id)
+        _check("page_size", size, MAX_PAGE_SIZE)
+        if after:
+            check_item_id(after)
+
+        async def read(shard: ListedShard) -> Sequence[str] | None:
+            return await _or_none(shard.list_item_ids(index_id, after, size, deadline))
+
+        found = await fan_out(*map(read, self._shards))
+        if all(each is None for each in found):
+            raise IndexNotFound(index_id=index_id)
+        lists = [each for each in found if each]
+        item_ids = list(islice(heapq.merge(*lists, key=str.encode), size))
+        has_more = sum(map(len, lists)) > size or any(len(each) == size for each in lists)
+        return item_ids, item_ids[-1] if has_more and item_ids else ""
+
+
+async def _or_none(reading: Awaitable[T]) -> T | None:
+    try:
+        return await reading
+    except IndexNotFound:
+        return None
+
+
+def _check(name: str, count: int, high: int) -> None:
+    if not 1 <= count <= high:
+        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)

@@ -1,0 +1,1 @@
+"""Lists the indexes of all shards, and describes one."""

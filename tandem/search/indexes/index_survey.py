@@ -1,0 +1,121 @@
+"""Asks every shard for the state of an index, and joins the answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.index_description import DirectionRecall, ShardIndex, joined_recalls
+from tandem.errors import IndexNotFound, InternalFault, TandemError
+from tandem.search.coverage import (
+    MISSING_ERRORS,
+    LastItemCounts,
+    SearchCoverage,
+    joined_coverage,
+    refusal_of,
+)
+from tandem.search.fan_out import fan_out
+from tandem.stages.retrieval import IndexDescriber, ShardDescription
+
+# The rest is for the answer from the other shards if one hangs.
+_TIME_SHARE = 0.8
+
+# Unlike a search's, this answer names each shard's error, so that no error is hidden by an answer.
+_KEPT_ERRORS: tuple[type[TandemError], ...] = (*MISSING_ERRORS, InternalFault, IndexNotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedIndex:
+    """Holds the state of an index on the shards that answered and know it."""
+
+    fingerprint: str
+    embedding_dimension: int
+    shards: Sequence[ShardIndex]
+    """By number."""
+    live_recalls: Sequence[DirectionRecall]
+    coverage: SearchCoverage
+    """Counts the items of both modalities."""
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Returns whether a shard scans items because its index is being built."""
+        return any(shard.is_rebuilding for shard in self.shards)
+
+
+class IndexSurvey:
+    """Describes indexes over all shards."""
+
+    def __init__(self, shards: Sequence[IndexDescriber]) -> None:
+        """Takes shards by number."""
+        self._shards = shards
+        self._counts = LastItemCounts()
+
+    async def describe(
+        self, index_id: str, deadline: Deadline, *, full_coverage_required: bool = False
+    ) -> SurveyedIndex:
+        """Returns the state of the index.
+
+        Raises IndexNotFound if no shard knows it, and ShardsMissing, or DeadlineExceeded, if none
+        that does answered, or full coverage is required and one did not answer.
+        """
+        check_index_id(index_id)
+        in_time = Deadline.after(deadline.left() * _TIME_SHARE)
+        answers = await fan_out(*(_ask(shard, index_id, in_time) for shard in self._shards))
+        known = [each for each in answers if isinstance(each, ShardDescription)]
+        missing = {
+            number: error
+            for number, error in enumerate(answers)
+            if isinstance(error, TandemError) and not isinstance(error, IndexNotFound)
+        }
+        coverage = self._coverage(index_id, answers, missing)
+        if missing and (full_coverage_required or not known):
+            raise refusal_of(
+                coverage, "the description of an index", is_demanded=full_coverage_required
+            )
+        if not known:
+            raise IndexNotFound(index_id=index_id)
+        shards = [each.index for each in known]
+        parts = [part for shard in shards for part in shard.parts]
+        return SurveyedIndex(
+            known[0].fingerprint,
+            known[0].embedding_dimension,
+            shards,
+            joined_recalls(recall for part in parts for recall in part.live_recalls),
+            coverage,
+        )
+
+    def _coverage(
+        self,
+        index_id: str,
+        answers: Sequence[ShardDescription | TandemError],
+        missing: Mapping[int, TandemError],
+    ) -> SearchCoverage:
+        coverages = []
+        for modality in Modality:
+            counts = {
+                number: _item_count(answer, modality)
+                for number, answer in enumerate(answers)
+                if number not in missing
+            }
+            coverages.append(
+                self._counts.coverage(index_id, modality, len(answers), counts, missing)
+            )
+            if any(counts.values()):
+                self._counts.note(index_id, modality, counts)
+        return joined_coverage(coverages)
+
+
+async def _ask(
+    shard: IndexDescriber, index_id: str, deadline: Deadline
+) -> ShardDescription | TandemError:
+    try:
+        return await shard.describe_index(index_id, deadline)
+    except _KEPT_ERRORS as error:
+        return error
+
+
+def _item_count(answer: ShardDescription | TandemError, modality: Modality) -> int:
+    if isinstance(answer, TandemError):
+        return 0
+    return sum(part.item_count for part in answer.index.parts if part.modality is modality)

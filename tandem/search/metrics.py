@@ -1,0 +1,152 @@
+"""The orchestrator's metrics, and the timing of its stages."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tandem.chassis.metrics import (
+    LATENCY_BUCKETS_SECONDS,
+    REGISTRY,
+    Counter,
+    Gauge,
+    Histogram,
+    kept_series,
+    stage_histogram,
+)
+from tandem.chassis.tracing import exemplar, tracing
+from tandem.contract.content import Modality
+from tandem.search.coverage import MISSING_ERRORS, SearchCoverage
+
+_STAGE_DURATION_OF = kept_series(stage_histogram("orchestrator"))
+PARTIAL_SEARCHES = Counter(
+    "tandem_orchestrator_partial_searches_total",
+    "Searches with missing shards, once for each reason a shard was missing.",
+    ["outcome", "reason"],
+    registry=REGISTRY,
+)
+SEARCH_COVERAGE = Histogram(
+    "tandem_orchestrator_search_coverage_ratio",
+    "Share that a search saw of the items or, if those were not counted, of the shards.",
+    buckets=(0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999, 1.0),
+    registry=REGISTRY,
+)
+DEGRADED_ANSWERS = Counter(
+    "tandem_orchestrator_degraded_answers_total",
+    "Degraded answers, once for each degradation.",
+    ["reason"],
+    registry=REGISTRY,
+)
+RERANK_DEPTH = Histogram(
+    "tandem_orchestrator_rerank_depth_count",
+    "Candidates, from the first, that the cross-encoder scored in a rerank.",
+    buckets=(0, 1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200),
+    registry=REGISTRY,
+)
+RERANK_STOPS = Counter(
+    "tandem_orchestrator_rerank_stops_total",
+    "Why reranks ended.",
+    ["stop"],
+    registry=REGISTRY,
+)
+NEIGHBOUR_STOPS = Counter(
+    "tandem_orchestrator_neighbour_stops_total",
+    "Why orders by neighbours ended, of searches that asked for one.",
+    ["stop"],
+    registry=REGISTRY,
+)
+BREAKER_STATE = Gauge(
+    "tandem_orchestrator_breaker_state",
+    "State of the circuit breaker: 0 closed, 1 probing, 2 open.",
+    ["dependency"],
+    registry=REGISTRY,
+)
+RETRIES = Counter(
+    "tandem_orchestrator_retries_total",
+    "Retried calls, by outcome; over_budget were not made.",
+    ["dependency", "outcome"],
+    registry=REGISTRY,
+)
+SEARCH_DURATION = Histogram(
+    "tandem_orchestrator_search_duration_seconds",
+    "Wall time of answered searches, by the modalities of query and items.",
+    ["direction"],
+    buckets=LATENCY_BUCKETS_SECONDS,
+    registry=REGISTRY,
+)
+CALL_DURATION = Histogram(
+    "tandem_orchestrator_call_duration_seconds",
+    "Wall time of a call to a downstream service, successful or not, as the orchestrator saw it.",
+    ["dependency"],
+    buckets=LATENCY_BUCKETS_SECONDS,
+    registry=REGISTRY,
+)
+_CALL_DURATION_OF = kept_series(CALL_DURATION)
+_SEARCH_DURATION_OF = kept_series(SEARCH_DURATION)
+_RERANK_STOPS_OF = kept_series(RERANK_STOPS)
+for _outcome in ("answered", "refused"):
+    for _error in MISSING_ERRORS:
+        # A counter that first appears at its first count hides that count from rate().
+        PARTIAL_SEARCHES.labels(_outcome, _error.reason)
+
+
+def note_coverage(coverage: SearchCoverage, *, is_answered: bool) -> None:
+    """Records one search's coverage, and whether it was enough to answer."""
+    SEARCH_COVERAGE.observe(coverage.share)
+    for reason in {error.reason for error in coverage.missing.values()}:
+        PARTIAL_SEARCHES.labels("answered" if is_answered else "refused", reason).inc()
+
+
+def note_degradations(reasons: Iterable[str]) -> None:
+    """Counts the degradations of one final answer."""
+    for reason in reasons:
+        DEGRADED_ANSWERS.labels(reason).inc()
+
+
+def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:
+    """Records an answered search, by the modality of its query's heaviest part and of its items."""
+    target = targets[0].value if len(targets) == 1 else "both"
+    _SEARCH_DURATION_OF(f"{query.value}_to_{target}").observe(seconds, exemplar())
+
+
+def note_call(dependency: str, seconds: float) -> None:
+    """Records a call to a downstream service, successful or not."""
+    _CALL_DURATION_OF(dependency).observe(seconds, exemplar())
+
+
+def note_rerank(stop: str, depth: int) -> None:
+    """Records why a rerank stopped, and at which depth."""
+    _RERANK_STOPS_OF(stop).inc()
+    RERANK_DEPTH.observe(depth)
+
+
+def note_neighbours(stop: str) -> None:
+    """Records why an order by neighbours ended."""
+    NEIGHBOUR_STOPS.labels(stop).inc()
+
+
+class StageLaps:
+    """Times a search's stages, each from the end of the last, so that they add up to the whole."""
+
+    def __init__(self) -> None:
+        self._last_time = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+        """By stage, over all its rounds."""
+
+    def end(self, stage: str) -> float:
+        """Returns the seconds since the last stage ended, and adds them to this one."""
+        now = time.perf_counter()
+        elapsed, self._last_time = now - self._last_time, now
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
+        return elapsed
+
+
+@contextmanager
+def timed_stage(name: str, laps: StageLaps | None = None) -> Iterator[None]:
+    """Times its body as a stage, failed or not; with `laps`, from the end of the stage before."""
+    start_time = time.perf_counter()
+    try:
+        with tracing().stage(name):
+            yield
+    finally:
+        elapsed = laps.end(name) if laps else time.perf_counter() - start_time
+        _STAGE_DURATION_OF(name).observe(elapsed, exemplar())

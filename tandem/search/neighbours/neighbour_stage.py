@@ -1,0 +1,189 @@
+"""The third stage: has a neighbour model score the first items by their neighbours."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
+from tandem.contract.model_description import NeighbourModelDescription
+from tandem.errors import (
+    DeadlineExceeded,
+    IndexNotFound,
+    ModelMismatch,
+    ModelOutputInvalid,
+    NeighbourModelMissing,
+    Overloaded,
+    ServiceUnavailable,
+    TandemError,
+)
+from tandem.search.neighbours.joined_neighbours import joined_graph
+from tandem.search.neighbours.outcome import NeighbourOutcome, NeighbourStop
+from tandem.search.neighbours.served_model import ServedNeighbourModels
+from tandem.stages.hit import Hit
+from tandem.stages.neighbours import (
+    Graph,
+    GraphScorer,
+    GraphScores,
+    ModalityNeighbours,
+    NeighbourFinder,
+    ShardNeighbourQuery,
+    ShardNeighbours,
+)
+from tandem.stages.retrieval import Embeddings
+
+POOL_COUNT = 512
+# Of the stage's time, how long to wait for late shards; the network needs the rest.
+_FIND_SHARE = 0.6
+
+_STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStop] = {
+    DeadlineExceeded: NeighbourStop.TIME,
+    Overloaded: NeighbourStop.OVERLOADED,
+    ModelOutputInvalid: NeighbourStop.OUTPUT_INVALID,
+    ModelMismatch: NeighbourStop.MODEL_MISMATCH,
+    NeighbourModelMissing: NeighbourStop.NOT_SERVED,
+}
+"""Any other error is UNAVAILABLE: retrieval has just answered the same query."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedHits:
+    """Holds a query's hits in the order of the earlier stages."""
+
+    index_id: str
+    fingerprint: str
+    embeddings: Embeddings
+    """Of the query."""
+    query_modality: Modality
+    hits: Sequence[Hit]
+    """Of the other modality, with their embeddings."""
+
+
+class NeighbourStage:
+    """Asks the shards for neighbours, and a rerank_svc for scores."""
+
+    def __init__(
+        self,
+        finders: Sequence[NeighbourFinder],
+        scorers: Sequence[GraphScorer],
+        pool_count: int = POOL_COUNT,
+    ) -> None:
+        """Takes finders by shard number; any scorer can score any graph."""
+        self._finders = finders
+        self._scorers = scorers
+        self._pool_count = pool_count
+        self._models = ServedNeighbourModels(scorers)
+        self._turns = itertools.count()
+
+    async def score(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
+        """Scores the first hits, as many as the model reads; the outcome names a failure."""
+        if len(ordered.embeddings) != 1 or not ordered.hits:
+            return NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
+        try:
+            model = await self._models.model(deadline)
+        except TandemError as error:
+            return NeighbourOutcome(_STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE))
+        if model is None:
+            return NeighbourOutcome(NeighbourStop.NOT_SERVED)
+        if model.base_fingerprint != ordered.fingerprint:
+            return NeighbourOutcome(NeighbourStop.MODEL_MISMATCH)
+        hits = ordered.hits[: _item_count(model, ordered.query_modality)]
+        nodes_VD = np.stack([ordered.embeddings[0], *(_embedding(hit) for hit in hits)])
+        query = self._neighbour_query(ordered, nodes_VD, model)
+        found, missing = await self._find(query, deadline)
+        if not found:
+            return NeighbourOutcome(_stop_of(missing), missing=missing)
+        graph = joined_graph(found, nodes_VD, ordered.query_modality, ordered.fingerprint, model)
+        if graph is None:
+            return NeighbourOutcome(NeighbourStop.TOO_FEW_ITEMS, missing=missing)
+        try:
+            scored = await self._score(graph, deadline)
+        except TandemError as error:
+            # The service may have another model by now than the one that it described.
+            self._models.forget()
+            stop = _STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE)
+            return NeighbourOutcome(stop, missing=missing)
+        scores = {hit.item_id: score for hit, score in zip(hits, scored.scores, strict=True)}
+        return NeighbourOutcome(
+            NeighbourStop.COMPLETE, scores, scored.neighbour_model, missing, scored.cost
+        )
+
+    def _neighbour_query(
+        self, ordered: OrderedHits, nodes_VD: np.ndarray, model: NeighbourModelDescription
+    ) -> ShardNeighbourQuery:
+        # One more, since the first may be the query itself, which the model may leave out.
+        pillar_k = model.pillar_count + 1
+        return ShardNeighbourQuery(
+            ordered.index_id,
+            ordered.fingerprint,
+            nodes_VD,
+            max(self._pool_count, pillar_k, model.neighbour_count),
+            pillar_k,
+            model.neighbour_count,
+        )
+
+    async def _find(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> tuple[Mapping[int, ShardNeighbours], Mapping[int, TandemError]]:
+        """Returns the shards' neighbours, and why others gave none, by shard number."""
+        find_end = Deadline.after(_FIND_SHARE * deadline.left())
+        answers = await asyncio.gather(
+            *(_found(finder, query, find_end) for finder in self._finders)
+        )
+        found = {n: each for n, each in enumerate(answers) if not isinstance(each, TandemError)}
+        missing = {n: each for n, each in enumerate(answers) if isinstance(each, TandemError)}
+        return found, missing
+
+    async def _score(self, graph: Graph, deadline: Deadline) -> GraphScores:
+        """Has one rerank_svc score the graph, the next one if it fails; raises the last error."""
+        error: TandemError = ServiceUnavailable(
+            service="graph", why="the circuit breakers of all rerank services are open"
+        )
+        first, count = next(self._turns), len(self._scorers)
+        for turn in range(first, first + count):
+            scorer = self._scorers[turn % count]
+            if scorer.is_refusing_graphs:
+                continue
+            try:
+                return await scorer.score_graph(graph, deadline)
+            except TandemError as failure:
+                error = failure
+        raise error
+
+
+async def _found(
+    finder: NeighbourFinder, query: ShardNeighbourQuery, deadline: Deadline
+) -> ShardNeighbours | TandemError:
+    """Returns the shard's neighbours or its error; no neighbours if it does not know the index."""
+    try:
+        return await finder.find_neighbours(query, deadline)
+    except IndexNotFound:
+        node_count, dimension = query.nodes.shape
+        nothing = ModalityNeighbours(
+            np.zeros((0, dimension), np.float32),
+            np.zeros((node_count, 0), np.int64),
+            np.zeros((node_count, 0), np.float32),
+        )
+        return dict.fromkeys(Modality, nothing)
+    except TandemError as error:
+        return error
+
+
+def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStop:
+    """Returns the stop if no shard answered: the one that all errors give, else UNAVAILABLE."""
+    stops = {_STOP_OF_ERROR.get(type(e), NeighbourStop.UNAVAILABLE) for e in missing.values()}
+    return stops.pop() if len(stops) == 1 else NeighbourStop.UNAVAILABLE
+
+
+def _item_count(model: NeighbourModelDescription, query_modality: Modality) -> int:
+    if query_modality is Modality.TEXT:
+        return model.text_query_item_count
+    return model.image_query_item_count
+
+
+def _embedding(hit: Hit) -> np.ndarray:
+    assert hit.embedding is not None, "a search by neighbours retrieves with embeddings"
+    return hit.embedding

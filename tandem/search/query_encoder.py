@@ -1,0 +1,347 @@
+"""Encodes a query's parts into embeddings for retrieval and tokens for the rerank."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.contract.content import (
+    Content,
+    Encoding,
+    Modality,
+    TextContent,
+    TextUse,
+    Tokens,
+    TruncationPolicy,
+)
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_item_id
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import MAX_EMBEDDING_COUNT
+from tandem.errors import (
+    CrossEncoderMissing,
+    EmbeddingInvalid,
+    IndexNotFound,
+    ItemNotFound,
+    ModelMismatch,
+    QueryInvalid,
+    RankingInvalid,
+    TandemError,
+    TextTooLong,
+    TruncationPolicyInvalid,
+)
+from tandem.search.calls.item_reader import ItemReader
+from tandem.search.fan_out import fan_out
+from tandem.search.query import EncodingSource, SearchQuery, StoredItemSource, check_part_count
+from tandem.search.rerank.rerank import STOP_OF_ERROR, RerankStop
+from tandem.search.shard_map import ShardMap
+from tandem.search.stored_contents import StoredContents
+from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
+from tandem.stages.hit import Hit
+
+# Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
+_SHORTEST_SUM = 1e-5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """Holds a query as the models see it."""
+
+    embeddings: Sequence[NDArray[np.float32]]
+    """float32 [d] of unit length: one, or one for each window of a long text."""
+    modality: Modality
+    """The modality of the heaviest part; recall is measured by it."""
+    fingerprint: str
+    readings: Mapping[Modality, Sequence[Tokens]] = field(default_factory=dict)
+    """The tokens to score candidates of each modality against: one entry, or one an embedding.
+    A modality without tokens is absent."""
+    contents: Mapping[Modality, Content] = field(default_factory=dict)
+    """The contents that these tokens were made of; parts that are stored or encoded have none."""
+    text_uses: Sequence[TextUse] = ()
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """The encoding comes from the encoder's cache."""
+    model_version: int = 0
+    """The version that encoded its contents; 0 if it has none."""
+    lacks_cross_encoder: bool = False
+    """Whether a part that could be scored has empty tokens, as a bi-encoder alone makes them."""
+    unread_stop: RerankStop = RerankStop.NOT_APPLICABLE
+    """Why a modality without tokens is not reranked: a stored item may have failed to be read."""
+
+    def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
+        """Returns the tokens to score these hits against, or None; hits are best first.
+
+        Of several windows, it is the one nearest to the best hit.
+        """
+        readings = self.readings.get(modality, ())
+        if len(readings) > 1:
+            return readings[hits[0].window_number if hits else 0]
+        return readings[0] if readings else None
+
+
+class QueryEncoder:
+    """Composes a query's parts into one embedding."""
+
+    def __init__(
+        self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
+    ) -> None:
+        """Takes `readers` by shard number, as many as the map has."""
+        self._encoder = encoder
+        self._readers = readers
+        self._shard_map = shard_map
+        self._stored_contents = StoredContents(encoder, readers, shard_map)
+
+    async def encode(self, query: SearchQuery, deadline: Deadline) -> EncodedQuery:
+        """Returns the query's encoding.
+
+        Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
+        ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
+        several parts, CrossEncoderMissing for min_probability of a bi-encoder alone, and the
+        encoder's errors. A stored item without tokens is read and encoded for the rerank.
+        """
+        _check_parts(query)
+        stored: Mapping[str, tuple[Encoding, str]] = {}
+        if any(isinstance(part.source, StoredItemSource) for part in query.parts):
+            both = await fan_out(self._encode(query, deadline), self._read_stored(query, deadline))
+            made, stored = cast(tuple[EncodedBatch, dict[str, tuple[Encoding, str]]], both)
+        else:
+            made = await self._encode(query, deadline)
+        parts = _read_parts(query, made, stored)
+        stop, reading_cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        if not query.rerank_disabled:
+            stop, reading_cost = await self._read_unread(query, parts, deadline)
+        encoded = replace(
+            _composed(parts, made, query.modalities),
+            unread_stop=stop,
+            cost=made.cost + reading_cost,
+        )
+        if query.ranking.min_probability is not None and not any(
+            modality in encoded.readings for modality in query.modalities
+        ):
+            if encoded.lacks_cross_encoder:
+                raise CrossEncoderMissing(what="min_probability")
+            raise RankingInvalid(
+                why="min_probability needs the cross-encoder, which scores a text against an "
+                "image: give the query a part of the other modality than the target, with tokens"
+            )
+        return encoded
+
+    async def _read_unread(
+        self, query: SearchQuery, parts: list["_ReadPart"], deadline: Deadline
+    ) -> tuple[RerankStop, InferenceCost]:
+        """Adds content and tokens to those stored items in `parts` that a rerank needs without any.
+
+        Returns why it failed for one, and the cost. Retrieval needs no tokens, so an error other
+        than ItemNotFound is raised only if the rerank is required.
+        """
+        is_required = query.rerank_required or query.ranking.min_probability is not None
+        stop, cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        for modality in query.modalities:
+            heaviest = (part for part in _heaviest_first(parts) if part.modality is modality.other)
+            part = next(heaviest, None)
+            if part is None or not part.item_id or part.tokens is None or part.is_readable:
+                continue
+            try:
+                read = await self._stored_contents.read(
+                    query.index_id, part.item_id, part.fingerprint, deadline
+                )
+            except ItemNotFound:
+                raise
+            except TandemError as error:
+                if is_required:
+                    raise
+                stop = STOP_OF_ERROR.get(type(error), RerankStop.UNAVAILABLE)
+                continue
+            tokens = part.tokens if read.tokens is None else read.tokens
+            parts[parts.index(part)] = replace(part, content=read.content, tokens=tokens)
+            cost += read.cost
+        return stop, cost
+
+    async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedBatch:
+        """Encodes all contents in one call; makes no call if there are none."""
+        contents = [part.source for part in query.parts if isinstance(part.source, Content)]
+        if not contents:
+            return EncodedBatch([], "")
+        return await self._encoder.encode(
+            contents,
+            deadline,
+            purpose=EncodePurpose.QUERY,
+            truncation_policy=query.truncation_policy,
+        )
+
+    async def _read_stored(
+        self, query: SearchQuery, deadline: Deadline
+    ) -> dict[str, tuple[Encoding, str]]:
+        """Returns the stored items' encodings and fingerprints by id."""
+        item_ids = {
+            check_item_id(part.source.item_id): None
+            for part in query.parts
+            if isinstance(part.source, StoredItemSource)
+        }
+        found: dict[str, tuple[Encoding, str]] = {}
+
+        async def read_from(number: int, owned: Sequence[str]) -> None:
+            try:
+                encodings, fingerprint = await self._readers[number].get_encodings(
+                    query.index_id, owned, deadline
+                )
+            except IndexNotFound:  # the shard has no item of the index
+                return
+            found.update((item_id, (made, fingerprint)) for item_id, made in encodings.items())
+
+        owned_by = self._shard_map.group(query.index_id, list(item_ids))
+        await fan_out(*(read_from(*entry) for entry in owned_by.items()))
+        for item_id in item_ids:
+            if item_id not in found:
+                raise ItemNotFound(item_id=item_id)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ReadPart:
+    """Holds a part with its encoding."""
+
+    embedding: NDArray[np.float32]
+    modality: Modality
+    tokens: Tokens | None
+    fingerprint: str
+    weight: float
+    further_windows: Sequence[Encoding] = ()
+    text_use: TextUse | None = None
+    content: Content | None = None
+    item_id: str = ""
+    """Of a stored item."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a cross-encoder may read it: by tokens, or a remote one by its content.
+
+        A bi-encoder alone makes tokens that are empty.
+        """
+        if self.tokens is None:
+            return False
+        return not self.tokens.is_empty or self.content is not None
+
+
+def _check_parts(query: SearchQuery) -> None:
+    check_part_count(len(query.parts))
+    if not all(math.isfinite(part.weight) for part in query.parts):
+        raise QueryInvalid(why="a part's weight is not finite; send a number")
+    if (
+        query.truncation_policy is TruncationPolicy.BEST_WINDOW
+        and (len(query.parts) > 1 or query.parts[0].weight < 0)
+        and any(isinstance(part.source, TextContent) for part in query.parts)
+    ):
+        raise TruncationPolicyInvalid(
+            policy=query.truncation_policy.value,
+            why="BEST_WINDOW requires a query with exactly one text part of positive weight; "
+            "send that, or another policy",
+        )
+
+
+def _read_parts(
+    query: SearchQuery, made: EncodedBatch, stored: Mapping[str, tuple[Encoding, str]]
+) -> list[_ReadPart]:
+    """Returns the parts in order; raises the first content's error, if any has one."""
+    outcomes = iter(made.outcomes)
+    parts = []
+    for part in query.parts:
+        match part.source:
+            case EncodingSource(embedding, modality, tokens, fingerprint):
+                parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
+            case StoredItemSource(item_id):
+                read = _of_encoding(*stored[item_id], part.weight)
+                parts.append(replace(read, item_id=item_id))
+            case content:
+                outcome = next(outcomes)
+                if isinstance(outcome, TandemError):
+                    raise outcome
+                read = _of_encoding(outcome, made.fingerprint, part.weight)
+                parts.append(replace(read, content=content))
+    return parts
+
+
+def _of_encoding(encoding: Encoding, fingerprint: str, weight: float) -> _ReadPart:
+    return _ReadPart(
+        encoding.embedding,
+        encoding.tokens.modality,
+        encoding.tokens,
+        fingerprint,
+        weight,
+        encoding.further_windows,
+        encoding.text_use,
+    )
+
+
+def _composed(
+    parts: Sequence[_ReadPart], made: EncodedBatch, modalities: Sequence[Modality]
+) -> EncodedQuery:
+    first = parts[0]
+    for part in parts:
+        if part.fingerprint != first.fingerprint:
+            raise ModelMismatch(request=first.fingerprint, index=part.fingerprint)
+    windows = first.further_windows if len(parts) == 1 else ()
+    if len(windows) >= MAX_EMBEDDING_COUNT:
+        raise TextTooLong(got=len(windows) + 1, limit=MAX_EMBEDDING_COUNT, unit="windows")
+    return EncodedQuery(
+        embeddings=[_point(parts), *(window.embedding for window in windows)],
+        modality=max(parts, key=lambda part: part.weight).modality,
+        fingerprint=first.fingerprint,
+        readings=_readings(parts, [window.tokens for window in windows]),
+        contents=_contents(parts),
+        text_uses=[part.text_use for part in parts if part.text_use],
+        cost=made.cost,
+        is_model_unavailable=made.is_model_unavailable,
+        model_version=made.model_version,
+        lacks_cross_encoder=any(
+            part.tokens is not None and part.tokens.is_empty and part.modality.other in modalities
+            for part in parts
+        ),
+    )
+
+
+def _point(parts: Sequence[_ReadPart]) -> NDArray[np.float32]:
+    """Returns the parts' weighted sum, float32 [d] of unit length."""
+    if len(parts) == 1 and parts[0].weight > 0:
+        return parts[0].embedding  # bit for bit as the model made it
+    dimension = len(parts[0].embedding)
+    total_D = np.zeros(dimension, dtype=np.float64)
+    for part in parts:
+        if len(part.embedding) != dimension:
+            raise EmbeddingInvalid(
+                why=f"it has {len(part.embedding)} dimensions instead of {dimension}"
+            )
+        total_D += part.weight * part.embedding.astype(np.float64)
+    length = float(np.linalg.norm(total_D))
+    if length <= _SHORTEST_SUM * sum(abs(part.weight) for part in parts):
+        raise QueryInvalid(why="its parts cancel each other out; change their weights")
+    return (total_D / length).astype(np.float32)
+
+
+def _readings(
+    parts: Sequence[_ReadPart], windows: Sequence[Tokens]
+) -> dict[Modality, Sequence[Tokens]]:
+    """Returns the tokens to score candidates of each modality against."""
+    readings: dict[Modality, Sequence[Tokens]] = {}
+    for part in _heaviest_first(parts):
+        if part.is_readable:
+            assert part.tokens is not None
+            readings.setdefault(part.modality.other, [part.tokens, *windows])
+    return readings
+
+
+def _contents(parts: Sequence[_ReadPart]) -> dict[Modality, Content]:
+    """Returns the contents of the parts whose tokens are read."""
+    read: dict[Modality, _ReadPart] = {}
+    for part in _heaviest_first(parts):
+        if part.is_readable:
+            read.setdefault(part.modality.other, part)
+    return {modality: part.content for modality, part in read.items() if part.content is not None}
+
+
+def _heaviest_first(parts: Sequence[_ReadPart]) -> list[_ReadPart]:
+    """Returns the parts of positive weight: a candidate should not match the others."""
+    return sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight)

@@ -1,0 +1,401 @@
+"""Answers one query: encodes it, retrieves from every shard, reranks, and fetches contents."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from tandem.chassis.tracing import annotate
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id
+from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.calls.item_reader import FetchedItem, ItemReader
+from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
+from tandem.search.degradation import Degradation, degradations_of
+from tandem.search.fan_out import fan_out
+from tandem.search.metrics import (
+    StageLaps,
+    note_degradations,
+    note_neighbours,
+    note_search,
+    timed_stage,
+)
+from tandem.search.neighbours.neighbour_stage import POOL_COUNT, NeighbourStage, OrderedHits
+from tandem.search.neighbours.outcome import NeighbourOutcome, NeighbourStop
+from tandem.search.query import SearchQuery
+from tandem.search.query_encoder import EncodedQuery, QueryEncoder
+from tandem.search.ranking.ranking import (
+    RankedHit,
+    rank_answer_aside,
+    reranked_hits,
+    retrieved_order,
+)
+from tandem.search.rerank.adaptive_depth import DepthRules
+from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from tandem.search.rerank.pair_quota import PairQuota
+from tandem.search.rerank.rerank import RerankOutcome, RerankStage, RerankStop, joined_outcome
+from tandem.search.retrieval import Retrieval, Retriever
+from tandem.search.shard_map import ShardMap
+from tandem.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
+from tandem.search.writes.consistency_token import read_tokens
+from tandem.stages.encoding import ContentEncoder
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import CandidateScorer
+from tandem.stages.retrieval import ShardQuery, ShardSearcher
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """Holds the items, best first, and what each stage says of them."""
+
+    ranked: Sequence[RankedHit]
+    contents: Mapping[str, FetchedItem]
+    """With attributes, by item id; empty unless the query asks for contents."""
+    encoded: EncodedQuery
+    coverage: SearchCoverage
+    rerank: RerankOutcome
+    query: SearchQuery
+    remaining: Sequence[RankedHit] = ()
+    """The items of further pages."""
+    degradations: Sequence[Degradation] = ()
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    neighbours: NeighbourOutcome | None = None
+    """None unless the query asks for an order by neighbours."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SearchServices:
+    """Holds what searches call, how they divide their time, and what they share."""
+
+    encoder: ContentEncoder
+    shards: Sequence[ShardSearcher]
+    """By number, as many as the map has; so are the readers and scorers."""
+    readers: Sequence[ItemReader]
+    scorers: Sequence[CandidateScorer]
+    shard_map: ShardMap
+    minimum_coverage: float = 0.0
+    shares: TimeShares = TIME_SHARES
+    counts: LastItemCounts = field(default_factory=LastItemCounts)
+    pace: RerankPace = field(default_factory=RerankPace)
+    neighbours: NeighbourStage | None = None
+    """None if no search can ask for an order by neighbours."""
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """Holds one search that has its hits."""
+
+    query: SearchQuery
+    budget: TimeBudget
+    laps: StageLaps
+    encoded: EncodedQuery
+    hits: Sequence[Hit]
+    """Of each modality in retrieval order, the target's first."""
+    coverage: SearchCoverage
+    contents: dict[str, FetchedItem] = field(default_factory=dict)
+
+
+class Searcher:
+    """Answers queries over all shards of an index."""
+
+    def __init__(
+        self,
+        services: SearchServices,
+        depth_rules: DepthRules,
+        content_room: ContentRoom | None = None,
+    ) -> None:
+        """Shares one `content_room` among its answers; without it, each answer has its own."""
+        self.services = services
+        self._content_room = content_room
+        self.depth_rules = depth_rules
+        self._query_encoder = QueryEncoder(services.encoder, services.readers, services.shard_map)
+        self._retriever = Retriever(
+            services.shards,
+            minimum_coverage=services.minimum_coverage,
+            shares=services.shares,
+            counts=services.counts,
+        )
+        self._reranker = RerankStage(
+            services.scorers, services.shard_map, services.pace, depth_rules
+        )
+
+    @classmethod
+    def over(
+        cls,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        *,
+        minimum_coverage: float = 0.0,
+        shares: TimeShares = TIME_SHARES,
+        chunk_rule: ChunkRule = CHUNK_RULE,
+        neighbour_pool_count: int = POOL_COUNT,
+    ) -> Self:
+        """Returns a searcher over these services, shards by number."""
+        scorers = [shard.reranker for shard in shards]
+        services = SearchServices(
+            encoder=encoder,
+            shards=shards,
+            readers=shards,
+            scorers=scorers,
+            shard_map=shard_map,
+            minimum_coverage=minimum_coverage,
+            shares=shares,
+            pace=RerankPace(chunk_rule),
+            neighbours=NeighbourStage(shards, scorers, neighbour_pool_count),
+        )
+        return cls(services, DepthRules(scorers))
+
+    async def search(self, query: SearchQuery, deadline: Deadline) -> SearchAnswer:
+        """Returns the answer, or raises the named error of the stage that failed.
+
+        The answer may lack a shard or some or all of the rerank; its degradations say so. An item
+        without content was deleted after it was found. No stage gets more than its part of the
+        time that is left.
+        """
+        search = await self._begin(query, deadline)
+        outcome = await self._rerank(search)
+        return await self._final_answer(search, outcome)
+
+    async def stream(
+        self, query: SearchQuery, deadline: Deadline
+    ) -> AsyncGenerator[SearchAnswer, None]:
+        """Yields the answer in retrieval order, then the one that `search` would return.
+
+        The rerank runs while the caller takes the first.
+        """
+        search = await self._begin(query, deadline)
+        reranking = asyncio.create_task(self._rerank(search))
+        try:
+            with timed_stage("rank", search.laps):
+                order = await retrieved_order(query, search.hits)
+            retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
+            # Pages are of the final order.
+            yield replace(retrieved, remaining=())
+            yield await self._final_answer(search, await reranking)
+        finally:
+            reranking.cancel()
+            await asyncio.gather(reranking, return_exceptions=True)
+
+    async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
+        laps = StageLaps()
+        check_index_id(query.index_id)
+        if query.rerank_required and query.rerank_disabled:
+            raise RankingInvalid(
+                why="rerank_required needs a rerank; drop it, or drop rerank_disabled"
+            )
+        minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
+        budget = TimeBudget.until(
+            deadline, self.services.shares, neighbours_enabled=query.neighbours_enabled
+        )
+        with timed_stage("encode", laps):
+            encoded = await self._query_encoder.encode(query, budget.encode_end)
+        with timed_stage("retrieve", laps):
+            annotate(
+                {
+                    "tandem.index_id": query.index_id,
+                    "tandem.retrieve_k": query.depth.retrieve_k,
+                    "tandem.shard_count": len(self.services.shards),
+                }
+            )
+            hits, coverage = await self._retrieve(
+                query, encoded, minimum_sequences, budget.retrieval_end
+            )
+        return _Search(query, budget, laps, encoded, hits, coverage)
+
+    async def _retrieve(
+        self,
+        query: SearchQuery,
+        encoded: EncodedQuery,
+        minimum_sequences: Mapping[int, int],
+        deadline: Deadline,
+    ) -> tuple[list[Hit], SearchCoverage]:
+        """Returns the hits of each modality in retrieval order, the target's first."""
+        retrieved = await fan_out(
+            *(
+                self._retriever.retrieve(
+                    Retrieval(
+                        ShardQuery(
+                            index_id=query.index_id,
+                            fingerprint=encoded.fingerprint,
+                            modality=modality,
+                            query_modality=encoded.modality,
+                            retrieve_k=query.depth.retrieve_k,
+                            filter=query.filter,
+                            embeddings_included=query.are_embeddings_needed,
+                            keywords=query.hybrid.keywords if query.hybrid else "",
+                        ),
+                        encoded.embeddings,
+                        minimum_sequences,
+                        query.full_coverage_required,
+                        query.hybrid,
+                    ),
+                    deadline,
+                )
+                for modality in query.modalities
+            )
+        )
+        hits = [hit for found, _ in retrieved for hit in found]
+        return hits, joined_coverage([coverage for _, coverage in retrieved])
+
+    async def _rerank(self, search: _Search) -> RerankOutcome:
+        """Reranks the modalities for which the query has tokens, the target first.
+
+        Raises if the query requires a complete rerank and this one is not.
+        """
+        query, encoded = search.query, search.encoded
+        if query.rerank_disabled:
+            return RerankOutcome(RerankStop.DISABLED)
+        outcomes = []
+        for modality in query.modalities:
+            candidates = [hit for hit in search.hits if hit.modality is modality]
+            tokens = encoded.tokens_for(modality, candidates)
+            if tokens is None:
+                outcomes.append(RerankOutcome(encoded.unread_stop))
+                continue
+            with timed_stage("rerank", search.laps), PairQuota() as quota:
+                annotate({"tandem.rerank_k": search.query.depth.rerank_k})
+                quota.take(min(len(candidates), query.depth.rerank_k))
+                outcome = await self._reranker.rerank(
+                    query,
+                    tokens,
+                    encoded.fingerprint,
+                    candidates,
+                    search.budget.rerank_end,
+                    # The same model version scores both modalities of an answer.
+                    next((o.model_version for o in outcomes if o.model_version), None)
+                    or encoded.model_version,
+                    encoded.contents.get(modality),
+                )
+                quota.note_read(outcome.cost.pair_count)
+                outcomes.append(outcome)
+        outcome = joined_outcome(outcomes)
+        if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+            if query.rerank_required:
+                raise CrossEncoderMissing(what="rerank_required")
+            if query.ranking.min_probability is not None:
+                raise CrossEncoderMissing(what="min_probability")
+        if query.ranking.min_probability is not None and outcome.is_uncalibrated:
+            raise Uncalibrated(what="min_probability")
+        if query.rerank_required:
+            outcome.check_complete(query.depth.rerank_k)
+        return outcome
+
+    async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
+        if search.query.ranking.fusion is None:
+            ranking = search.query.ranking.by_default(outcome.default_fusion)
+            search.query = replace(search.query, ranking=ranking)
+        neighbours = None
+        if search.query.neighbours_enabled:
+            with timed_stage("neighbours", search.laps):
+                neighbours = await self._order_by_neighbours(search, outcome)
+        with timed_stage("rank", search.laps):
+            order = await rank_answer_aside(
+                search.query,
+                search.hits,
+                outcome.matches,
+                neighbours.scores if neighbours else {},
+            )
+        answer = await self._answer(search, order, outcome, neighbours)
+        note_degradations(each.value for each in answer.degradations)
+        note_search(search.encoded.modality, search.query.modalities, answer.stage_seconds["total"])
+        return answer
+
+    async def _order_by_neighbours(
+        self, search: _Search, outcome: RerankOutcome
+    ) -> NeighbourOutcome:
+        """Scores the first hits, in the order so far, of the modality that the query does not have.
+
+        Raises if the query requires all their neighbours and some are missing.
+        """
+        query, encoded, stage = search.query, search.encoded, self.services.neighbours
+        neighbours = NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
+        modality = encoded.modality.other
+        if stage is None:
+            neighbours = NeighbourOutcome(NeighbourStop.NOT_SERVED)
+        elif modality in query.modalities:
+            hits = reranked_hits(query, search.hits, outcome.matches, modality)
+            neighbours = await stage.score(
+                OrderedHits(
+                    query.index_id, encoded.fingerprint, encoded.embeddings, encoded.modality, hits
+                ),
+                search.budget.neighbours_end,
+            )
+        note_neighbours(neighbours.stop.value)
+        if query.neighbours_required:
+            neighbours.check_complete()
+        return neighbours
+
+    async def _answer(
+        self,
+        search: _Search,
+        order: Sequence[RankedHit],
+        outcome: RerankOutcome,
+        neighbours: NeighbourOutcome | None = None,
+    ) -> SearchAnswer:
+        """Returns the first items of the order, with their contents if the query asks for them."""
+        return_n = search.query.depth.return_n
+        ranked, remaining = order[:return_n], order[return_n:]
+        contents: Mapping[str, FetchedItem] = {}
+        if search.query.content_included or search.query.attributes_included:
+            with timed_stage("fetch", search.laps):
+                contents = await self._fetch_new(search, ranked)
+        seconds = search.laps.seconds
+        return SearchAnswer(
+            ranked,
+            contents,
+            search.encoded,
+            search.coverage,
+            outcome,
+            search.query,
+            remaining,
+            degradations_of(search.encoded, search.coverage, outcome, neighbours),
+            seconds | {"total": sum(seconds.values())},
+            neighbours,
+        )
+
+    async def _fetch_new(
+        self, search: _Search, ranked: Sequence[RankedHit]
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the contents, and reads only those that an earlier answer did not have."""
+        known = search.contents
+        wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
+        room = self._content_room or ContentRoom()
+        async with room.taking(content_included=search.query.content_included) as taking:
+            for item_id in wanted.keys() & known.keys():
+                taking.take(known[item_id].size_bytes)
+            unread = [item_id for item_id in wanted if item_id not in known]
+            known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
+        return {item_id: known[item_id] for item_id in wanted if item_id in known}
+
+    async def fetch(
+        self,
+        index_id: str,
+        ranked: Sequence[RankedHit],
+        deadline: Deadline,
+        laps: StageLaps,
+        *,
+        content_included: bool,
+    ) -> Mapping[str, FetchedItem]:
+        """Returns attributes, and contents if included, of the items that still exist, by item id.
+
+        Raises AnswerTooLarge if they exceed one answer.
+        """
+        item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
+        with timed_stage("fetch", laps):
+            async with ContentRoom().taking(content_included=content_included) as taking:
+                return await self._get(index_id, item_ids, deadline, taking)
+
+    async def _get(
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+    ) -> Mapping[str, FetchedItem]:
+        fetched = await fan_out(
+            *(
+                self.services.readers[number].get(index_id, owned, deadline, taking)
+                for number, owned in self.services.shard_map.group(index_id, item_ids).items()
+            )
+        )
+        return {item_id: content for contents in fetched for item_id, content in contents.items()}

@@ -1,0 +1,202 @@
+"""Encodes batches of items, and commits each item on the shard that owns it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tandem.chassis.places import Places, asking_caller
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Content, TextUse, TruncationPolicy
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
+from tandem.errors import (
+    BatchSizeOutOfRange,
+    ItemIdDuplicate,
+    TandemError,
+    TruncationPolicyInvalid,
+)
+from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.shard_client import ShardClient
+from tandem.search.fan_out import fan_out
+from tandem.search.metrics import timed_stage
+from tandem.search.shard_map import ShardMap
+from tandem.search.writes.write_id import refused_by_name, shard_request_id
+from tandem.stages.encoding import EncodedBatch
+from tandem.stages.items import ItemRecord
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingItem:
+    """Holds an item as it arrived, or why it cannot be accepted."""
+
+    item_id: str
+    content: Content | TandemError
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestBatch:
+    """Holds the items of one request, and how to ingest them."""
+
+    index_id: str
+    items: Sequence[IncomingItem]
+    request_id: str = ""
+    """A batch already stored under this id is answered as then; an empty id is not remembered."""
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
+
+
+Outcomes = list[TandemError | None]
+"""One entry for each item of a batch, in its order; None means durably stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedItems:
+    """Holds a batch between encoding and storing."""
+
+    batch: IngestBatch
+    outcomes: Outcomes
+    """So far; None for the items that are to be stored."""
+    items: Mapping[int, ItemRecord] = field(default_factory=dict)
+    """Those to be stored, by their number in the batch."""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """Holds the outcome of a batch."""
+
+    outcomes: Outcomes
+    sequences: Mapping[int, int]
+    """By shard number, the change log's sequence on the shards that stored items."""
+    text_uses: Mapping[int, TextUse] = field(default_factory=dict)
+    """How much was read of the texts that were encoded, by their number in the batch."""
+
+
+class Ingester:
+    """Encodes and stores batches of items, in two steps, so that a stream can order the second."""
+
+    def __init__(
+        self,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        batch_timeout_seconds: float,
+        encode_batch_count: int,
+    ) -> None:
+        """Takes `shards` by number, as many as the map has.
+
+        `encode_batch_count` batches are encoded at once, over all streams, shared by caller. The
+        others wait, and their time starts with their turn, so that no batch fails because of those
+        before it.
+        """
+        self._encoder = encoder
+        self._shards = shards
+        self._shard_map = shard_map
+        self._batch_timeout_seconds = batch_timeout_seconds
+        self._encode_turns = Places(encode_batch_count)
+
+    async def encode(self, batch: IngestBatch) -> EncodedItems:
+        """Encodes the batch's items, and notes the errors of those that cannot be stored.
+
+        Raises BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for
+        a batch that is refused as a whole.
+        """
+        _check_batch(batch)
+        outcomes = _refusals(batch.items)
+        good = [number for number, error in enumerate(outcomes) if error is None]
+        if not good:
+            return EncodedItems(batch, outcomes)
+        try:
+            made = await self._encoded([_content(batch.items[number]) for number in good], batch)
+        except TandemError as error:
+            failure = error.kept()
+            return EncodedItems(batch, [outcome or failure for outcome in outcomes])
+        encoded = {}
+        for number, result in zip(good, made.outcomes, strict=True):
+            if isinstance(result, TandemError):
+                outcomes[number] = result
+            else:
+                item = batch.items[number]
+                encoded[number] = ItemRecord(item.item_id, _content(item), result, item.attributes)
+        return EncodedItems(batch, outcomes, encoded, made.fingerprint)
+
+    async def store(self, encoded: EncodedItems) -> Ingested:
+        """Commits each shard's items in one transaction; a shard that fails fails only its own."""
+        deadline = Deadline.after(self._batch_timeout_seconds)
+        batch, outcomes = encoded.batch, list(encoded.outcomes)
+        numbers_of_shard: dict[int, list[int]] = {}
+        for number, item in encoded.items.items():
+            shard = self._shard_map.owner(batch.index_id, item.item_id)
+            numbers_of_shard.setdefault(shard, []).append(number)
+        sequences: dict[int, int] = {}
+
+        async def store_on(shard: int, numbers: list[int]) -> None:
+            try:
+                with refused_by_name(batch.request_id):
+                    sequences[shard] = await self._shards[shard].upsert(
+                        batch.index_id,
+                        encoded.fingerprint,
+                        [encoded.items[number] for number in numbers],
+                        shard_request_id(batch.request_id, shard, self._shard_map),
+                        deadline,
+                    )
+            except TandemError as error:
+                for number in numbers:
+                    outcomes[number] = error.kept()
+
+        with timed_stage("ingest_store"):
+            await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
+        return Ingested(outcomes, sequences, _text_uses(encoded.items))
+
+    async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedBatch:
+        caller = asking_caller()
+        with timed_stage("ingest_wait"):
+            await self._encode_turns.wait_and_take(caller)
+        try:
+            deadline = Deadline.after(self._batch_timeout_seconds)
+            with timed_stage("ingest_encode"):
+                return await self._encoder.encode(
+                    contents, deadline, truncation_policy=batch.truncation_policy
+                )
+        finally:
+            self._encode_turns.give_back(caller)
+
+
+def _check_batch(batch: IngestBatch) -> None:
+    count = len(batch.items)
+    if not 1 <= count <= MAX_INGEST_ITEM_COUNT:
+        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_INGEST_ITEM_COUNT)
+    if batch.truncation_policy is TruncationPolicy.BEST_WINDOW:
+        raise TruncationPolicyInvalid(
+            policy=batch.truncation_policy.value,
+            why="an item has one embedding; ingest with error or truncate, or split the text",
+        )
+    check_index_id(batch.index_id)
+    check_request_id(batch.request_id)
+
+
+def _refusals(items: Sequence[IncomingItem]) -> Outcomes:
+    """Returns what is wrong with each item, as far as the batch alone shows."""
+    counts = Counter(item.item_id for item in items)
+    return [_refusal(item, counts[item.item_id]) for item in items]
+
+
+def _refusal(item: IncomingItem, count: int) -> TandemError | None:
+    try:
+        check_item_id(item.item_id)
+    except TandemError as error:
+        return error.kept()
+    if count > 1:
+        return ItemIdDuplicate(item_id=item.item_id)
+    return item.content if isinstance(item.content, TandemError) else None
+
+
+def _text_uses(encoded: Mapping[int, ItemRecord]) -> dict[int, TextUse]:
+    uses = ((number, item.encoding.text_use) for number, item in encoded.items())
+    return {number: use for number, use in uses if use is not None}
+
+
+def _content(item: IncomingItem) -> Content:
+    assert not isinstance(item.content, TandemError), "refused items are not encoded"
+    return item.content

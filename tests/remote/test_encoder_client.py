@@ -1,0 +1,90 @@
+"""Calls to encoder_svc: its answers in our types, checked for faults."""
+
+import grpc
+import pytest
+
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.deadline import Deadline
+from tandem.errors import InternalFault, TextEmpty
+from tandem.remote.encoder_client import EncoderClient
+from tandem.v1 import encoder_service_pb2 as pb
+from tandem.v1 import error_reason_pb2
+from tandem.v1.encoder_service_pb2_grpc import (
+    EncoderServiceServicer,
+    add_EncoderServiceServicer_to_server,
+)
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, stack
+
+
+def soon() -> Deadline:
+    """Returns a deadline."""
+    return Deadline.after(10)
+
+
+async def test_contents_are_encoded_in_their_order() -> None:
+    """Texts and images mixed; a refused one has its error in its place."""
+    async with stack(shard_count=1) as behind:
+        behind.encoder.refused["0 bad"] = TextEmpty()
+        contents = [TextContent("90"), TextContent("0 bad"), ImageContent(b"0")]
+
+        encoded = await behind.encoder_client.encode(contents, soon())  # type: ignore[arg-type]
+
+    text, refused, image = encoded.outcomes
+    assert encoded.fingerprint == FINGERPRINT
+    assert isinstance(refused, TextEmpty)
+    assert not isinstance(text, errors.TandemError)
+    assert not isinstance(image, errors.TandemError)
+    assert text.embedding.tolist() == pytest.approx([0.0, 1.0], abs=1e-6)
+    assert image.embedding.tolist() == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert isinstance(text.tokens, TextTokens)
+    assert isinstance(image.tokens, ImageTokens)
+
+
+class _Answering(EncoderServiceServicer):
+    def __init__(self, response: pb.EncodeContentsResponse) -> None:
+        self._response = response
+
+    async def EncodeContents(
+        self, request: pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.EncodeContentsResponse:
+        return self._response
+
+
+async def encode_with(response: pb.EncodeContentsResponse) -> object:
+    """Returns what one content's encoding is where the encoder answers so."""
+    server = grpc.aio.server()
+    add_EncoderServiceServicer_to_server(_Answering(response), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            encoded = await EncoderClient(channel).encode([TextContent("0")], soon())
+            [result] = encoded.outcomes
+            return result
+    finally:
+        await server.stop(None)
+
+
+async def test_an_answer_of_another_length_is_a_fault() -> None:
+    """Otherwise an item could be stored under another's embedding."""
+    with pytest.raises(InternalFault, match="0 of 1"):
+        await encode_with(pb.EncodeContentsResponse())
+
+
+@pytest.mark.parametrize("reason", [0, 9999])
+async def test_a_reason_of_a_newer_encoder_is_still_an_error(reason: int) -> None:
+    error = error_reason_pb2.ItemError(reason=reason, message="too purple")  # type: ignore[arg-type]
+
+    result = await encode_with(pb.EncodeContentsResponse(results=[pb.EncodeResult(error=error)]))
+
+    assert isinstance(result, InternalFault)
+    assert "too purple" in result.message
+
+
+async def test_a_service_that_is_not_there_is_named() -> None:
+    """So the reader of the error knows which service to look at."""
+    async with open_channel("127.0.0.1:1") as channel:
+        with pytest.raises(errors.ServiceUnavailable, match="encoder"):
+            await EncoderClient(channel).encode([TextContent("0")], soon())

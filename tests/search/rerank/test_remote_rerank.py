@@ -1,0 +1,149 @@
+"""Searches whose rerank_svc asks a remote cross-encoder: from the query's content to the answer."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from orchestrator_svc.wire.cursor_shape import check_cursor_shape
+from rerank_svc.servicer import RerankServicer
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
+from tandem.reranking.remote.endpoint import RemoteEndpoint
+from tandem.reranking.remote.pictures import data_uri
+from tandem.search.depth import Depth
+from tandem.search.query import SearchQuery, StoredItemSource, WeightedPart
+from tandem.search.rerank.rerank import RerankStop
+from tandem.search.search import SearchAnswer
+from tandem.search.writes.ingest import IncomingItem
+from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+from tandem.v1.search_cursor_pb2 import SearchCursor
+from tandem.v1.search_service_pb2 import RERANK_STOP_COMPLETE, RerankSummary
+from tests.support.chassis.longer_times import holds_with_longer_times
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, stack
+from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, probability, remote_api
+from tests.support.rerank_svc.remote_shard import PICTURES, RemoteShard, reranker_of
+from tests.support.rerank_svc.served_reranker import INDEX_ID
+
+NAMES = list(PICTURES)
+"""In the bi-encoder's order: item i-3 is at 3 degrees, and the query at 0."""
+
+
+@asynccontextmanager
+async def searching(folder: Path) -> AsyncIterator[tuple[RemoteApi, Stack]]:
+    """Yields an API and an orchestrator whose only shard has the items of both stores."""
+    with remote_api() as api:
+        shard = RemoteShard(folder / "shard", FINGERPRINT)
+        async with reranker_of(api, shard, batch_size=3) as reranker:
+            servicer = RerankServicer(reranker, 10.0)
+
+            def add(server: grpc.aio.Server) -> None:
+                add_RerankServiceServicer_to_server(servicer, server)
+
+            async with stack(1, reranker=add) as behind:
+                items = [
+                    IncomingItem(name, ImageContent(str(n).encode()))
+                    for n, name in enumerate(NAMES)
+                ]
+                assert not any((await ingest(behind.ingester, items)).outcomes)
+                yield api, behind
+
+
+async def search(
+    behind: Stack, source: TextContent | StoredItemSource, seconds: float = 10.0
+) -> SearchAnswer:
+    query = SearchQuery(
+        parts=(WeightedPart(source),),
+        index_id=INDEX_ID,
+        target_modality=Modality.IMAGE,
+        depth=Depth(6, 6, 6),
+    )
+    return await behind.searcher.search(query, Deadline.after(seconds))
+
+
+def ids(answer: SearchAnswer) -> list[str]:
+    return [entry.hit.item_id for entry in answer.ranked]
+
+
+@pytest.mark.parametrize("has_own_cross_encoder", [True, False])
+async def test_the_remote_order_is_the_answers(tmp_path: Path, has_own_cross_encoder: bool) -> None:
+    """It reads the query's text and the stored pictures, and the answer names it; the index's model
+    may be a bi-encoder alone, such as CLIP.
+    """
+    async with searching(tmp_path) as (api, behind):
+        behind.encoder.has_cross_encoder = has_own_cross_encoder
+        answer = await search(behind, TextContent("0"))
+
+    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.rerank.reranker.startswith("m@")
+    assert api.document_counts == [3, 3]
+    assert {each["query"] for each in api.requests} == {"0"}
+    scores = {name: probability("0", data_uri(file, 1024)) for name, file in PICTURES.items()}
+    assert ids(answer) == sorted(NAMES, key=lambda name: -scores[name]) != NAMES
+
+
+def test_a_cursor_carries_the_longest_name() -> None:
+    """Pages after the first name the cross-encoder too."""
+    endpoint = RemoteEndpoint(url="https://a/b", model="m" * 256)
+    summary = RerankSummary(
+        reranked_depth=200,
+        stop=RERANK_STOP_COMPLETE,
+        missing_count=200,
+        reranker=endpoint.identity,
+        probability_withheld=ERROR_REASON_UNCALIBRATED,
+    )
+
+    check_cursor_shape(SearchCursor(index_id=INDEX_ID, rerank=summary).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "stop"),
+    [
+        (Sabotage.ERROR_500, RerankStop.UNAVAILABLE),
+        (Sabotage.FEWER, RerankStop.OUTPUT_INVALID),
+        (Sabotage.BUSY, RerankStop.OVERLOADED),
+    ],
+)
+async def test_a_failing_api_leaves_the_bi_encoders_order(
+    tmp_path: Path, sabotage: Sabotage, stop: RerankStop
+) -> None:
+    """The answer says what happened to the rerank."""
+    async with searching(tmp_path) as (api, behind):
+        api.sabotage = sabotage
+        answer = await search(behind, TextContent("0"), seconds=30.0)
+
+    assert_as_retrieved(answer, stop)
+
+
+async def test_an_api_that_hangs_leaves_the_bi_encoders_order_in_time(tmp_path: Path) -> None:
+    async def check(factor: float) -> None:
+        async with searching(tmp_path / f"{factor}") as (api, behind):
+            api.sabotage = Sabotage.SLOW
+            answer = await search(behind, TextContent("0"), seconds=1.0 * factor)
+
+        assert_as_retrieved(answer, RerankStop.TIME)
+
+    await holds_with_longer_times(check)
+
+
+def assert_as_retrieved(answer: SearchAnswer, stop: RerankStop) -> None:
+    """The response has the bi-encoder's order and the reason."""
+    assert (ids(answer), answer.rerank.stop) == (NAMES, stop)
+    assert answer.rerank.reranker == ""
+    assert [each.name for each in answer.degradations]
+
+
+async def test_a_query_without_a_content_is_not_reranked(tmp_path: Path) -> None:
+    """A stored item has tokens here, which the remote model does not read."""
+    async with searching(tmp_path) as (api, behind):
+        text = [IncomingItem("words", TextContent("0"))]
+        assert not any((await ingest(behind.ingester, text)).outcomes)
+        answer = await search(behind, StoredItemSource("words"))
+
+    assert answer.rerank.stop is RerankStop.NOT_APPLICABLE
+    assert ids(answer) == NAMES
+    assert not answer.degradations
+    assert not api.requests

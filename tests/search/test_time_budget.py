@@ -1,0 +1,32 @@
+"""How a search's time is divided, worked by hand."""
+
+import time
+
+import pytest
+
+from tandem.contract.deadline import Deadline
+from tandem.search.time_budget import TimeBudget, TimeShares
+
+
+@pytest.mark.parametrize(
+    ("whole", "encode", "rerank"),
+    [(10.0, 7.0, 9.0), (0.5, 0.35, 0.45), (0.1, 0.07, 0.08), (0.04, 0.028, 0.03)],
+)
+def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -> None:
+    """The reserve is a tenth, of a short time 20 ms, of a very short one a quarter."""
+    now = time.monotonic()
+
+    budget = TimeBudget.until(Deadline(now + whole), TimeShares())
+
+    lag = time.monotonic() - now
+    assert budget.end == Deadline(now + whole)
+    assert budget.encode_end.end_time - now == pytest.approx(encode, abs=lag + 1e-6)
+    assert budget.rerank_end.end_time - now == pytest.approx(rerank, abs=lag + 1e-6)
+    assert budget.retrieval_end == budget.rerank_end
+
+
+def test_of_a_time_that_is_over_nothing_is_left() -> None:
+    budget = TimeBudget.until(Deadline.after(-1.0), TimeShares())
+
+    assert budget.encode_end.passed
+    assert budget.rerank_end.passed
