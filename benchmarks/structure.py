@@ -174,8 +174,8 @@ def search(tree: Path) -> Figures:
     from benchmarks.support.small_model import save_small
     from tandem import Engine
     from tandem.corpus.scenes.records import scene_records
-    from tandem.model_io.precision import Precision
     from tandem.modeling.export.export import export_model
+    from tandem.repository.precision import Precision
 
     product = {str(tree / path): path for path in product_files(tree)}
     files: set[str] = set()

@@ -15,8 +15,8 @@ from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
+from tandem.files.private_files import keep_files_private
 from tandem.item_store.refused import StoreRefused
-from tandem.private_files import keep_files_private
 
 
 async def main(settings: OrchestratorSettings) -> None:

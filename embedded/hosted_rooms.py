@@ -28,9 +28,9 @@ from tandem.chassis.metrics import SERVING, note_build
 from tandem.chassis.service_room import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import Identity
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
-from tandem.model_io.served_metrics import note_shard
-from tandem.model_io.served_model import ServedModel
+from tandem.model_service.metrics import note_shard
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""

@@ -17,7 +17,7 @@ from tandem.chassis.log import configure, load_log_level_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, load_identity_or_exit
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 
 
 def serve_from_one_process(

@@ -16,15 +16,15 @@ from tandem.chassis.tls import Identity, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings
-from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import heif_reader
-from tandem.model_io.manifest import read_manifest
-from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.served_metrics import note_model
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
-from tandem.model_io.triton_client import TritonClient
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedTexts
+from tandem.model_service.metrics import note_model
+from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import heif_reader
+from tandem.repository.followed_version import FollowedVersion
+from tandem.repository.manifest import read_manifest
+from tandem.triton.client import TritonClient
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

@@ -10,7 +10,7 @@ from tandem.chassis.server import serve_room
 from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
-from tandem.model_io.served_metrics import note_shard
+from tandem.model_service.metrics import note_shard
 
 
 async def main(settings: RerankSettings) -> None:

@@ -28,19 +28,19 @@ from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.contract.model_description import ModelDescription
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.item_store.item_store import ItemStore
-from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import heif_reader
-from tandem.model_io.manifest import Manifest, read_manifest
-from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.neighbour_manifest import neighbour_manifest_of
-from tandem.model_io.served_metrics import note_model
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_neighbour_model import ServedNeighbourModel
-from tandem.model_io.triton_client import TritonClient
+from tandem.model_service.metrics import note_model
+from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import heif_reader
+from tandem.repository.followed_version import FollowedVersion
+from tandem.repository.manifest import Manifest, read_manifest
+from tandem.repository.neighbour_manifest import neighbour_manifest_of
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.reranking.reranker import Reranker
+from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server

@@ -9,7 +9,7 @@ from rerank_svc.settings import RerankSettings
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
-from tandem.model_io.heif_reader import HeifReader
+from tandem.pictures.heif_reader import HeifReader
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.remote.canary import RemoteCanary
 from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape

@@ -51,7 +51,7 @@ _TEST_PATHS = ["tests"]
 
 pytest_plugins = [
     "tests.support.group_end",
-    "tests.support.model_io.tiny_triton",
+    "tests.support.triton.tiny_triton",
     "tests.support.local.tiny_stack",
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tandem.model_io.triton_install import WHEEL
+from tandem.triton.install import WHEEL
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import open_channel
 from tandem.client import Access
-from tandem.model_io.triton_client import _CHANNEL_ARGUMENTS
+from tandem.triton.client import _CHANNEL_ARGUMENTS
 
 NOBODY = "http://127.0.0.1:9"
 VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")

@@ -25,9 +25,9 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
 from tandem.evaluation.probability_fit import expected_calibration_error
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.repository.precision import Precision, native_precision
 
 INDEX_ID = "calibration"
 POOL_SIZE = 20

@@ -31,11 +31,11 @@ from tandem import Engine
 from tandem.chassis.allocator import keep_activations
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.triton_install import core_count
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
+from tandem.repository.manifest import Manifest
+from tandem.repository.precision import Precision, native_precision
+from tandem.triton.install import core_count
 
 _INDEX: Final = "bench"
 _WARM_COUNT: Final = 10

@@ -24,9 +24,9 @@ from benchmarks.support.large_model import export_large
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.repository.precision import native_precision
 
 WARM_UP_COUNT = 32
 TIMEOUT_SECONDS = 300.0

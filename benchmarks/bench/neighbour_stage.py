@@ -22,11 +22,11 @@ import torch
 
 from benchmarks.support.clustered_vectors import Source
 from tandem.contract.content import Modality
-from tandem.model_io.neighbour_graph import graph_tensors
-from tandem.model_io.neighbour_manifest import NeighbourModelManifest
+from tandem.inference.neighbour_graph import graph_tensors
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.served_networks import described
+from tandem.repository.neighbour_manifest import NeighbourModelManifest
 from tandem.search.neighbours.joined_neighbours import joined_graph
 from tandem.shard.retrieval.arrays import F32
 from tandem.shard.retrieval.embedding_rows import EmbeddingRows

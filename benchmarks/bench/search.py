@@ -33,10 +33,10 @@ from benchmarks.support.served_times import Look, cpu_spent, spent
 from tandem.client import Client, Search, SearchResult
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
+from tandem.repository.manifest import Manifest
+from tandem.repository.precision import Precision, native_precision
 
 THREAD_COUNT = 2
 LAYER_COUNTS = {"large": LAYER_COUNT, "one_layer": 1}

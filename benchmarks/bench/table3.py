@@ -37,8 +37,8 @@ from tandem.chassis.channels import CHANNEL_OPTIONS
 from tandem.client import Client, SearchResult
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.precision import Precision, native_precision
+from tandem.repository.manifest import Manifest
+from tandem.repository.precision import Precision, native_precision
 from tandem.v1 import content_pb2, encoder_service_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

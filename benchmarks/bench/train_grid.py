@@ -39,8 +39,8 @@ from benchmarks.support.grid_plots import plot_dev_recalls, plot_sample_efficien
 from benchmarks.support.grid_tables import language_table, recall_table, seed_table
 from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.evaluation.report import Report
-from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.repository.precision import Precision, native_precision
 from tandem.training import loss_curve, recipes
 from tandem.training.recipe import JointRecipe, in_rounds
 from tandem.training.recipe_settings import with_settings
@@ -273,8 +273,8 @@ def _tune(recipe: JointRecipe, init: Path, folder: Path) -> str:
     Captions that are too long for the model are left out: it could not read them.
     """
     from tandem.cli.corpora.corpora import open_corpus
-    from tandem.model_io.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
+    from tandem.texts.text import TextPreprocessor
     from tandem.training.data.fitting_captions import FittingCaptions
     from tandem.training.record_source import RecordSource
     from tandem.training.starting_model import as_trained

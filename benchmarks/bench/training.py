@@ -32,8 +32,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.repository.precision import native_precision
 from tandem.training.recipe import JointRecipe
 from tandem.training.recipes import bi_encoder, cross_encoder, default
 

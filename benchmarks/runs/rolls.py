@@ -27,8 +27,8 @@ from benchmarks.support.small_model import save_small, short_texts
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.precision import Precision
 from tandem.modeling.export.export import export_model
+from tandem.repository.precision import Precision
 
 INDEX_ID = "rolls"
 START_SECONDS = 60.0

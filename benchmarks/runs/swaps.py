@@ -31,11 +31,11 @@ from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.version_swaps import VersionSwaps
-from tandem.model_io.manifest import read_manifest
-from tandem.model_io.model_version import ModelVersion, serving, version_folder
-from tandem.model_io.precision import Precision
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.version_export import export_version
+from tandem.repository.manifest import read_manifest
+from tandem.repository.model_version import ModelVersion, serving, version_folder
+from tandem.repository.precision import Precision
 
 INDEX_ID = "swaps"
 LOGIT_STEP = 40.0  # many times the spread of a version's own logits

@@ -125,9 +125,9 @@ def _serve() -> None:
     from tandem.client import Client
     from tandem.corpus.scenes.records import scene_records
     from tandem.local.stack import LocalStack, Ports
-    from tandem.model_io.precision import Precision, native_precision
     from tandem.modeling.default_checkpoint import default_checkpoint
     from tandem.modeling.export.export import export_model
+    from tandem.repository.precision import Precision, native_precision
 
     records = list(scene_records("test", 3, _SCENE_COUNT))
     queries = [record.captions[n % 3].text for n, record in enumerate(records)]

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from tandem.corpus.records import Record
-from tandem.model_io.buckets import bucket_of, pad_texts
-from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import (
+from tandem.inference.buckets import bucket_of, pad_texts
+from tandem.pictures.image import decode_image
+from tandem.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
     model_file,
 )
-from tandem.model_io.text import TextPreprocessor
+from tandem.texts.text import TextPreprocessor
 
 K = 20
 _IMAGE_BATCH = 64

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.support.peer_environments import own_environ
 from tandem.local.stack import Ports
-from tandem.model_io.precision import Precision
+from tandem.repository.precision import Precision
 
 BATCH = 32
 K = 20

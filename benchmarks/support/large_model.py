@@ -15,17 +15,6 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.model_io.config_pbtxt import model_configs
-from tandem.model_io.manifest import (
-    IMAGE_BACKBONE,
-    JOINT_ENCODER,
-    TOKENIZER_NAME,
-    Manifest,
-    config_file,
-    manifest_file,
-    model_file,
-)
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -34,6 +23,17 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import write_exported
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
+from tandem.repository.config_pbtxt import model_configs
+from tandem.repository.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    TOKENIZER_NAME,
+    Manifest,
+    config_file,
+    manifest_file,
+    model_file,
+)
+from tandem.repository.precision import Precision
 
 IMAGE_TOKEN_COUNT = 50
 WIDTH = 768

@@ -14,14 +14,14 @@ import torch
 
 from benchmarks.support.device_search import DeviceModel, K
 from tandem.corpus.records import Record
+from tandem.inference.served_model import ServedModel
 from tandem.local.free_ports import free_ports
-from tandem.model_io.config_pbtxt import pair_batch_size
-from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.text import TextPreprocessor
-from tandem.model_io.triton_client import TritonClient
-from tandem.model_io.triton_server import TritonServer
+from tandem.pictures.image import decode_image
+from tandem.repository.config_pbtxt import pair_batch_size
+from tandem.repository.manifest import Manifest
+from tandem.texts.text import TextPreprocessor
+from tandem.triton.client import TritonClient
+from tandem.triton.server import TritonServer
 
 _CALL_SECONDS = 60.0
 _CALL_COUNT = 200

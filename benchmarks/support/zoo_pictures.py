@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.corpus.records import Record
-from tandem.model_io.text import TextPreprocessor
-from tandem.model_io.visible_text import folded_text
 from tandem.modeling.image_tokens import PixelTokens
+from tandem.texts.text import TextPreprocessor
+from tandem.texts.visible_text import folded_text
 from tandem.training.data.batches import tokenize
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.pair_pool import PairPool

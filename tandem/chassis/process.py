@@ -22,7 +22,7 @@ from tandem.chassis.side_doors import SideDoors, load_side_doors_or_exit
 from tandem.chassis.side_thread import switch_threads_often
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tracing import Tracing, load_tracing_or_exit, use
-from tandem.private_files import keep_files_private
+from tandem.files.private_files import keep_files_private
 
 log = get_logger()
 

@@ -21,7 +21,7 @@ from tandem.cli.terminal.json_answer import with_json
 from tandem.cli.train import train, train_neighbours
 from tandem.local.prometheus import PrometheusUnavailable
 from tandem.local.stack import StackFailed
-from tandem.model_io.triton_server import TritonUnavailable
+from tandem.triton.server import TritonUnavailable
 
 
 def _print_version(is_asked: bool) -> None:

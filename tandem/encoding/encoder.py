@@ -25,17 +25,17 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageInputUnsupported, TandemError
-from tandem.model_io.canary import check_encoding
-from tandem.model_io.cost_metrics import count_inference
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import decode_image, decoding_bytes
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.model_version import FIRST_VERSION
-from tandem.model_io.priority import Priority
-from tandem.model_io.region_vectors import content_vectors
-from tandem.model_io.served_functions import TokenSource
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedText, ServedTexts
+from tandem.inference.canary import check_encoding
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedText, ServedTexts
+from tandem.model_service.metrics import count_inference
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import decode_image, decoding_bytes
+from tandem.pictures.region_vectors import content_vectors
+from tandem.repository.manifest import Manifest
+from tandem.repository.model_version import FIRST_VERSION
+from tandem.repository.priority import Priority
+from tandem.repository.served_functions import TokenSource
 from tandem.stages.encoding import EncodedBatch
 
 Pixels = NDArray[np.uint8]

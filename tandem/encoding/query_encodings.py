@@ -13,7 +13,7 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
-from tandem.model_io.priority import Priority
+from tandem.repository.priority import Priority
 from tandem.stages.encoding import EncodedBatch
 
 

@@ -13,7 +13,7 @@ from tandem.contract.identifiers import check_item_id
 from tandem.contract.regions import RegionContent
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
-from tandem.model_io.visible_text import folded_text
+from tandem.texts.visible_text import folded_text
 
 # The target modality of each direction.
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}

@@ -24,11 +24,11 @@ from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
 from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.evaluation.tower_pairs import TowerPairs
-from tandem.model_io.buckets import pad_texts
-from tandem.model_io.special_tokens import special_tokens
-from tandem.model_io.text import TextPreprocessor
+from tandem.inference.buckets import pad_texts
 from tandem.modeling.image_tokens import PixelTokens, RecordTokens
 from tandem.modeling.two_towers import TwoTowers
+from tandem.texts.special_tokens import special_tokens
+from tandem.texts.text import TextPreprocessor
 
 Floats = NDArray[np.floating[Any]]
 Fusion = Callable[[Floats, Floats, float], Floats]

@@ -27,7 +27,7 @@ from tandem.evaluation.metrics import (
     recall_sum,
 )
 from tandem.evaluation.student_t import t_quantile
-from tandem.model_io.whole_file import write_whole
+from tandem.files.whole_file import write_whole
 
 FORMAT_VERSION = 1
 BE = "BE"

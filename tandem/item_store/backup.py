@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tandem.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.item_store.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
 from tandem.item_store.check import Show
 from tandem.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES, sync_folders
@@ -27,7 +28,6 @@ from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import CheckDepth, Verdict, verify_in_child
 from tandem.item_store.writer_lock import FILE_NAME as WRITER_LOCK_NAME
 from tandem.item_store.writer_lock import WriterLock
-from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 _PARTIAL_SUFFIX = ".part"
 _SHOWN_INDEX_COUNT = 5

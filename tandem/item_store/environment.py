@@ -13,9 +13,9 @@ from pathlib import Path
 import lmdb
 
 from tandem.errors import ServiceUnavailable
+from tandem.files.private_files import PRIVATE_FILE
 from tandem.item_store.reader_age import CommitTimes, reader_ids
 from tandem.item_store.refused import StoreDamaged, StoreRefused
-from tandem.private_files import PRIVATE_FILE
 from tandem.shared_lock import SharedLock
 
 DEFAULT_MAP_BYTES = 64 << 30

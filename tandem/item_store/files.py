@@ -13,13 +13,13 @@ from typing import Any
 import lmdb
 
 from tandem.errors import ItemCorrupt, ServiceUnavailable
+from tandem.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.item_store.checksum import ChecksumMismatch, seal, unseal
 from tandem.item_store.environment import DATA_NAME, StoreEnvironment, sync_folders
 from tandem.item_store.file_system import check_file_system
 from tandem.item_store.refused import StoreDamaged
 from tandem.item_store.refused import StoreRefused as StoreRefused
 from tandem.item_store.writer_lock import WriterLock
-from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 SCHEMA_VERSION = 2
 """Version 1 has only records of version 1, no request ids and no store id."""

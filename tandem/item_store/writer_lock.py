@@ -5,8 +5,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from tandem.files.private_files import PRIVATE_FILE
 from tandem.item_store.refused import StoreRefused
-from tandem.private_files import PRIVATE_FILE
 
 FILE_NAME = "writer.lock"
 

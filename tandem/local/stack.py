@@ -13,7 +13,7 @@ from tandem.child_processes.child_environment import python_command, python_envi
 from tandem.child_processes.keeper import ProcessKeeper
 from tandem.child_processes.private_log import bound_log, private_log
 from tandem.local.ports import HOST, Ports
-from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_count
+from tandem.triton.server import TritonServer, TritonUnavailable, core_count
 
 _STOP_SECONDS = 10.0
 _PRIVATE_FOLDER, _PRIVATE_UMASK = 0o700, 0o077

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tandem.local.ports import HOST, Ports
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.repository.precision import Precision, native_precision
+from tandem.triton.server import TritonServer, TritonUnavailable
 
 DEFAULT_SHARD_COUNT = 2
 # Packages that a service or Triton's models import, but this process may not.

@@ -4,14 +4,14 @@ import asyncio
 from typing import Self
 
 from tandem.errors import DeadlineExceeded, ModelUnavailable, TandemError
+from tandem.inference.canary import check_encoding
+from tandem.inference.served_model import ServedModel
 from tandem.local.stack import LocalStack
-from tandem.model_io.canary import check_encoding
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.model_repository import our_manifest
-from tandem.model_io.model_version import serving
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import TritonClient
-from tandem.model_io.triton_server import TritonUnavailable
+from tandem.repository.manifest import Manifest
+from tandem.repository.model_repository import our_manifest
+from tandem.repository.model_version import serving
+from tandem.triton.client import TritonClient
+from tandem.triton.server import TritonUnavailable
 
 FAILED_CANARY_COUNT = 3
 # A busy machine can delay canaries and Triton's counters, and a restart would not help.

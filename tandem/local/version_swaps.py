@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tandem.errors import ModelOutputInvalid, TandemError
+from tandem.inference.served_model import ServedModel
+from tandem.inference.version_check import check_version
 from tandem.local.stack import LocalStack
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.model_version import (
+from tandem.repository.manifest import Manifest
+from tandem.repository.model_version import (
     FIRST_VERSION,
     ModelVersion,
     Serving,
@@ -21,12 +23,10 @@ from tandem.model_io.model_version import (
     wanted,
     write_serving,
 )
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.swap_attendance import SwapAttendance
-from tandem.model_io.triton_client import TritonClient
-from tandem.model_io.triton_server import TritonServer, TritonUnavailable
-from tandem.model_io.triton_versions import TritonRefused, TritonVersions
-from tandem.model_io.version_check import check_version
+from tandem.repository.swap_attendance import SwapAttendance
+from tandem.triton.client import TritonClient
+from tandem.triton.server import TritonServer, TritonUnavailable
+from tandem.triton.versions import TritonRefused, TritonVersions
 
 # Services that have not switched yet use the old version in their canaries each second; a search
 # that started with it may use it a little longer.

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.model_io.json_object import read_object, shown
-from tandem.model_io.tensor_file import failures_named
-from tandem.model_io.whole_file import write_text_whole, write_whole
+from tandem.files.json_object import read_object, shown
+from tandem.files.tensor_file import failures_named
+from tandem.files.whole_file import write_text_whole, write_whole
 from tandem.modeling.checkpoint_files import (
     CONFIG,
     TOKENIZER,

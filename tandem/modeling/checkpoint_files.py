@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import check_file, read_object, shown
-from tandem.model_io.special_tokens import special_tokens
-from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
+from tandem.files.json_object import check_file, read_object, shown
 from tandem.modeling.config import JointConfig
+from tandem.texts.special_tokens import special_tokens
+from tandem.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
 
 WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
     "model.safetensors",

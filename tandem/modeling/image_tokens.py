@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tandem.corpus.records import Record
-from tandem.model_io.image import decode_image
-from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.patches import PatchTokens
 from tandem.modeling.vision_tower import VisionTower
+from tandem.pictures.image import decode_image
+from tandem.pictures.image_rules import ImageRules
 
 
 class RecordTokens(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.errors import DeadlineExceeded
-from tandem.model_io.config_pbtxt import INSTANCE_COUNT
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.model_runner import ModelAnswer, OutputSpec, check_output
-from tandem.model_io.priority import Priority
-from tandem.model_io.served_model import Instances
-from tandem.model_io.triton_install import core_count
+from tandem.inference.model_runner import ModelAnswer, OutputSpec, check_output
+from tandem.inference.served_model import Instances
 from tandem.modeling.model_threads import ModelThreads
+from tandem.repository.config_pbtxt import INSTANCE_COUNT
+from tandem.repository.manifest import Manifest
+from tandem.repository.priority import Priority
 
 if TYPE_CHECKING:
     from tandem.modeling.loaded_parts import LoadedParts
@@ -46,7 +46,7 @@ class InProcessRunner:
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         self._manifest = manifest
         self._repository = repository
-        count = thread_count or core_count()
+        count = thread_count or len(os.sched_getaffinity(0))
         # Requests are not batched here, so none waits for another.
         self.instances = Instances(min(INSTANCE_COUNT, count), apart_seconds=0.0)
         self._thread_count = count // self.instances.count

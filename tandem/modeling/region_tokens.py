@@ -23,10 +23,10 @@ from torch import Tensor
 from tandem.corpus.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
-from tandem.model_io.json_object import FileInvalid, check_file
-from tandem.model_io.tensor_file import failures_named
-from tandem.model_io.text import TextPreprocessor
+from tandem.files.json_object import FileInvalid, check_file
+from tandem.files.tensor_file import failures_named
 from tandem.modeling.config import REGION_WIDTH
+from tandem.texts.text import TextPreprocessor
 
 _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
 _UNUSED = "unused"

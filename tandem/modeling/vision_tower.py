@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import shown
+from tandem.files.json_object import shown
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.image_rules import PixelScale
 from tandem.modeling.families.loaded_model import model_fields

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from tandem.finite import are_finite
-from tandem.model_io.json_object import (
+from tandem.files.json_object import (
     FileInvalid,
     check_file,
     from_fields,
     object_of,
     value_of,
 )
-from tandem.model_io.tensor_file import failures_named
-from tandem.model_io.whole_file import write_whole
+from tandem.files.tensor_file import failures_named
+from tandem.files.whole_file import write_whole
+from tandem.finite import are_finite
 from tandem.neighbours.corpus_neighbours import (
     LISTS,
     CorpusNeighbours,

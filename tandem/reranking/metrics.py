@@ -3,7 +3,7 @@
 from tandem.chassis.metrics import REGISTRY, Counter, kept_series, stage_histogram
 from tandem.chassis.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
-from tandem.model_io.cost_metrics import count_inference
+from tandem.model_service.metrics import count_inference
 
 _STAGE_DURATION_OF = kept_series(stage_histogram("rerank"))
 _PAIRS_SCORED = Counter(

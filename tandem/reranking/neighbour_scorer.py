@@ -2,7 +2,7 @@
 
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import ModelMismatch
-from tandem.model_io.served_neighbour_model import ScoredGraph, ServedNeighbourModel
+from tandem.inference.served_neighbour_model import ScoredGraph, ServedNeighbourModel
 from tandem.reranking.metrics import count_cost
 from tandem.stages.neighbours import Graph
 

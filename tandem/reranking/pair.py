@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tandem.contract.content import ImageTokens, TextTokens, Tokens
 from tandem.errors import TokensInvalid
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,12 +18,13 @@ from tandem.contract.content import Content, ImageContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ImageTooLarge, ImageUnreadable
+from tandem.inference.model_runner import ImageTokenArray
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import StoredContent
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import decode_image, decoding_bytes
-from tandem.model_io.preprocessing import ImageRules
-from tandem.model_io.priority import Priority
-from tandem.model_io.served_model import ImageTokenArray, ServedModel
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import decode_image, decoding_bytes
+from tandem.pictures.image_rules import ImageRules
+from tandem.repository.priority import Priority
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.metrics import count_cost
 

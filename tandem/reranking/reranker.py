@@ -18,13 +18,13 @@ from tandem.errors import (
     TandemError,
     TokensInvalid,
 )
+from tandem.inference.canary import check_matching
+from tandem.inference.joined_scoring import JoinedCall
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore, StoredTokens
-from tandem.model_io.canary import check_matching
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.joined_scoring import JoinedCall
-from tandem.model_io.model_version import FIRST_VERSION
-from tandem.model_io.served_functions import TokenSource
-from tandem.model_io.served_model import ServedModel
+from tandem.pictures.heif_reader import HeifReader
+from tandem.repository.model_version import FIRST_VERSION
+from tandem.repository.served_functions import TokenSource
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.match_logit_cache import PairKey, make_cache, query_digest
 from tandem.reranking.metrics import count_cost

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
+from tandem.texts.special_tokens import special_tokens
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.run import Run
 

@@ -13,7 +13,7 @@ import random
 import torch
 from tokenizers import Tokenizer
 
-from tandem.model_io.special_tokens import SpecialTokens, special_tokens
+from tandem.texts.special_tokens import SpecialTokens, special_tokens
 from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch
 
 _MASKS = ("[MASK]", "<mask>")

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.two_towers import TwoTowers
 from tandem.modeling.word_grid_matcher import WordGridMatcher
+from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import MatchBatch
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall, similarity

@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.two_towers import TwoTowers
+from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import Batch, ImageTextBatch, LengthPart, by_length
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.data.pair_pool import PairPool

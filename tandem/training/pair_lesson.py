@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.vision_tower import VisionTower
+from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairSource, draw_families, draw_member
 from tandem.training.losses import in_batch_softmax_loss

@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.model_io.json_object import within
+from tandem.files.json_object import within
 from tandem.modeling.config import ImageSource, PictureFit, Pooling
 from tandem.zoo.config import TextReader, ZooName
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from tandem.model_io.field_settings import field_settings
+from tandem.files.field_settings import field_settings
 from tandem.training.recipe import (
     JointRecipe,
     Kind,

@@ -16,11 +16,11 @@ from torch import nn
 
 from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck
 from tandem.corpus.records import Record
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.modeling.trained_pictures import TrainedPictures
+from tandem.texts.text import TextPreprocessor
 from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.pair_pool import check_family_count
 from tandem.training.data.pooled_images import RegionImages

@@ -12,9 +12,9 @@ from statistics import fmean as mean
 import torch
 from tokenizers import Tokenizer
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.joint_model import JointModel
+from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.mined_negatives import MinedNegatives
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from tandem.model_io.json_object import read_object
+from tandem.files.json_object import read_object
 from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.compute import Compute

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tandem.model_io.json_object import read_object
-from tandem.model_io.whole_file import write_text_whole
+from tandem.files.json_object import read_object
+from tandem.files.whole_file import write_text_whole
 
 FILE_NAME: Final = "runs.json"
 TEST: Final = "test"

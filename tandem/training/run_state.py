@@ -9,9 +9,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from tandem.model_io.tensor_file import opened_for_torch
-from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
+from tandem.files.tensor_file import opened_for_torch
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.texts.visible_text import VISIBLE_TEXT_VERSION
 from tandem.training.recipe import Recipe
 
 FILE_NAME = "run_state.pt"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, get_args
 
-from tandem.model_io.json_object import within
+from tandem.files.json_object import within
 from tandem.modeling.config import JointConfig
 
 ZooName = Literal[

@@ -13,7 +13,6 @@ from typing import Final
 
 from torch import Tensor, nn
 
-from tandem.model_io.preprocessing import TextRules
 from tandem.modeling.checkpoint_files import CONFIG, TOKENIZER, WEIGHTS
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import own_text_rules
@@ -23,6 +22,7 @@ from tandem.modeling.families.published_model import (
     CrossEncoderParts,
     PublishedModel,
 )
+from tandem.texts.text_rules import TextRules
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tandem.zoo.zoo_model import ZooModel
 

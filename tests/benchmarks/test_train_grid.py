@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from benchmarks.bench.train_grid import QUESTIONS, RUNS, Base
 from tandem.cli.app import app
-from tandem.model_io.precision import Precision, native_precision
+from tandem.repository.precision import Precision, native_precision
 from tests.benchmarks.small_runs import by_make_test_benchmarks
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.errors import IndexIdInvalid
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server
-from tests.support.model_io.pictures import encoded, plain
+from tests.support.pictures.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
 

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.report import Report
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -25,6 +24,7 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
+from tandem.repository.precision import Precision
 from tandem.training.recipes import tiny
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.separate_checkpoint import save_be_and_ce

@@ -22,17 +22,17 @@ from tandem.contract.region_wire import regions_from_proto
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.demo_model import DEMO_NOTE
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
+from tandem.repository.precision import Precision
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import MODEL, all_stored, search_server
 from tests.support.grid import sampled
-from tests.support.model_io.large_jpegs import phone_jpeg
-from tests.support.model_io.pictures import encoded, plain
+from tests.support.pictures.large_jpegs import phone_jpeg
+from tests.support.pictures.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
 

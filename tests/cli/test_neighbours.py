@@ -18,7 +18,6 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.errors import PermissionDenied
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.offline import OfflineGallery
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -27,6 +26,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
+from tandem.repository.precision import Precision
 from tandem.training.recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.client.search_server import search_server

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
-from tandem.model_io.manifest import read_manifest
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.repository.manifest import read_manifest
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 

@@ -26,7 +26,7 @@ from tandem.corpus.regions.npz_folder import NpzFolder
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
-from tests.support.model_io.pictures import encoded, plain
+from tests.support.pictures.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
 HOSTILE_IDS = [

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.model_io.model_version import Serving, wanted, write_serving
-from tandem.model_io.swap_attendance import SwapAttendance
+from tandem.repository.model_version import Serving, wanted, write_serving
+from tandem.repository.swap_attendance import SwapAttendance
 
 
 @pytest.fixture(name="repository")

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.cli.train.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
-from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.vision_tower import VisionTower
+from tandem.repository.precision import Precision, native_precision
 from tandem.training.recipe import JointRecipe, in_rounds
 from tandem.training.recipes import recipe_named
 from tests.support.corpus.written_karpathy import write_karpathy

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
-from tests.support.model_io.pictures import encoded, plain
 from tests.support.modeling.published_folders import published_bert
+from tests.support.pictures.pictures import encoded, plain
 
 PAGE = (Path(__file__).parents[2] / "docs/your-pictures.md").read_text()
 COMMANDS = [

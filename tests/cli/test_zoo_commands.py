@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.train.train_options import TrainOptions
-from tandem.model_io.manifest import read_manifest
+from tandem.repository.manifest import read_manifest
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 

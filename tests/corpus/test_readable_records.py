@@ -24,10 +24,10 @@ from tandem.corpus.readers.karpathy import read_karpathy
 from tandem.corpus.readers.picture_folder import read_picture_folder
 from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.records import Caption, Record
-from tandem.model_io.image import MAX_IMAGE_BYTES
-from tandem.model_io.text import TextPreprocessor
+from tandem.pictures.image import MAX_IMAGE_BYTES
+from tandem.texts.text import TextPreprocessor
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tests.support.model_io.pictures import encoded, plain, png_header
+from tests.support.pictures.pictures import encoded, plain, png_header
 
 SENTENCE = "two dogs left of one umbrella"
 PICTURE = encoded(plain(), "PNG")

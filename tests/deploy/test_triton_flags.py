@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from tandem.model_io.triton_install import triton_environment, wheel_folder
+from tandem.triton.install import triton_environment, wheel_folder
 from tests.support.deploy.rendered import OVERLAYS, ROOT, rendered
 from tests.support.deploy.workloads import workloads
 

@@ -12,10 +12,10 @@ from tandem import Engine
 from tandem.client import Client, Item
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
 from tests.support.local.tiny_stack import TINY_STACK
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 TEXT = "two dogs left of one umbrella"
 WORDS = ("dogs", "umbrella", "cat", "cars", "tree", "stars")

@@ -13,10 +13,10 @@ from tandem import AsyncEngine, Engine
 from tandem.client import Client, Item
 from tandem.errors import IndexNotFound, ItemIdInvalid
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 from tests.support.client.search_forms import INDEX, assert_same, forms, said
 from tests.support.client.waiting_client import WaitingClient
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 TEXT = "two dogs left of one umbrella"
 TOLERANCE = 1e-6

@@ -26,17 +26,17 @@ from tandem.errors import (
     TextTooLong,
     TokensInvalid,
 )
-from tandem.model_io.joined_scoring import JoinedScoring
-from tandem.model_io.manifest import Manifest
+from tandem.inference.joined_scoring import JoinedScoring
 from tandem.modeling.in_process_runner import InProcessRunner
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.rerank_client import RerankClient
 from tandem.remote.shard_client import ShardClient
+from tandem.repository.manifest import Manifest
 from tandem.stages.encoding import EncodePurpose
 from tandem.stages.items import ItemRecord
 from tandem.stages.reranking import Candidates, ScoreQuery
 from tandem.stages.retrieval import ShardQuery
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 INDEX = "colours"
 LONG_SECONDS = 600.0
@@ -115,7 +115,7 @@ def test_the_pairs_of_all_shards_go_to_the_model_together(
 
     # However long a shard takes to read.
     patient = partial(JoinedScoring, LONG_SECONDS)
-    monkeypatch.setattr("tandem.model_io.served_model.JoinedScoring", patient)
+    monkeypatch.setattr("tandem.inference.served_model.JoinedScoring", patient)
     with Engine(tmp_path, model=tiny_repository, shards=2, caches=False) as engine:
         pictures = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(9)]
         assert not any(each.error for each in engine.ingest(pictures, index_id=INDEX))

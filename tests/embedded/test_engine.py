@@ -17,8 +17,8 @@ from tandem.errors import IndexNotFound, ItemIdInvalid, ModelMismatch
 from tandem.item_store.refused import StoreDamaged
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_refused import StartRefused
-from tests.support.model_io.pictures import BLUE, GREEN, RED, encoded, plain
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.pictures.pictures import BLUE, GREEN, RED, encoded, plain
 
 ITEMS: list[tuple[str, str | bytes]] = [
     ("red", encoded(plain(RED), "PNG")),

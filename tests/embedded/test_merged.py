@@ -22,12 +22,12 @@ from tandem import Engine
 from tandem.client import Client, SearchResult
 from tandem.item_store.item_store import ItemStore
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
 from tests.support.local.tiny_stack import TINY_STACK
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 TEXT = "two dogs left of one umbrella"
 TOLERANCE = 1e-6

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
-from tandem.model_io.manifest import read_manifest
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served, refined_scores
 from tandem.neighbours.leaprr.served_networks import install_leaprr
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tests.support.model_io.pictures import encoded, noise
+from tandem.repository.manifest import read_manifest
 from tests.support.neighbours.served_corpus import tiny_leaprr
 from tests.support.neighbours.similarity_views import similarity_view
+from tests.support.pictures.pictures import encoded, noise
 
 WORDS = ["dog", "cat", "red", "blue", "house", "tree", "sun", "two", "boat", "cup"]
 COUNT = 14

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from tandem import Engine
 from tandem.cli.app import app
 from tandem.client import Client, Modality
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 UP = [sys.executable, "-m", "tandem.cli", "up", "--one-process", "--free-ports", "--shards", "1"]
 

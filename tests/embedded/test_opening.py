@@ -18,12 +18,12 @@ from structlog.testing import capture_logs
 from embedded.model_folder import ModelFolder
 from tandem import AsyncEngine, Engine
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.manifest import Manifest, manifest_file
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.demo_model import DEMO_NOTE
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
+from tandem.repository.manifest import Manifest, manifest_file
+from tandem.repository.precision import Precision
 
 # Counts child processes, and says what was there already when torch's import began.
 _OPENED = """

@@ -20,7 +20,7 @@ from tandem.wire import content_to_proto, encoding_from_proto
 from tests.encoder_svc.test_servicer import reasons
 from tests.support.encoder_svc.encoder_process import EncoderProcess, running_encoder
 from tests.support.fuzz.run_counts import fuzz_seed, run_count
-from tests.support.model_io.hostile_images import (
+from tests.support.pictures.hostile_images import (
     MIB,
     READ,
     TOO_LARGE,
@@ -29,8 +29,8 @@ from tests.support.model_io.hostile_images import (
     hostile_images,
     one_bit_png,
 )
-from tests.support.model_io.pictures import encoded, noise
-from tests.support.model_io.tiny_triton import Serving
+from tests.support.pictures.pictures import encoded, noise
+from tests.support.triton.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

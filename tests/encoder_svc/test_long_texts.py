@@ -9,14 +9,14 @@ import pytest_asyncio
 
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedTexts
+from tandem.repository.manifest import Manifest
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
-from tests.support.model_io.pictures import encoded, plain
+from tests.support.pictures.pictures import encoded, plain
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -32,12 +32,12 @@ from tandem.contract.content import (
 from tandem.contract.regions import RegionContent
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedTexts
 from tandem.local.free_ports import free_ports
-from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
-from tandem.model_io.triton_client import TritonClient
+from tandem.pictures.image import MAX_IMAGE_BYTES, decode_image
+from tandem.repository.manifest import Manifest
+from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import (
@@ -45,7 +45,7 @@ from tandem.v1.encoder_service_pb2_grpc import (
     add_EncoderServiceServicer_to_server,
 )
 from tandem.wire import content_to_proto, encoding_from_proto
-from tests.support.model_io.pictures import BLUE, encoded, noise, plain, png_header
+from tests.support.pictures.pictures import BLUE, encoded, noise, plain, png_header
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -24,22 +24,22 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.encoding.encoder import Encoder
-from tandem.model_io.canary import check_encoding, check_matching
-from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import Manifest, read_manifest
-from tandem.model_io.precision import Precision
-from tandem.model_io.priority import Priority
-from tandem.model_io.served_functions import ServedFunctions, TokenSource
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
-from tandem.model_io.triton_client import TritonClient
+from tandem.inference.canary import check_encoding, check_matching
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedTexts
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tests.support.model_io.pictures import encoded, noise
-from tests.support.model_io.tiny_triton import Serving, serving, with_lone_instances
+from tandem.pictures.image import decode_image
+from tandem.repository.manifest import Manifest, read_manifest
+from tandem.repository.precision import Precision
+from tandem.repository.priority import Priority
+from tandem.repository.served_functions import ServedFunctions, TokenSource
+from tandem.triton.client import TritonClient
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_siglip
+from tests.support.pictures.pictures import encoded, noise
+from tests.support.triton.tiny_triton import Serving, serving, with_lone_instances
 
 # Slow: a Triton of four models, whose eight processes all start torch.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("triton-two-families")]

@@ -19,18 +19,18 @@ from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.errors import ModelUnavailable
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.served_texts import ServedTexts
-from tandem.model_io.triton_client import TritonClient
+from tandem.inference.served_model import ServedModel
+from tandem.inference.served_texts import ServedTexts
+from tandem.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
-from tests.support.model_io.pictures import encoded, noise
-from tests.support.model_io.tiny_triton import Serving, serving
-from tests.support.model_io.triton_metrics import Counts, counted
+from tests.support.pictures.pictures import encoded, noise
+from tests.support.triton.metrics import Counts, counted
+from tests.support.triton.tiny_triton import Serving, serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -18,14 +18,14 @@ from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.metrics import recall_at
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import first_answer_ranks
-from tandem.model_io.image import decode_image
-from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.modeling.two_towers import TwoTowers
+from tandem.pictures.image import decode_image
+from tandem.pictures.image_rules import ImageRules
 from tests.support.modeling.published_folders import published_xlm_r
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 

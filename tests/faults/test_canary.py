@@ -17,21 +17,21 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.errors import TandemError
+from tandem.inference.served_model import ServedModel
 from tandem.local import triton_watch
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.model_io.manifest import (
+from tandem.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
     config_file,
     model_file,
 )
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import TritonClient
+from tandem.triton.client import TritonClient
 from tests.support.faults.run_counts import is_full, run_count
 from tests.support.faults.summary import report
-from tests.support.model_io.tiny_triton import with_lone_instances
+from tests.support.triton.tiny_triton import with_lone_instances
 
 pytestmark = [pytest.mark.xdist_group("canary"), pytest.mark.timeout(600)]
 
@@ -210,7 +210,7 @@ def stays_out(stack: LocalStack, seconds: float) -> bool:
 
 
 # The services' side is the same for nonsense, below; Triton's, and that a watch notices, is in
-# tests/model_io/test_triton_server.py.
+# tests/triton/test_server.py.
 @pytest.mark.slow
 def test_a_dead_stub_makes_the_services_unready_until_a_restart(
     stack: LocalStack, tiny_manifest: Manifest

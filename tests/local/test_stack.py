@@ -11,8 +11,8 @@ import pytest
 
 from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports, StackFailed
-from tandem.model_io.triton_server import TritonUnavailable, core_count
-from tests.support.model_io.odd_models import write_echo
+from tandem.triton.server import TritonUnavailable, core_count
+from tests.support.triton.odd_models import write_echo
 
 
 def test_fixed_ports_are_the_documented_ones() -> None:

@@ -202,7 +202,7 @@ def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch
 def test_a_machine_without_triton_gets_an_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a folder is made or a model exported."""
     folders = [Path("/nowhere/triton")]
-    monkeypatch.setattr("tandem.model_io.triton_install._triton_folders", lambda: folders)
+    monkeypatch.setattr("tandem.triton.install._triton_folders", lambda: folders)
 
     with pytest.raises(StartRefused, match=r"pip install --no-deps --target /nowhere/triton"):
         check_machine(default_checkpoint())

@@ -9,8 +9,8 @@ import pytest
 
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.model_io.manifest import MANIFEST_NAME, Manifest
-from tandem.model_io.triton_server import TritonUnavailable
+from tandem.repository.manifest import MANIFEST_NAME, Manifest
+from tandem.triton.server import TritonUnavailable
 
 
 @pytest.fixture(name="stack")

@@ -13,8 +13,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.version_swaps import VersionSwaps
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.model_version import (
+from tandem.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.repository.model_version import (
     SERVING_NAME,
     ModelVersion,
     Serving,
@@ -24,7 +24,7 @@ from tandem.model_io.model_version import (
     version_numbers,
     write_wanted,
 )
-from tandem.model_io.triton_server import TritonServer
+from tandem.triton.server import TritonServer
 
 Fault = tuple[grpc.StatusCode, str]
 

@@ -15,10 +15,6 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from tandem.corpus.scenes.records import scene_records
-from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import read_manifest
-from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0, PackagedWeightsMissing
@@ -27,6 +23,10 @@ from tandem.modeling.export.lowered import lowered
 from tandem.modeling.image_tokens import PixelTokens
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.patches import PatchTokens
+from tandem.pictures.image import decode_image
+from tandem.pictures.image_rules import ImageRules
+from tandem.repository.manifest import read_manifest
+from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.errors import DeadlineExceeded, InternalFault, ModelOutputInvalid, ModelUnavailable
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
-from tandem.model_io.model_runner import OutputSpec
+from tandem.inference.model_runner import OutputSpec
 from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.repository.manifest import JOINT_ENCODER, Manifest, model_file
 
 
 @pytest.fixture(name="runner")

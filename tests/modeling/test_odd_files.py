@@ -11,9 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
-from tandem.model_io.calibration import Calibration, read_calibrations, write_calibrations
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.model_version import (
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.repository.calibration import Calibration, read_calibrations, write_calibrations
+from tandem.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.repository.model_version import (
     SERVING_NAME,
     VERSION_NAME,
     ModelVersion,
@@ -21,11 +25,7 @@ from tandem.model_io.model_version import (
     serving,
     write_serving,
 )
-from tandem.model_io.precision import Precision
-from tandem.modeling.checkpoint import load_checkpoint
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.config import JointConfig
-from tandem.modeling.export.export_manifest import export_manifest
+from tandem.repository.precision import Precision
 from tests.modeling.published.test_published_fields import LFS_POINTER, NO_OBJECTS
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 

@@ -13,9 +13,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor
 
-from tandem.model_io.buckets import pad_texts
-from tandem.model_io.precision import Precision
-from tandem.model_io.text import TextPreprocessor
+from tandem.inference.buckets import pad_texts
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.export.export import export_model
@@ -23,6 +21,8 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.repository.precision import Precision
+from tandem.texts.text import TextPreprocessor
 from tests.support.modeling.published_folders import published_bert, published_xlm_r
 
 # On one worker: its tests share what takes long to make.

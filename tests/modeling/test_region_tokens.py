@@ -15,9 +15,6 @@ from safetensors.torch import load_file, save_file
 from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
-from tandem.model_io.precision import Precision
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling import region_tokens as module
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
@@ -32,6 +29,9 @@ from tandem.modeling.region_tokens import (
     write_region_file,
     write_regions,
 )
+from tandem.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.repository.precision import Precision
+from tandem.texts.text import TextPreprocessor
 from tests.modeling.published.test_published_fields import LFS_POINTER
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tandem.model_io.manifest import Manifest, read_manifest
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export.export import export_model
@@ -18,6 +16,8 @@ from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
+from tandem.repository.manifest import Manifest, read_manifest
+from tandem.repository.precision import Precision
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 

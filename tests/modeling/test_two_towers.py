@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0, LateBlocks
@@ -17,6 +16,7 @@ from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.two_towers import TwoTowers
+from tandem.repository.precision import Precision
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
@@ -16,6 +15,7 @@ from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.vision_tower import VisionTower
+from tandem.repository.precision import Precision
 from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.published_vision import SHAPES, published_vision
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tandem.model_io.json_object import FileInvalid
+from tandem.files.json_object import FileInvalid
 from tandem.neighbours.corpus_neighbours import LISTS, with_pools
 from tandem.neighbours.neighbour_file import (
     NeighbourManifest,

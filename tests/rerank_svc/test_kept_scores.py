@@ -13,14 +13,12 @@ from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.places import CALLER_KEY
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.served_model import ServedModel
+from tandem.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.reranking.reranker import Reranker
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
-from tests.support.model_io.tiny_triton import Serving
-from tests.support.model_io.triton_metrics import Counts, counted
 from tests.support.rerank_svc.served_reranker import (
     MAP_BYTES,
     TIMEOUT_SECONDS,
@@ -30,6 +28,8 @@ from tests.support.rerank_svc.served_reranker import (
     text_tokens,
     write_store,
 )
+from tests.support.triton.metrics import Counts, counted
+from tests.support.triton.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

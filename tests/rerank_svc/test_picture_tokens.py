@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_functions import ServedFunctions, TokenSource
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import TritonClient
+from tandem.pictures.image import decode_image
+from tandem.repository.manifest import Manifest
+from tandem.repository.served_functions import ServedFunctions, TokenSource
 from tandem.stages.items import ItemRecord
+from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1 import search_service_pb2
 from tests.support.item_store.made_items import unit_vector
-from tests.support.model_io.pictures import encoded, noise
-from tests.support.model_io.tiny_triton import Serving
-from tests.support.model_io.triton_metrics import Counts
+from tests.support.pictures.pictures import encoded, noise
 from tests.support.rerank_svc.served_reranker import (
     INDEX_ID,
     MAP_BYTES,
@@ -32,6 +30,8 @@ from tests.support.rerank_svc.served_reranker import (
     request,
     served,
 )
+from tests.support.triton.metrics import Counts
+from tests.support.triton.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -11,14 +11,12 @@ import pytest_asyncio
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Tokens
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.served_model import ServedModel
+from tandem.inference.served_model import ServedModel
+from tandem.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tandem.wire import tokens_to_proto
-from tests.support.model_io.tiny_triton import Serving
-from tests.support.model_io.triton_metrics import Counts, counted
 from tests.support.rerank_svc.served_reranker import (
     INDEX_ID,
     QUERY,
@@ -29,6 +27,8 @@ from tests.support.rerank_svc.served_reranker import (
     text_tokens,
     write_store,
 )
+from tests.support.triton.metrics import Counts, counted
+from tests.support.triton.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -16,24 +16,24 @@ from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Modality, Tokens
-from tandem.model_io.neighbour_manifest import NeighbourModelManifest
-from tandem.model_io.served_neighbour_model import ServedNeighbourModel
-from tandem.model_io.triton_client import TritonClient
+from tandem.inference.served_neighbour_model import ServedNeighbourModel
+from tandem.repository.neighbour_manifest import NeighbourModelManifest
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.stages.reranking import Candidates, Match, ScoredBatch
+from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
     add_RerankServiceServicer_to_server,
 )
 from tandem.wire import embedding_to_proto, modality_to_proto
-from tests.support.model_io.tiny_triton import Serving, serving
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
     FINGERPRINT,
     ServedCorpus,
     tiny_leaprr,
 )
+from tests.support.triton.tiny_triton import Serving, serving
 
 # On one worker: each would export the networks and start a Triton of its own.
 pytestmark = pytest.mark.xdist_group("leaprr-triton")

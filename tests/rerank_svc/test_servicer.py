@@ -15,14 +15,14 @@ from tandem import errors
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import error_from_rpc
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.files import StoreRefused
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import TritonClient
+from tandem.repository.manifest import Manifest
 from tandem.reranking.reranker import Reranker
 from tandem.stages.reranking import Candidates
+from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (

@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from tandem.chassis.caller_turns import CallerTurns
 from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
+from tandem.inference.joined_scoring import JoinedScoring
+from tandem.inference.model_runner import Inferred
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.item_store.item_write import Delete, Upsert
-from tandem.model_io.joined_scoring import JoinedScoring
-from tandem.model_io.served_model import Inferred, ServedModel
 from tandem.reranking.reranker import Reranker
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
-from tests.support.model_io.made_manifest import made_manifest
+from tests.support.repository.made_manifest import made_manifest
 from tests.support.rerank_svc.served_reranker import item, request, serving, text_tokens
 
 FINGERPRINT = "scripted"

@@ -21,7 +21,7 @@ from tandem.client import Access, AsyncClient
 from tandem.v1 import index_service_pb2
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.chassis.authority import Files
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 from tests.support.security.credentials import UNAUTHENTICATED, UNAVAILABLE, credentials_of
 from tests.support.security.rotation import Caller, rotate_certificates, rotate_token
 from tests.support.security.run_counts import is_full, run_count

@@ -10,12 +10,12 @@ from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import IMAGE_BACKBONE
-from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
+from tandem.repository.manifest import IMAGE_BACKBONE
+from tandem.repository.precision import native_precision
 from tests.support.group_end import at_group_end
-from tests.support.model_io.tiny_triton import with_lone_instances
+from tests.support.triton.tiny_triton import with_lone_instances
 
 SCENE_COUNT = 60
 _GROUP = "system"

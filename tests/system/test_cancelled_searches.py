@@ -13,12 +13,12 @@ import grpc
 
 from tandem.corpus.records import Record
 from tandem.local.stack import LocalStack
-from tandem.model_io.config_pbtxt import INSTANCE_COUNT, pair_batch_size
-from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
+from tandem.repository.config_pbtxt import INSTANCE_COUNT, pair_batch_size
+from tandem.repository.manifest import JOINT_ENCODER, read_manifest
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.support.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
+from tests.support.triton.metrics import STACK_CANARY_COUNT, Counts
 
 # Of 24 that an orchestrator admits here.
 SEARCH_COUNT = 12

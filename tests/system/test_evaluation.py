@@ -12,10 +12,10 @@ from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import served_report
 from tandem.local.stack import LocalStack
-from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.lowered import lowered
+from tandem.repository.precision import Precision, native_precision
 
 POOL_SIZES = [5, 10]
 

@@ -15,7 +15,7 @@ from tandem.contract.search_path import KeywordState
 from tandem.errors import ShardsMissing
 from tandem.local.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 pytestmark = TINY_STACK
 

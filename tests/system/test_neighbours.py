@@ -20,14 +20,14 @@ from tandem.contract.content import Modality
 from tandem.corpus.readers.picture_folder import read_picture_folder
 from tandem.evaluation.gallery import make_gallery
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.manifest import read_manifest
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.neighbour_file import load_neighbours
+from tandem.repository.manifest import read_manifest
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_from_proto
-from tests.support.model_io.pictures import encoded, noise
 from tests.support.neighbours.served_corpus import ServedCorpus, tiny_leaprr
+from tests.support.pictures.pictures import encoded, noise
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("neighbour-stack")]
 

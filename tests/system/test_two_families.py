@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.client import Client, Modality, StoredItem
 from tandem.local.stack import LocalStack, Ports
-from tandem.model_io.image import decode_image
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tests.support.model_io.pictures import encoded, noise
+from tandem.pictures.image import decode_image
+from tandem.texts.text import TextPreprocessor
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_siglip
+from tests.support.pictures.pictures import encoded, noise
 
 pytestmark = pytest.mark.slow
 

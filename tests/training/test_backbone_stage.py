@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from tandem.corpus.readable_records import ModelCheck
-from tandem.model_io.precision import native_precision
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.repository.precision import native_precision
+from tandem.texts.text import TextPreprocessor
 from tandem.training.backbone_stage import train_image_backbone
 from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.loss_curve import FILE_NAME

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tandem.corpus.readable_records import ModelCheck
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
+from tandem.texts.text import TextPreprocessor
 from tandem.training.data.kept_tokens import view_digest
 from tandem.training.data.picture_views import picture_view
 from tandem.training.frozen_pictures import FrozenPictures

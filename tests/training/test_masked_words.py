@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.special_tokens import special_tokens
+from tandem.texts.special_tokens import special_tokens
 from tandem.training import masked_words
 from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch, tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer

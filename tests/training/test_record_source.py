@@ -10,12 +10,12 @@ import torch
 
 from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Record
-from tandem.model_io.precision import native_precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.repository.precision import native_precision
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipe import Recipe
 from tandem.training.run import NOTE_STAGE

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.precision import Precision
 from tandem.modeling.export.published_export import export_published
+from tandem.repository.manifest import Manifest
+from tandem.repository.precision import Precision
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tandem.zoo.config import ZooName
 from tandem.zoo.served import read_zoo_model

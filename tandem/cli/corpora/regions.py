@@ -16,8 +16,8 @@ from tandem.contract.regions import MAX_REGION_COUNT
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.regions.regions import RegionReader, read_regions
-from tandem.model_io.preprocessing import BoxNumbers, RegionRules
-from tandem.model_io.region_vectors import region_vectors
+from tandem.pictures.image_rules import BoxNumbers, RegionRules
+from tandem.pictures.region_vectors import region_vectors
 
 _STAGE = "read the regions"
 

@@ -48,8 +48,8 @@ from tandem.evaluation.report_markdown import (
     recall_cell,
 )
 from tandem.evaluation.served import POOL_K
-from tandem.model_io.precision import Precision
-from tandem.model_io.visible_text import folded_text
+from tandem.repository.precision import Precision
+from tandem.texts.visible_text import folded_text
 
 if TYPE_CHECKING:
     from tandem.cli.evaluate.offline_measure import OfflineMeasure

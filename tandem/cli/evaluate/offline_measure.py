@@ -26,9 +26,9 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import NO_CROSS_ENCODER, Report
-from tandem.model_io.precision import Precision
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.repository.precision import Precision
+from tandem.texts.text import TextPreprocessor
 
 _TRAINED: Final = "asking pictures that were trained on"
 

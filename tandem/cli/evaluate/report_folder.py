@@ -6,7 +6,7 @@ from tempfile import TemporaryFile
 from tandem.cli.terminal.console import errors, out
 from tandem.evaluation.report import Report
 from tandem.evaluation.report_markdown import report_markdown
-from tandem.model_io.whole_file import write_whole
+from tandem.files.whole_file import write_whole
 
 
 def check_writable(folder: Path) -> None:

@@ -13,6 +13,7 @@ from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
 from tandem.cli.terminal.progress import LongWork
+from tandem.files.private_files import private_files
 from tandem.item_store.backup import (
     back_up,
     is_backup,
@@ -24,7 +25,6 @@ from tandem.item_store.check import Show
 from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import Verdict, verify_in_child
-from tandem.private_files import private_files
 
 app = typer.Typer(help="Verify, back up, restore and grow an item store.", no_args_is_help=True)
 

@@ -8,11 +8,11 @@ import typer
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.user_path import user_path
-from tandem.model_io.manifest import Manifest, model_file
-from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.preprocessing import Fit, ImageRules, RegionRules
-from tandem.model_io.served_functions import TokenSource
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.pictures.image_rules import Fit, ImageRules, RegionRules
+from tandem.repository.manifest import Manifest, model_file
+from tandem.repository.precision import Precision, native_precision
+from tandem.repository.served_functions import TokenSource
 
 if TYPE_CHECKING:
     from tandem.modeling.families.published_model import PublishedModel

@@ -7,8 +7,8 @@ import typer
 
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
-from tandem.model_io.model_repository import our_manifest
-from tandem.model_io.neighbour_manifest import NeighbourModelManifest
+from tandem.repository.model_repository import our_manifest
+from tandem.repository.neighbour_manifest import NeighbourModelManifest
 
 
 def add_neighbours(

@@ -7,11 +7,11 @@ from pathlib import Path
 from tandem.contract.content import TruncationPolicy
 from tandem.evaluation.checkpoint_origin import trained_names
 from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.model_io.precision import Precision
-from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered, lowered_part
+from tandem.repository.precision import Precision
+from tandem.texts.text import TextPreprocessor
 from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
 
 AnyCheckpoint = Checkpoint | ZooCheckpoint

@@ -20,17 +20,17 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
-from tandem.model_io.calibration import (
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.repository.calibration import (
     CALIBRATION_NAME,
     Calibration,
     read_calibrations,
     with_calibration,
     write_calibrations,
 )
-from tandem.model_io.precision import Precision, native_precision
-from tandem.model_io.text import TextPreprocessor
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
+from tandem.repository.precision import Precision, native_precision
+from tandem.texts.text import TextPreprocessor
 
 if TYPE_CHECKING:
     from tandem.evaluation.held_out_pools import HeldOutPools

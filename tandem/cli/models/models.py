@@ -17,7 +17,7 @@ from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import Access, Client, ModelDescription
-from tandem.model_io.model_repository import (
+from tandem.repository.model_repository import (
     StoredModel,
     our_manifest,
     remove_model,

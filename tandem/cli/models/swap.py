@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tandem.cli.terminal.console import out
-from tandem.model_io.model_repository import check_swappable, our_manifest
-from tandem.model_io.model_version import (
+from tandem.repository.model_repository import check_swappable, our_manifest
+from tandem.repository.model_version import (
     Serving,
     Wanted,
     serving,
@@ -19,8 +19,8 @@ from tandem.model_io.model_version import (
     wanted,
     write_wanted,
 )
-from tandem.model_io.precision import Precision
-from tandem.model_io.swap_attendance import is_attended, swap_stage
+from tandem.repository.precision import Precision
+from tandem.repository.swap_attendance import is_attended, swap_stage
 
 _LOOK_SECONDS = 0.2
 

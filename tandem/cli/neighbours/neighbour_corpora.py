@@ -22,11 +22,11 @@ from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
-from tandem.model_io.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
 from tandem.neighbours.gallery_neighbours import check_pool, corpus_digest, gallery_neighbours
+from tandem.repository.precision import Precision
 
 
 class NeighbourBuild:

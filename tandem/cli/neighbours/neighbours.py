@@ -15,7 +15,7 @@ from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.cli.seeds import MAX_SEED
 from tandem.cli.terminal.console import errors, out
 from tandem.corpus.readable_records import OnError, SkippedRecords
-from tandem.model_io.precision import Precision
+from tandem.repository.precision import Precision
 
 app = typer.Typer(help="Build the lists that LeaPRR learns from.", no_args_is_help=True)
 

@@ -13,7 +13,7 @@ from tandem.local.free_ports import free_ports
 from tandem.local.ports import HOST
 from tandem.local.start_checks import check_free, has_gateway, shard_count
 from tandem.local.start_refused import StartRefused
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 
 _PORTS = (7400, 7500, 7450)
 _PACKAGES = ("faiss", "torch")

@@ -38,14 +38,14 @@ from tandem.local.start_checks import (
 from tandem.local.start_refused import StartRefused
 from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
-from tandem.model_io.manifest import Manifest, manifest_file
-from tandem.model_io.model_repository import added_manifest_of
-from tandem.model_io.precision import Precision
-from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.demo_model import is_demo
 from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.repository.manifest import Manifest, manifest_file
+from tandem.repository.model_repository import added_manifest_of
+from tandem.repository.precision import Precision
+from tandem.triton.server import TritonUnavailable
 
 if TYPE_CHECKING:
     from tandem.local.certificates import LocalAuthority

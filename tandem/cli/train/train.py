@@ -22,7 +22,7 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.corpus.records import Record
-from tandem.model_io.precision import Precision, native_precision
+from tandem.repository.precision import Precision, native_precision
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.spoken_captions import SpokenCaptions
 from tandem.training.recipe import MatcherRecipe, Recipe

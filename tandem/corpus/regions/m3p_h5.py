@@ -21,7 +21,7 @@ from tandem.corpus.errors import (
     RegionsUnreadable,
 )
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
-from tandem.model_io.region_vectors import are_numbers
+from tandem.pictures.region_vectors import are_numbers
 
 try:
     import h5py

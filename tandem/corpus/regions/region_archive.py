@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
-from tandem.model_io.region_vectors import are_numbers
+from tandem.pictures.region_vectors import are_numbers
 
 MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 """Decompressed. A hundred regions of 2,048 features and 1,601 labels take 1.5 MB."""

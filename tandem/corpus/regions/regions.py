@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tandem.corpus.errors import CorpusError, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
-from tandem.model_io.region_vectors import checked_arrays
+from tandem.pictures.region_vectors import checked_arrays
 
 FEATURE_WIDTH: Final = 2048
 """Features of a box by the detectors of OSCAR, UNITER and M3P."""

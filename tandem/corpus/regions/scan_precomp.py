@@ -19,7 +19,7 @@ from tandem.corpus.errors import CorpusMalformed, RegionsMissing
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
-from tandem.model_io.region_vectors import are_numbers
+from tandem.pictures.region_vectors import are_numbers
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5

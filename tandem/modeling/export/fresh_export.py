@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tandem.model_io.calibration import carry_calibration
-from tandem.model_io.config_pbtxt import model_configs
-from tandem.model_io.json_object import read_object
-from tandem.model_io.manifest import (
+from tandem.files.json_object import read_object
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.export.export_manifest import is_export_of
+from tandem.repository.calibration import carry_calibration
+from tandem.repository.config_pbtxt import model_configs
+from tandem.repository.manifest import (
     JOINT_ENCODER,
     MANIFEST_NAME,
     Manifest,
@@ -15,9 +17,7 @@ from tandem.model_io.manifest import (
     manifest_file,
     read_manifest,
 )
-from tandem.model_io.precision import Precision, native_precision
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.export.export_manifest import is_export_of
+from tandem.repository.precision import Precision, native_precision
 
 
 def export_if_stale(

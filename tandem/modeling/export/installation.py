@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.config_pbtxt import OWN_LINE, model_configs
-from tandem.model_io.manifest import (
+from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
+from tandem.repository.config_pbtxt import OWN_LINE, model_configs
+from tandem.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
@@ -23,11 +24,10 @@ from tandem.model_io.manifest import (
     model_file,
     pt2_file,
 )
-from tandem.model_io.model_repository import remove_neighbour_model
-from tandem.model_io.model_version import forget_versions
-from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
-from tandem.model_io.precision import Precision
-from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
+from tandem.repository.model_repository import remove_neighbour_model
+from tandem.repository.model_version import forget_versions
+from tandem.repository.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
+from tandem.repository.precision import Precision
 
 _STAGING_NAME = ".staging"
 

@@ -7,12 +7,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.modeling.text_trunk import TextTop, TextTrunk
 from tandem.modeling.two_towers import TwoTowers
 from tandem.modeling.vision_tower import VisionTower
+from tandem.repository.precision import Precision
 
 Layers = TypeVar("Layers", bound=nn.Module)
 

@@ -8,19 +8,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
-from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
-from tandem.model_io.served_functions import (
-    PAIR_ROLES,
-    REGION_ROLES,
-    TEXT_ROLES,
-    Role,
-    ServedFunctions,
-    TokenSource,
-    TritonModel,
-)
-from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.export.export_manifest import REGION_FUNCTIONS
 from tandem.modeling.export.pooled_tokens import pooled_count
 from tandem.modeling.families.published_model import (
@@ -29,6 +16,20 @@ from tandem.modeling.families.published_model import (
     PublishedModel,
     RegionJointParts,
 )
+from tandem.pictures.image_rules import ImageRules, RegionRules
+from tandem.repository.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
+from tandem.repository.precision import Precision
+from tandem.repository.served_functions import (
+    PAIR_ROLES,
+    REGION_ROLES,
+    TEXT_ROLES,
+    Role,
+    ServedFunctions,
+    TokenSource,
+    TritonModel,
+)
+from tandem.texts.text_rules import TextRules
+from tandem.texts.visible_text import VISIBLE_TEXT_VERSION
 
 TEXT_ENCODER = "text_encoder"
 IMAGE_ENCODER = "image_encoder"

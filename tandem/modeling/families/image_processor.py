@@ -8,9 +8,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tandem.model_io.json_object import shown, within
-from tandem.model_io.preprocessing import Fit
+from tandem.files.json_object import shown, within
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image_rules import Fit
 
 PROCESSOR_FILES: Final = ("processor_config.json", "preprocessor_config.json")
 # Old names of the processors, and the two ways in which a newer one is implemented.

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from tandem.model_io.image import decode_image
-from tandem.model_io.json_object import shown
-from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
+from tandem.files.json_object import shown
 from tandem.modeling.families.image_processor import PROCESSOR_FILES, read_fit, read_processor
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image import decode_image
+from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 
 # Pillow's numbers.
 _FILTERS: Final = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import shown
+from tandem.files.json_object import shown
 from tandem.modeling.published.files import CONFIG
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.shape import check_ranges

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
@@ -22,6 +21,7 @@ from tandem.modeling.families.region_model import RegionModelParts, region_model
 from tandem.modeling.families.region_weights import fill, layer_count
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import both_ends, present_names
+from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_REGIONS: Final = 100
 WEIGHTS_NAME: Final = "m3p_under_weights.pth"

@@ -14,7 +14,7 @@ from typing import Final
 
 from torch import Tensor
 
-from tandem.model_io.json_object import shown
+from tandem.files.json_object import shown
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.modules_file import read_modules
 from tandem.modeling.families.oscar import read_oscar

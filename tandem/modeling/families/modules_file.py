@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from tandem.model_io.json_object import check_file, shown
+from tandem.files.json_object import check_file, shown
 from tandem.modeling.published.files import CONFIG, MODULES
 from tandem.modeling.published.folder import PublishedFolder
 

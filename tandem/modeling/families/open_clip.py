@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import shown
+from tandem.files.json_object import shown
 from tandem.modeling.families.clip import clip_text_rules
 from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.loaded_model import load_model, read_config

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from tandem.model_io.json_object import shown
-from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
+from tandem.files.json_object import shown
 from tandem.modeling.families.image_rules import PixelScale
 from tandem.modeling.published.files import OPEN_CLIP_CONFIG
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 
 # OpenAI's, which open_clip takes where a file names none.
 _MEAN: Final = (0.48145466, 0.4578275, 0.40821073)

@@ -29,7 +29,8 @@ from typing import Literal
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
+from tandem.pictures.image_rules import ImageRules, RegionRules
+from tandem.texts.text_rules import TextRules
 
 FusionName = Literal["none", "add", "norm_add"]
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tandem.model_io.preprocessing import RegionRules, TextRules, text_length_buckets
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.described import described
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
@@ -15,6 +13,9 @@ from tandem.modeling.families.tokenizer_class import check_added_tokens, check_c
 from tandem.modeling.published.files import TOKENIZER, read_tokenizer
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.shape import SERVED_BERT, bert_config
+from tandem.pictures.image_rules import RegionRules
+from tandem.texts.special_tokens import special_tokens
+from tandem.texts.text_rules import TextRules, text_length_buckets
 
 _TOKENIZER_FILES: Final = (
     TOKENIZER,

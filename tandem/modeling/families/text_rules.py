@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import shown
-from tandem.model_io.preprocessing import TextRules, text_length_buckets
+from tandem.files.json_object import shown
 from tandem.modeling.families.tokenizer_class import (
     check_added_tokens,
     check_class,
@@ -22,6 +21,7 @@ from tandem.modeling.published.files import (
     stored_tokenizer,
 )
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.texts.text_rules import TextRules, text_length_buckets
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _SPECIAL_TOKENS: Final = "special_tokens_map.json"

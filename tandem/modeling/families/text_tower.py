@@ -11,8 +11,7 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.model_io.json_object import shown
-from tandem.model_io.preprocessing import TextRules
+from tandem.files.json_object import shown
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.modules_file import (
     NORMALIZE,
@@ -23,6 +22,7 @@ from tandem.modeling.families.modules_file import (
 from tandem.modeling.families.pooled_text import PooledTextTower, Pooling, UnitLength
 from tandem.modeling.families.text_rules import read_text_rules
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.texts.text_rules import TextRules
 
 _TRANSFORMER_SETTINGS: Final = "sentence_bert_config.json"
 _MODEL_SETTINGS: Final = "config_sentence_transformers.json"

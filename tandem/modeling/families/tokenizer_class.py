@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import shown
+from tandem.files.json_object import shown
 from tandem.modeling.published.files import SAVE_ONCE
 from tandem.modeling.published.folder import PublishedFolder
 

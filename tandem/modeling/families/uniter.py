@@ -12,7 +12,6 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
@@ -22,6 +21,7 @@ from tandem.modeling.families.region_weights import bert_sources, fill
 from tandem.modeling.published.files import TOKENIZER
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import ENDS, present_names
+from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_REGIONS: Final = 100
 _FEATURES: Final = "img_embeddings.img_linear.weight"

@@ -15,7 +15,6 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.preprocessing import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.loaded_model import read_config
 from tandem.modeling.families.published_model import PublishedModel
@@ -25,6 +24,7 @@ from tandem.modeling.families.region_model import RegionModelParts, region_confi
 from tandem.modeling.families.region_weights import bert_sources, fill
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import present_names
+from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_TEXT_TOKENS: Final = 128
 MAX_REGIONS: Final = 100

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.published.files import (
@@ -24,6 +23,7 @@ from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.shape import SERVED_BERT, bert_config
 from tandem.modeling.published.weights import named_as_ours, published_faults
 from tandem.modeling.text_trunk import TextTrunk
+from tandem.texts.special_tokens import special_tokens
 
 # RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}

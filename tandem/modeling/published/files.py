@@ -13,9 +13,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, check_file, read_object
-from tandem.model_io.special_tokens import special_tokens
-from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
+from tandem.files.json_object import FileInvalid, check_file, read_object
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,
     is_plain,
@@ -28,6 +26,8 @@ from tandem.modeling.stored_weights import (
     stored_weights,
     weights_like,
 )
+from tandem.texts.special_tokens import special_tokens
+from tandem.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
 
 Weight = TypeVar("Weight")
 

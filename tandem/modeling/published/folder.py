@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, shown
+from tandem.files.json_object import FileInvalid, shown
 from tandem.modeling.published.files import (
     CONFIG,
     WEIGHT_NAMES,

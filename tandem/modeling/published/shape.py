@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tandem.model_io.json_object import within
+from tandem.files.json_object import within
 from tandem.modeling.config import JointConfig
 
 # Numbers outside of these build a model whose forward fails, or never end building one.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from tandem.model_io.json_object import FileInvalid, check_file, read_object
+from tandem.files.json_object import FileInvalid, check_file, read_object
 
 VOCABULARY = "vocab.txt"
 _CONFIG = "tokenizer_config.json"

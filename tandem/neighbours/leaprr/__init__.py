@@ -3,7 +3,7 @@
 - config.py: the published paper and the published code, and where they differ
 - similarity_lists.py: similarities of a corpus and the nearest of each, in one direction
 - query_graphs.py: a query with its nearest items, made when a batch needs it; affinity is in
-  tandem/model_io/neighbour_affinity.py, since what serves a network makes it too
+  tandem/inference/neighbour_affinity.py, since what serves a network makes it too
 - network.py, losses.py, batch_loss.py, training.py: one network a direction, trained together
 - training_folder.py: a run's files, from which it resumes
 - refinement.py: orders of a corpus by trained networks; saved_model.py: these in a file

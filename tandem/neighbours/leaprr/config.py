@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from tandem.model_io.field_settings import field_settings
-from tandem.model_io.json_object import within
+from tandem.files.field_settings import field_settings
+from tandem.files.json_object import within
 
 Profile = Literal["paper", "code"]
 PillarRank = Literal["top", "bottom", "random"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.model_io.neighbour_affinity import neighbour_affinity
+from tandem.inference.neighbour_affinity import neighbour_affinity
 from tandem.neighbours.leaprr.config import LeaprrConfig
 from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
 from tandem.neighbours.neighbour_lists import Indices

@@ -11,8 +11,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid, from_fields, object_of
-from tandem.model_io.tensor_file import failures_named
+from tandem.files.json_object import FileInvalid, from_fields, object_of
+from tandem.files.tensor_file import failures_named
 from tandem.modeling.stored_weights import (
     not_finite,
     stored_weights,

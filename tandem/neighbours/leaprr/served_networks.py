@@ -13,21 +13,21 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.json_object import FileInvalid, read_object
-from tandem.model_io.manifest import config_file, model_file
-from tandem.model_io.neighbour_config import neighbour_config
-from tandem.model_io.neighbour_manifest import (
+from tandem.files.json_object import FileInvalid, read_object
+from tandem.files.tensor_file import opened_for_torch
+from tandem.modeling.export.device_free import free_of_device
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.neighbours.leaprr.network import GraphNetwork
+from tandem.neighbours.leaprr.refinement import LeaprrModel, neighbour_count, threshold_nodes
+from tandem.repository.manifest import config_file, model_file
+from tandem.repository.neighbour_config import neighbour_config
+from tandem.repository.neighbour_manifest import (
     FORMAT_VERSION,
     NEIGHBOUR_MODEL,
     NeighbourDirection,
     NeighbourModelManifest,
     neighbours_file,
 )
-from tandem.model_io.tensor_file import opened_for_torch
-from tandem.modeling.export.device_free import free_of_device
-from tandem.modeling.export.exported import ExportMismatch
-from tandem.neighbours.leaprr.network import GraphNetwork
-from tandem.neighbours.leaprr.refinement import LeaprrModel, neighbour_count, threshold_nodes
 
 _STAGING_NAME = ".staging"
 # As the training writes them.

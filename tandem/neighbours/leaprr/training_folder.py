@@ -10,9 +10,9 @@ from typing import Any, Final
 import torch
 
 from tandem import __version__
-from tandem.model_io.json_object import FileInvalid, from_fields, read_object
-from tandem.model_io.tensor_file import opened_for_torch
-from tandem.model_io.whole_file import write_text_whole, write_whole
+from tandem.files.json_object import FileInvalid, from_fields, read_object
+from tandem.files.tensor_file import opened_for_torch
+from tandem.files.whole_file import write_text_whole, write_whole
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.neighbours.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile

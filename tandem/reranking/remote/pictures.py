@@ -6,11 +6,11 @@ from typing import Final
 
 from PIL import Image
 
-from tandem.model_io.heif_file import heif_kind
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import picture_size, upright_picture
-from tandem.model_io.image_file import image_file_parts
-from tandem.model_io.preprocessing import ImageRules
+from tandem.pictures.heif_file import heif_kind
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import picture_size, upright_picture
+from tandem.pictures.image_file import image_file_parts
+from tandem.pictures.image_rules import ImageRules
 
 # Smaller files are sent as they are, if they are upright.
 _SMALL_BYTES: Final = 256 * 1024

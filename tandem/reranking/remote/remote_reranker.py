@@ -27,7 +27,7 @@ from tandem.errors import (
     QueryContentMissing,
     TandemError,
 )
-from tandem.model_io.model_version import FIRST_VERSION
+from tandem.repository.model_version import FIRST_VERSION
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.match_logit_cache import PairKey, make_cache
 from tandem.reranking.metrics import count_cost

@@ -13,8 +13,8 @@ from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageTooLarge, ImageUnreadable
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.image import decoding_bytes
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image import decoding_bytes
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.picture_tokens import PictureKey
 from tandem.reranking.remote.pictures import data_uri

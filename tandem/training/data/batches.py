@@ -12,9 +12,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.model_io.buckets import pad_texts
-from tandem.model_io.special_tokens import special_tokens
-from tandem.model_io.visible_text import visible_text
+from tandem.inference.buckets import pad_texts
+from tandem.texts.special_tokens import special_tokens
+from tandem.texts.visible_text import visible_text
 
 Batch = TypeVar("Batch")
 

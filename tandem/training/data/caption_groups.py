@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tandem.model_io.visible_text import folded_text
+from tandem.texts.visible_text import folded_text
 
 
 def caption_groups(

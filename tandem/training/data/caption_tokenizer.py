@@ -12,7 +12,7 @@ from tokenizers import (
     trainers,
 )
 
-from tandem.model_io.visible_text import visible_text
+from tandem.texts.visible_text import visible_text
 
 PAD, UNKNOWN, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 _SPECIAL = [PAD, UNKNOWN, CLS, SEP]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from tandem.corpus.records import Record
 from tandem.errors import TextEmpty, TextTooLong
-from tandem.model_io.text import TextPreprocessor
-from tandem.model_io.visible_text import TextNotUnicode
+from tandem.texts.text import TextPreprocessor
+from tandem.texts.visible_text import TextNotUnicode
 
 
 @dataclass(slots=True)

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.model_io.json_object import read_object
-from tandem.model_io.whole_file import write_text_whole
+from tandem.files.json_object import read_object
+from tandem.files.whole_file import write_text_whole
 from tandem.training.data.picture_views import is_crop
 
 _DIGEST_BYTES = 32

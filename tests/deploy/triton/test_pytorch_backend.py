@@ -11,14 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from tandem.errors import ModelUnavailable
-from tandem.model_io.manifest import config_file, model_file
-from tandem.model_io.model_runner import OutputSpec
-from tandem.model_io.precision import Precision
-from tandem.model_io.served_model import ServedModel
-from tandem.model_io.triton_client import TritonClient
-from tandem.model_io.triton_server import TritonUnavailable
+from tandem.inference.model_runner import OutputSpec
+from tandem.inference.served_model import ServedModel
 from tandem.modeling.export.export import export_model
-from tests.support.model_io.odd_models import (
+from tandem.repository.manifest import config_file, model_file
+from tandem.repository.precision import Precision
+from tandem.triton.client import TritonClient
+from tandem.triton.server import TritonUnavailable
+from tests.support.triton.metrics import Counts, counted
+from tests.support.triton.odd_models import (
     MOODY,
     REVERSED,
     REVERSED_INPUT_COUNT,
@@ -28,8 +29,7 @@ from tests.support.model_io.odd_models import (
     write_model,
     write_odd_models,
 )
-from tests.support.model_io.tiny_triton import Serving, serving
-from tests.support.model_io.triton_metrics import Counts, counted
+from tests.support.triton.tiny_triton import Serving, serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

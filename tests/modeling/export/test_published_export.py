@@ -11,17 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from tandem.model_io.manifest import (
-    IMAGE_BACKBONE,
-    JOINT_ENCODER,
-    Manifest,
-    model_file,
-    read_manifest,
-)
-from tandem.model_io.model_repository import idle_configs, stored_models
-from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import Fit
-from tandem.model_io.served_functions import Role, TokenSource
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
 from tandem.modeling.export.pooled_tokens import pooled, pooled_count
@@ -30,10 +19,21 @@ from tandem.modeling.export.published_manifest import PublishedPair, published_m
 from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tests.support.model_io.native_rules import read_config
+from tandem.pictures.image_rules import Fit
+from tandem.repository.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    Manifest,
+    model_file,
+    read_manifest,
+)
+from tandem.repository.model_repository import idle_configs, stored_models
+from tandem.repository.precision import Precision
+from tandem.repository.served_functions import Role, TokenSource
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_clip, published_siglip
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.repository.native_rules import read_config
 
 # On one worker: its tests share what takes long to make.
 pytestmark = [

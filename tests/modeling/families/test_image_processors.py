@@ -10,11 +10,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tandem.model_io.image import decode_image
-from tandem.model_io.preprocessing import Fit, ImageRules
 from tandem.modeling.families.image_rules import PixelScale, read_image_rules
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image import decode_image
+from tandem.pictures.image_rules import Fit, ImageRules
 from tests.support.modeling.odd_contents import odd_pictures
 from tests.support.modeling.published_pairs import SIZE, write_json
 

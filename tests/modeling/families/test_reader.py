@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tandem.model_io.preprocessing import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import (
     is_published_folder,
     read_published_model,
 )
 from tandem.modeling.published.files import PublishedCheckpointInvalid, published_folder
+from tandem.pictures.image_rules import Filter, Fit, Transparency
 from tests.support.modeling.odd_contents import odd_texts
 from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
 

@@ -13,9 +13,6 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
-from tandem.model_io.precision import Precision
-from tandem.model_io.preprocessing import BoxNumbers
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.m3p import read_m3p
 from tandem.modeling.families.mmt_folder import is_mmt_folder, read_mmt_folder
@@ -25,6 +22,9 @@ from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.families.uniter import read_uniter
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image_rules import BoxNumbers
+from tandem.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.repository.precision import Precision
 from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.region_checkpoints import (
     BERT_FIELDS,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tandem.model_io.precision import Precision
 from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.families.reader import read_published_model
+from tandem.repository.precision import Precision
 from tests.support.modeling.pair_inputs import pairs
 
 Published = Callable[[str], Path]

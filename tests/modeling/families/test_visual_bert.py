@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tandem.model_io.preprocessing import BoxNumbers
 from tandem.modeling.families.published_model import RegionJointParts
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tandem.pictures.image_rules import BoxNumbers
 from tests.support.modeling.exported_twice import exported, largest_difference, traced
 from tests.support.modeling.pair_inputs import pairs
 from tests.support.modeling.published_pairs import change_json

@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_array_equal
 from safetensors.torch import load_file, save_file
 
-from tandem.model_io.json_object import FileInvalid
+from tandem.files.json_object import FileInvalid
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refined_scores
 from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tandem.model_io.json_object import FileInvalid
-from tandem.model_io.manifest import Manifest, config_file, model_file, read_manifest
-from tandem.model_io.model_repository import remove_model, stored_models
-from tandem.model_io.neighbour_manifest import (
+from tandem.files.json_object import FileInvalid
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.installation import _kept_neighbours
+from tandem.modeling.export.verification import verify_repository
+from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
+from tandem.repository.manifest import Manifest, config_file, model_file, read_manifest
+from tandem.repository.model_repository import remove_model, stored_models
+from tandem.repository.neighbour_manifest import (
     NEIGHBOUR_MODEL,
     NeighbourModelManifest,
     neighbour_manifest_of,
     neighbours_file,
 )
-from tandem.modeling.export.exported import ExportMismatch
-from tandem.modeling.export.installation import _kept_neighbours
-from tandem.modeling.export.verification import verify_repository
-from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
 from tests.support.neighbours.served_corpus import FINGERPRINT, tiny_leaprr
 
 pytestmark = pytest.mark.xdist_group("export")

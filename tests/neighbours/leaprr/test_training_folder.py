@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tandem.model_io.json_object import FileInvalid
+from tandem.files.json_object import FileInvalid
 from tandem.neighbours.corpus_neighbours import CorpusNeighbours, with_pools
 from tandem.neighbours.leaprr.config import LeaprrConfig, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel

@@ -25,8 +25,8 @@ from tandem.reranking.remote.endpoint import RemoteShape
 from tandem.reranking.remote.pictures import data_uri
 from tandem.reranking.remote.remote_reranker import RemoteReranker
 from tandem.stages.reranking import Candidates, ScoredBatch
-from tests.support.model_io.large_jpegs import phone_jpeg
-from tests.support.model_io.pictures import encoded, halves, noise
+from tests.support.pictures.large_jpegs import phone_jpeg
+from tests.support.pictures.pictures import encoded, halves, noise
 from tests.support.rerank_svc.remote_api import Sabotage, probability, remote_api
 from tests.support.rerank_svc.remote_shard import (
     FINGERPRINT,

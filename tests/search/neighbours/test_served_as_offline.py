@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from tandem.contract.content import Modality
+from tandem.inference.neighbour_graph import graph_tensors
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
-from tandem.model_io.manifest import model_file
-from tandem.model_io.neighbour_graph import graph_tensors
-from tandem.model_io.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.neighbours.leaprr.config import Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.neighbours.leaprr.served_networks import install_leaprr
+from tandem.repository.manifest import model_file
+from tandem.repository.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.search.neighbours.joined_neighbours import joined_graph
 from tandem.shard.retrieval.searchable_index import SearchableIndex
 from tandem.stages.neighbours import Graph, ShardNeighbourQuery, ShardNeighbours

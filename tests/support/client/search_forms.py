@@ -18,7 +18,7 @@ from tandem.client import (
     StoredItem,
 )
 from tandem.errors import TandemError
-from tandem.model_io.manifest import Manifest
+from tandem.repository.manifest import Manifest
 
 INDEX = "forms"
 NORMALISED = "both scores, normalised"

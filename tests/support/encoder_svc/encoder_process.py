@@ -13,7 +13,7 @@ import grpc
 from tandem.chassis.channels import open_channel
 from tests.support.faults.supervisor import Supervised
 from tests.support.index_svc.shard_process import is_serving
-from tests.support.model_io.tiny_triton import Serving
+from tests.support.triton.tiny_triton import Serving
 
 START_SECONDS = 120
 

@@ -13,8 +13,8 @@ from encoder_svc.settings import EncoderSettings
 from tandem.chassis.settings import load_or_exit
 from tandem.contract.deadline import Deadline
 from tandem.encoding import encoder
-from tandem.model_io.heif_reader import HeifReader
-from tandem.model_io.preprocessing import ImageRules
+from tandem.pictures.heif_reader import HeifReader
+from tandem.pictures.image_rules import ImageRules
 
 KEPT: list[Any] = []
 

@@ -20,7 +20,7 @@ from tandem.v1 import (
 )
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 
 INDEX_ID = "fuzz"
 ITEM_COUNT = 6

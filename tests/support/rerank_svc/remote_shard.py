@@ -29,7 +29,7 @@ from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.stored_documents import StoredDocuments
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import unit_vector
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 from tests.support.rerank_svc.remote_api import RemoteApi
 from tests.support.rerank_svc.served_reranker import INDEX_ID, MAP_BYTES, text_tokens
 

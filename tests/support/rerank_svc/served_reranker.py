@@ -20,10 +20,10 @@ from tandem.contract.content import (
     TextTokens,
     Tokens,
 )
+from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_model import ServedModel
+from tandem.repository.manifest import Manifest
 from tandem.reranking.reranker import Reranker
 from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb

@@ -18,7 +18,7 @@ from tandem.v1 import (
     search_service_pb2,
 )
 from tests.support.chassis.contract import contract_methods
-from tests.support.model_io.pictures import encoded, noise
+from tests.support.pictures.pictures import encoded, noise
 from tests.support.security.secured_stack import INDEX_ID
 
 METHODS = contract_methods()

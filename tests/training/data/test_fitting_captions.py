@@ -10,7 +10,7 @@ from tandem.corpus.readable_records import (
     check_captions,
     readable_records,
 )
-from tandem.model_io.text import TextPreprocessor
+from tandem.texts.text import TextPreprocessor
 from tandem.training.data.fitting_captions import FittingCaptions
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.training.data.test_record_pairs import record

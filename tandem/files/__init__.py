@@ -1,0 +1,6 @@
+"""Reads and writes files: typed, whole or not at all, and private to their owner.
+
+- json_object: a JSON file as an object with typed fields; field_settings: the same of `field=value`
+- whole_file: replaces a file atomically; tensor_file: the same for tensors
+- private_files: new files and folders that only their owner reads
+"""

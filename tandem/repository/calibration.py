@@ -1,0 +1,145 @@
+"""Stores the measurements of a model: match probabilities, and when a rerank may stop.
+
+The file is `calibration.json`, next to a checkpoint and next to the manifest of its export. It has
+a calibration for each fingerprint, because each precision of a checkpoint is a different model.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
+from tandem.files.json_object import from_fields, read_object, shown, within
+from tandem.files.whole_file import write_text_whole
+
+CALIBRATION_NAME: Final = "calibration.json"
+_FORMAT_VERSION: Final = 1
+_MAX_COUNT: Final = 1_000_000
+_Part = TypeVar("_Part", ProbabilityCalibration, AdaptiveDepthRule)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Describes the model with this fingerprint; None means not measured."""
+
+    fingerprint: str
+    probability: ProbabilityCalibration | None
+    adaptive_depth: AdaptiveDepthRule | None
+
+    def check(self) -> None:
+        """Raises ValueError unless the numbers are usable."""
+        for part in (self.probability, self.adaptive_depth):
+            numbers = astuple(part) if part is not None else ()
+            if not all(abs(value) <= sys.float_info.max for value in numbers):  # also false for NaN
+                raise ValueError(f"{part} has a number that is not finite")
+        if self.probability is not None and self.probability.scale <= 0:
+            raise ValueError(f"scale {self.probability.scale} would turn the order round")
+        rule = self.adaptive_depth
+        if rule is not None:
+            within("first_count", rule.first_count, 1, _MAX_COUNT)
+            within("further_count", rule.further_count, 1, _MAX_COUNT)
+
+
+def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
+    """Returns the calibration of the model repository's model; None if it was not measured.
+
+    Calibrations of other fingerprints do not apply. Raises ValueError naming a damaged file.
+    """
+    return calibration_in(calibration_file(repository), fingerprint)
+
+
+def calibration_file(repository: Path) -> Path:
+    """Returns the path of a model repository's calibration, next to the manifest."""
+    return repository / CALIBRATION_NAME
+
+
+def calibration_in(path: Path, fingerprint: str) -> Calibration | None:
+    """Returns a file's calibration of one fingerprint; errors as read_calibration."""
+    found = (each for each in read_calibrations(path) if each.fingerprint == fingerprint)
+    return next(found, None)
+
+
+def read_calibrations(path: Path) -> list[Calibration]:
+    """Returns all calibrations of a file, none if it is missing; errors as read_calibration."""
+    if not path.exists():
+        return []
+    try:
+        content = read_object(path)
+        found = content.get("format_version")
+        if found != _FORMAT_VERSION:
+            raise ValueError(f"format {shown(found)} instead of {_FORMAT_VERSION}")
+        calibrations = content.get("calibrations")
+        if not isinstance(calibrations, list):
+            raise ValueError(f"calibrations is {shown(calibrations)}, not a list")
+        return [_calibration(fields) for fields in calibrations]
+    except ValueError as error:
+        raise ValueError(f"{path} is not a calibration of this version: {error}") from error
+
+
+def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
+    """Writes the file atomically; raises ValueError for unusable numbers."""
+    for calibration in calibrations:
+        calibration.check()
+    content = {
+        "format_version": _FORMAT_VERSION,
+        "calibrations": [asdict(calibration) for calibration in calibrations],
+    }
+    write_text_whole(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def with_calibration(
+    calibrations: Sequence[Calibration], calibration: Calibration
+) -> list[Calibration]:
+    """Returns the list, in which this calibration replaces that of its fingerprint."""
+    others = [each for each in calibrations if each.fingerprint != calibration.fingerprint]
+    return [*others, calibration]
+
+
+def carry_calibration(checkpoint_folder: Path, repository: Path, fingerprint: str) -> None:
+    """Copies the checkpoint's calibration of the fingerprint to the repository, or removes that.
+
+    An equal file is not rewritten. Errors as read_calibration, for the checkpoint's file.
+    """
+    path = calibration_file(repository)
+    wanted = calibration_in(checkpoint_folder / CALIBRATION_NAME, fingerprint)
+    if wanted is None:
+        path.unlink(missing_ok=True)
+        return
+    try:
+        is_there = read_calibrations(path) == [wanted]
+    except ValueError:
+        is_there = False
+    if not is_there:
+        write_calibrations(path, [wanted])
+
+
+def _calibration(fields: object) -> Calibration:
+    if not isinstance(fields, dict):
+        raise ValueError(f"a calibration is {shown(fields)}, not an object")
+    stored = from_fields(_StoredCalibration, fields)
+    calibration = Calibration(
+        stored.fingerprint,
+        _part(ProbabilityCalibration, "probability", stored.probability),
+        _part(AdaptiveDepthRule, "adaptive_depth", stored.adaptive_depth),
+    )
+    calibration.check()
+    return calibration
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredCalibration:
+    """Describes a calibration as stored."""
+
+    fingerprint: str
+    probability: Mapping[str, Any] | None
+    adaptive_depth: Mapping[str, Any] | None
+
+
+def _part(kind: type[_Part], name: str, fields: Mapping[str, Any] | None) -> _Part | None:
+    try:
+        return None if fields is None else from_fields(kind, fields)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error

@@ -1,0 +1,128 @@
+"""Lengths that texts are padded to."""
+
+import numpy as np
+import pytest
+
+from tandem.errors import TextTooLong
+from tandem.inference.buckets import bucket_of, chunks_by_length, pad_texts, pair_chunk_size
+from tandem.texts.text_rules import text_length_buckets
+
+BUCKETS = (4, 16, 64)
+
+
+@pytest.mark.parametrize(
+    ("length", "bucket"), [(1, 4), (4, 4), (5, 16), (16, 16), (17, 64), (64, 64)]
+)
+def test_the_smallest_fitting_bucket_is_chosen(length: int, bucket: int) -> None:
+    """A length goes into the smallest bucket that is not shorter."""
+    assert bucket_of(length, BUCKETS) == bucket
+
+
+def test_rows_longer_than_every_bucket_are_refused() -> None:
+    """A length over the last bucket is a text that is too long."""
+    with pytest.raises(TextTooLong) as caught:
+        bucket_of(65, BUCKETS)
+    assert caught.value.metadata == {"got": "65", "limit": "64", "unit": "tokens"}
+
+
+def test_rows_are_divided_by_length_and_none_is_lost() -> None:
+    """A chunk has rows of one bucket, in their order, and at most so many; the longest go first."""
+    lengths = [3, 60, 5, 4, 16, 17, 1, 2, 9]
+
+    chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)
+
+    assert [(chunk.rows, chunk.padded_length) for chunk in chunks] == [
+        ([1, 5], 64),
+        ([2, 4, 8], 16),
+        ([0, 3], 4),
+        ([6, 7], 4),
+    ]
+    assert chunks_by_length([], BUCKETS, chunk_size=3) == []
+
+
+def test_rows_over_whole_chunks_fill_up_longer_ones() -> None:
+    """One row of 4 tokens with two of 16; not with one of 64, which would cost more."""
+    lengths = [4, 4, 4, 16, 16, 4]
+
+    short = chunks_by_length(lengths, BUCKETS, chunk_size=3)
+    long = chunks_by_length([16, 64], BUCKETS, chunk_size=3)
+
+    assert [(chunk.rows, chunk.padded_length) for chunk in short] == [
+        ([5, 3, 4], 16),
+        ([0, 1, 2], 4),
+    ]
+    assert [(chunk.rows, chunk.padded_length) for chunk in long] == [([1], 64), ([0], 16)]
+
+
+def test_rows_do_not_climb_from_length_to_length() -> None:
+    """Each step adds little; together they must be cheaper than a chunk too."""
+    buckets = text_length_buckets(64)
+
+    chunks = chunks_by_length(buckets, buckets, chunk_size=24)
+
+    assert [[buckets[row] for row in chunk.rows] for chunk in chunks] == [
+        [48, 64],
+        [24, 32],
+        [8, 12, 16],
+    ]
+
+
+def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
+    """Returns which share of the computed tokens is padding, with so many rows of an image."""
+    chunks = chunks_by_length(lengths, buckets, chunk_size=24)
+    # A text alone is computed with one masked row.
+    rows = max(1, image_length)
+    padded = sum(len(chunk.rows) * (chunk.padded_length + rows) for chunk in chunks)
+    return 1 - (sum(lengths) + len(lengths) * image_length) / padded
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "image_length"), [(2, 64, 0), (8, 26, 0), (2, 64, 49), (40, 64, 0)]
+)
+def test_padding_is_less_than_a_quarter(low: int, high: int, image_length: int) -> None:
+    """Of mixed lengths, texts alone and pairs; of all in one length it is more."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(low, high + 1, 64).tolist()
+    buckets = text_length_buckets(64)
+
+    assert padding_share(lengths, image_length, buckets) < 0.25
+    if not image_length:  # positive control
+        assert padding_share(lengths, image_length, (64,)) > padding_share(lengths, 0, buckets)
+    assert padding_share([2] * 63 + [64], 0, (64,)) > 0.9
+    assert padding_share([8] * 63 + [64], 0, buckets) < 0.11
+
+
+def test_padding_is_masked() -> None:
+    """Rows start at the left; what is added has the padding's id and mask 0."""
+    rows = [np.array([2, 9, 3], dtype=np.int32), np.array([2, 3], dtype=np.int32)]
+
+    ids, mask = pad_texts(iter(rows), 4, pad_id=7)
+
+    assert ids.tolist() == [[2, 9, 3, 7], [2, 3, 7, 7]]
+    assert mask.tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
+    assert (ids.dtype, mask.dtype) == (np.int64, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("pair_count", "chunk_sizes"),
+    [(1, [1]), (14, [14]), (15, [8, 7]), (20, [10, 10]), (64, [32, 32]), (200, [25] * 8)],
+)
+def test_two_instances_share_pairs_evenly(pair_count: int, chunk_sizes: list[int]) -> None:
+    """Few pairs stay together; no chunk is larger than the model's batch."""
+    size = pair_chunk_size(pair_count, instance_count=2, most=32)
+
+    chunks = chunks_by_length([4] * pair_count, BUCKETS, size)
+
+    assert [len(chunk.rows) for chunk in chunks] == chunk_sizes
+
+
+def test_chunks_of_a_large_model_are_even_too() -> None:
+    """Its batches are small; each instance gets as many chunks as the other."""
+    size = pair_chunk_size(20, instance_count=2, most=6)
+
+    assert size == 5
+
+
+def test_no_pairs_give_no_chunks() -> None:
+    """A size is still one that a range can step by."""
+    assert pair_chunk_size(0, instance_count=2, most=32) == 1

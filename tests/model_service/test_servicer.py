@@ -1,0 +1,66 @@
+"""ModelService over a real server."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.contract.model_description import (
+    AdaptiveDepthRule,
+    ModelDescription,
+    ProbabilityCalibration,
+    model_from_proto,
+)
+from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.v1 import model_service_pb2
+from tandem.v1.model_service_pb2_grpc import ModelServiceStub, add_ModelServiceServicer_to_server
+
+PLAIN = ModelDescription(
+    fingerprint="m",
+    family="joint",
+    precision="bf16",
+    embedding_dimension=192,
+    max_text_token_count=64,
+    max_text_bytes=8_192,
+    max_image_bytes=32 << 20,
+    max_image_pixel_count=25_000_000,
+)
+MEASURED = replace(
+    PLAIN,
+    probability_calibration=ProbabilityCalibration(0.5, -1.0),
+    adaptive_depth_rule=AdaptiveDepthRule(
+        first_count=5,
+        further_count=4,
+        intercept=1.0,
+        best_logit_weight=2.0,
+        margin_weight=3.0,
+        similarity_gap_weight=4.0,
+        log_rank_weight=5.0,
+        stop_chance=0.02,
+    ),
+)
+
+
+@pytest.mark.parametrize("model", [PLAIN, MEASURED], ids=["plain", "measured"])
+async def test_a_caller_gets_the_whole_description(model: ModelDescription) -> None:
+    """What was not measured is unset, not 0."""
+    server = await make_server(
+        "test",
+        Health("test", []),
+        lambda server: add_ModelServiceServicer_to_server(ModelServicer(lambda: model), server),
+        [MODEL_SERVICE_NAME],
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            response = await ModelServiceStub(channel).DescribeModel(
+                model_service_pb2.DescribeModelRequest(), timeout=10
+            )
+    finally:
+        await server.stop(None)
+
+    assert model_from_proto(response.model) == model
+    assert response.model.HasField("probability_calibration") == (model is MEASURED)

@@ -1,0 +1,430 @@
+"""Image files into pixels: what comes out of good ones, and how bad ones are refused."""
+
+import io
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.deadline import Deadline
+from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
+from tandem.pictures.image import MAX_IMAGE_BYTES, decode_image, decoding_bytes
+from tandem.pictures.image_rules import ImageRules
+from tests.support.pictures.pictures import (
+    BLACK,
+    BLUE,
+    RED,
+    WHITE,
+    claiming_jpeg,
+    claiming_webp,
+    encoded,
+    halves,
+    noise,
+    plain,
+    png_chunk,
+    png_chunks,
+    png_header,
+)
+
+SIZE = 112
+RULES = ImageRules(size=SIZE)
+ORIENTATION_TAG = 0x112
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ODD_KINDS = (b"PLTE", b"tRNS", b"IDAT", b"IHDR", b"acTL", b"fcTL", b"CgBI")
+
+
+def colour_at(pixels: np.ndarray, x: int, y: int) -> tuple[int, ...]:
+    return tuple(int(value) for value in pixels[y, x])
+
+
+def is_near(
+    pixels: np.ndarray, x: int, y: int, colour: tuple[int, ...], tolerance: int = 8
+) -> bool:
+    """Says whether a pixel has the colour, within what JPEG makes of it."""
+    return all(
+        abs(a - b) <= tolerance for a, b in zip(colour_at(pixels, x, y), colour, strict=True)
+    )
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
+def test_a_picture_of_the_models_size_is_returned_bit_for_bit(file_format: str) -> None:
+    """Training and serving see the same pixels where nothing has to be scaled."""
+    picture = noise(size=SIZE)
+
+    pixels = decode_image(encoded(picture, file_format, lossless=True), RULES)
+
+    assert pixels.dtype == np.uint8
+    assert np.array_equal(pixels, np.asarray(picture))
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+def test_wide_picture_is_centred_between_white_bars(file_format: str) -> None:
+    """60 x 40 pixels become 112 x 75, with 18 white rows above."""
+    pixels = decode_image(encoded(halves(), file_format), RULES)
+
+    assert pixels.shape == (SIZE, SIZE, 3)
+    assert colour_at(pixels, 20, 17) == WHITE
+    assert colour_at(pixels, 20, 94) == WHITE
+    assert is_near(pixels, 20, 56, RED)
+    assert is_near(pixels, 90, 56, BLUE)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+def test_exif_orientation_is_followed(file_format: str) -> None:
+    """Orientation 6 asks for a quarter turn clockwise: the left side becomes the top."""
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = 6
+
+    pixels = decode_image(encoded(halves(), file_format, exif=exif), RULES)
+
+    assert is_near(pixels, 56, 20, RED)
+    assert is_near(pixels, 56, 90, BLUE)
+    assert colour_at(pixels, 10, 56) == WHITE
+
+
+def test_16_bit_picture_with_exif_is_turned_too() -> None:
+    """The way through NumPy that 16 bits take does not lose the orientation."""
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = 6
+    grey = np.zeros((40, 60), dtype=np.uint16)
+    grey[:, 30:] = 65535
+
+    pixels = decode_image(encoded(Image.fromarray(grey), "PNG", exif=exif), RULES)
+
+    assert colour_at(pixels, 56, 20) == BLACK
+    assert colour_at(pixels, 56, 90) == WHITE
+
+
+# Pillow remarks on odd files; here its errors are our business, and its remarks are not.
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+def test_broken_exif_does_not_refuse_the_picture() -> None:
+    """A picture that can be seen is taken, whichever way up."""
+    file = encoded(plain(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff garbage")
+
+    assert is_near(decode_image(file, RULES), 56, 56, RED)
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
+def test_transparent_pixels_are_white_over_any_colour(file_format: str) -> None:
+    """Black under full transparency shows as white, without a dark edge."""
+    picture = plain((0, 0, 0, 0), (SIZE // 2, SIZE // 2), "RGBA")
+    picture.paste((255, 0, 0, 255), (0, 0, SIZE // 4, SIZE // 2))
+
+    pixels = decode_image(encoded(picture, file_format, lossless=True, exact=True), RULES)
+
+    assert colour_at(pixels, 100, 56) == WHITE
+    assert colour_at(pixels, 10, 56) == RED
+    # On the seam the red fades into white, so red never falls.
+    assert pixels[56, :, 0].min() == 255
+
+
+def test_half_transparent_black_is_grey() -> None:
+    """Alpha 128 of black on white is 255 - 128 = 127."""
+    file = encoded(plain((0, 0, 0, 128), (SIZE, SIZE), "RGBA"), "PNG")
+
+    assert colour_at(decode_image(file, RULES), 56, 56) == (127, 127, 127)
+
+
+@pytest.mark.parametrize(
+    ("picture", "options", "colour"),
+    [
+        (plain(RED).convert("P"), {}, RED),
+        (plain(RED).quantize(2), {"transparency": 0}, WHITE),
+        (plain(RED), {"transparency": RED}, WHITE),
+        (plain((77,), mode="L"), {"transparency": 77}, WHITE),
+        (plain((255,), mode="1"), {}, WHITE),
+        (plain((77,), mode="L"), {}, (77, 77, 77)),
+        (plain((0, 0), mode="LA"), {}, WHITE),
+        (Image.fromarray(np.full((40, 40), 0x4D4D, dtype=np.uint16)), {}, (77, 77, 77)),
+    ],
+    ids=["palette", "clear palette", "clear RGB", "clear grey", "1 bit", "grey", "LA", "16 bits"],
+)
+def test_every_kind_of_png(
+    picture: Image.Image, options: dict[str, object], colour: tuple[int, ...]
+) -> None:
+    """Palettes, keyed-out colours, 1 and 16 bits all become what an eye would see."""
+    assert colour_at(decode_image(encoded(picture, "PNG", **options), RULES), 56, 56) == colour
+
+
+def test_cmyk_jpeg() -> None:
+    """Printers' JPEGs come out in the right colours, not inverted."""
+    file = encoded(plain((0, 255, 255, 0), mode="CMYK"), "JPEG")
+
+    assert is_near(decode_image(file, RULES), 56, 56, RED, tolerance=12)
+
+
+@pytest.mark.parametrize("file_format", ["WEBP", "PNG"])
+def test_animation_gives_its_first_frame(file_format: str) -> None:
+    """A moving picture is what one sees of it first."""
+    file = encoded(plain(RED), file_format, save_all=True, append_images=[plain(BLUE)])
+
+    assert is_near(decode_image(file, RULES), 56, 56, RED)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1)])
+def test_extreme_shapes_keep_at_least_a_pixel(size: tuple[int, int]) -> None:
+    """A line a pixel wide does not vanish in scaling."""
+    assert decode_image(encoded(plain(size=size), "PNG"), RULES).shape == (SIZE, SIZE, 3)
+
+
+@pytest.mark.parametrize("file_format", ["GIF", "TIFF", "BMP", "PPM", "ICO"])
+def test_other_formats_are_refused_under_any_name(file_format: str) -> None:
+    """Pillow would read these; we let no stranger reach so many parsers."""
+    with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
+        decode_image(encoded(plain(), file_format), RULES)
+
+
+@pytest.mark.parametrize(
+    "file", [b"", b"\xff", b"hello", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP"]
+)
+def test_tiny_files_are_unreadable(file: bytes) -> None:
+    """Nothing, a bit of text, and bare signatures."""
+    with pytest.raises(ImageUnreadable):
+        decode_image(file, RULES)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.9])
+def test_picture_cut_short_is_unreadable(file_format: str, part: float) -> None:
+    """Half a picture is refused, not filled up with grey."""
+    file = encoded(noise(), file_format)
+
+    with pytest.raises(ImageUnreadable):
+        decode_image(file[: int(len(file) * part)], RULES)
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 40), (40, 0)])
+def test_empty_png_is_unreadable(size: tuple[int, int]) -> None:
+    """A picture without pixels shows nothing."""
+    with pytest.raises(ImageUnreadable):
+        decode_image(png_header(*size), RULES)
+
+
+def test_a_png_that_lacks_its_palette_is_unreadable() -> None:
+    """Pillow asserts that there is one, and one such picture failed its whole batch."""
+    whole = encoded(plain(RED).convert("P"), "PNG")
+    start = whole.index(b"PLTE") - 4
+    end = start + 12 + int.from_bytes(whole[start : start + 4])
+    assert decode_image(whole, RULES).shape == (SIZE, SIZE, 3)
+
+    with pytest.raises(ImageUnreadable, match="it has no palette"):
+        decode_image(whole[:start] + whole[end:], RULES)
+
+
+def test_pngs_of_damaged_chunks_are_read_or_refused_by_name() -> None:
+    """With the checksums that the damaged chunks should have, so that they are read."""
+    dice = random.Random(20261128)
+    whole = [
+        encoded(plain(RED).convert("P"), "PNG", transparency=0),
+        encoded(noise(size=8), "PNG"),
+        encoded(plain((0, 0), mode="LA"), "PNG"),
+    ]
+    refused = 0
+    for _ in range(600):
+        chunks = png_chunks(dice.choice(whole))
+        number = dice.randrange(len(chunks))
+        kind, data = chunks[number]
+        match dice.randrange(4):
+            case 0 if data:
+                place = dice.randrange(len(data))
+                other = dice.choice((0, 1, 2, 3, 4, 8, 16, 255))
+                chunks[number] = (kind, data[:place] + bytes([other]) + data[place + 1 :])
+            case 1:
+                del chunks[number]
+            case 2:
+                chunks.insert(number, (dice.choice(ODD_KINDS), dice.randbytes(dice.randrange(7))))
+            case _:
+                dice.shuffle(chunks)
+        file = PNG_SIGNATURE + b"".join(png_chunk(*chunk) for chunk in chunks)
+        try:
+            decode_image(file, RULES)
+        except (ImageUnreadable, ImageTooLarge):
+            refused += 1
+
+    assert 200 < refused < 590
+
+
+def test_file_over_the_byte_limit_is_not_opened() -> None:
+    """The size of the file alone refuses it."""
+    with pytest.raises(ImageTooLarge) as caught:
+        decode_image(bytes(MAX_IMAGE_BYTES + 1), RULES)
+
+    assert caught.value.metadata == {
+        "got": str(MAX_IMAGE_BYTES + 1),
+        "limit": str(MAX_IMAGE_BYTES),
+        "unit": "bytes",
+    }
+
+
+BOMBS = {
+    "png": png_header(13_000, 13_000),
+    "png past Pillow's own limit": png_header(100_000, 100_000),
+    "webp": claiming_webp(13_000, 13_000),
+    "webp past Pillow's own limit": claiming_webp(16_383, 16_383),
+    "jpeg": claiming_jpeg(65_000, 65_000),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_bomb_is_refused_by_its_header(bomb: bytes) -> None:
+    """A few bytes that claim to be a huge picture cost next to no time."""
+    start_time = time.process_time()
+
+    with pytest.raises(ImageTooLarge) as caught:
+        decode_image(bomb, RULES)
+
+    assert time.process_time() - start_time < 0.5
+    assert caught.value.metadata["unit"] == "pixels"
+    assert int(caught.value.metadata["got"]) > 25_000_000
+
+
+def test_bombs_cost_no_memory() -> None:
+    """A fresh process grows by less than 16 MB over all bombs; decoding one would take 640."""
+    program = (
+        "import resource\n"
+        "from tandem.errors import ImageTooLarge\n"
+        "from tandem.pictures.image import decode_image\n"
+        "from tests.pictures.test_image import BOMBS, RULES, peak_bytes\n"
+        "before = peak_bytes()\n"
+        "for bomb in BOMBS.values():\n"
+        "    try:\n"
+        "        decode_image(bomb, RULES)\n"
+        "    except ImageTooLarge:\n"
+        "        pass\n"
+        "print(peak_bytes() - before)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        text=True,
+        timeout=60,
+    )
+
+    assert int(done.stdout) < 16 * 2**20
+
+
+def peak_bytes() -> int:
+    """Returns the most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+def test_damaged_files_are_read_or_refused_by_name() -> None:
+    """Two thousand cut and flipped files raise our two errors and no other."""
+    chance = random.Random(7)
+    picture = noise(size=24)
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = 6
+    files = [
+        encoded(picture, "JPEG", exif=exif),
+        encoded(picture.convert("CMYK"), "JPEG", progressive=True),
+        encoded(picture, "PNG", exif=exif),
+        encoded(picture.convert("P"), "PNG", transparency=3),
+        encoded(picture, "PNG", save_all=True, append_images=[noise(1, 24)]),
+        encoded(picture, "WEBP", exif=exif),
+        encoded(picture.convert("RGBA"), "WEBP", save_all=True, append_images=[noise(1, 24)]),
+    ]
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(2_000):
+        try:
+            pixels = decode_image(_damaged(chance.choice(files), chance), RULES)
+        except (ImageUnreadable, ImageTooLarge):
+            outcomes["refused"] += 1
+        else:
+            assert pixels.shape == (SIZE, SIZE, 3)
+            outcomes["read"] += 1
+
+    # Both ways were tried in earnest.
+    assert min(outcomes.values()) > 200
+
+
+def _damaged(file: bytes, chance: random.Random) -> bytes:
+    damaged = bytearray(file)
+    if chance.random() < 0.2:
+        return bytes(damaged[: chance.randrange(len(damaged))])
+    for _ in range(chance.choice([1, 2, 4])):
+        damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+    return bytes(damaged)
+
+
+def photo(width: int, height: int) -> Image.Image:
+    """Returns a picture with soft shapes and some noise, as a camera would take it."""
+    rng = np.random.default_rng(0)
+    shapes = rng.integers(0, 256, (height // 40, width // 40, 3), dtype=np.uint8)
+    soft = Image.fromarray(shapes).resize((width, height), Image.Resampling.BICUBIC)
+    noisy = np.asarray(soft).astype(np.int16) + rng.integers(-6, 7, (height, width, 3))
+    return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+
+
+def filtered_whole(file: bytes, size: tuple[int, int]) -> np.ndarray:
+    """Returns the picture scaled by the filter alone, from every one of its pixels."""
+    with Image.open(io.BytesIO(file)) as image:
+        return np.asarray(image.resize(size, Image.Resampling.BICUBIC)).astype(int)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+@pytest.mark.parametrize("width", [200, 320, 448, 620])
+def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
+    file_format: str, width: int
+) -> None:
+    """Pixel by pixel what training has always seen."""
+    file = encoded(photo(width, width // 2), file_format)
+
+    pixels = decode_image(file, RULES)
+
+    assert np.array_equal(pixels[28:84], filtered_whole(file, (SIZE, SIZE // 2)))
+
+
+# The largest takes seconds to make; one format of it shows what blocks of its size do.
+@pytest.mark.parametrize(
+    ("size", "file_format"),
+    [
+        *(
+            (size, file_format)
+            for size in ((640, 320), (1920, 960))
+            for file_format in ("JPEG", "PNG", "WEBP")
+        ),
+        ((3000, 1500), "JPEG"),
+        pytest.param((3000, 1500), "PNG", marks=pytest.mark.slow),
+        pytest.param((3000, 1500), "WEBP", marks=pytest.mark.slow),
+    ],
+)
+def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, int]) -> None:
+    """Blocks are averaged before the filter: a level or less, 8 where it is most."""
+    file = encoded(photo(*size), file_format)
+
+    pixels = decode_image(file, RULES)
+
+    difference = np.abs(pixels[28:84] - filtered_whole(file, (SIZE, SIZE // 2)))
+    assert difference.mean() < 1
+    assert difference.max() <= 8
+
+
+def test_decoding_stops_at_the_deadline() -> None:
+    """Within a picture, where the decoder reads its file in parts."""
+    file = encoded(noise(size=2000), "PNG")
+    assert decode_image(file, RULES, None, Deadline.after(60)).shape == (SIZE, SIZE, 3)
+
+    with pytest.raises(DeadlineExceeded):
+        decode_image(file, RULES, None, Deadline.after(-1))
+
+
+@pytest.mark.parametrize("options", [{"lossless": True}, {"quality": 5}, {"exif": b"Exif\0\0"}])
+def test_the_memory_of_a_webp_is_known_by_its_header(options: dict[str, Any]) -> None:
+    file = encoded(plain(size=(300, 200)), "WEBP", **options)
+
+    assert decoding_bytes(ImageContent(file)) == 300 * 200 * 16
+    assert decoding_bytes(ImageContent(file[:25])) == 0
+    assert decoding_bytes(ImageContent(encoded(plain(), "PNG"))) == 0
+    assert decoding_bytes(TextContent("RIFF....WEBP")) == 0
