@@ -110,7 +110,7 @@ watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts 
 	$(BIN)/python -m benchmarks.runs.watch
 
 test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, sends 100,000 odd frames and requests, and kills the gateway 20 times
-	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py \
+	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/access/test_auth.py \
 		tests/gateway_svc/test_killed.py
 
 sbom: .venv/.ok ## Writes what an install consists of into build/sbom; needs uv on PATH

@@ -22,11 +22,11 @@ from orchestrator_svc.assembly import Clients
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import connected_model, rerank_room
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.metrics import SERVING, note_build
-from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
+from tandem.chassis.telemetry.metrics import SERVING, note_build
 from tandem.chassis.tls import Identity
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from embedded.local_server import LocalCall, LocalServer
-from tandem.chassis.log import get_logger
-from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
-from tandem.chassis.tracing import exemplar, tracing
+from tandem.chassis.telemetry.log import get_logger
+from tandem.chassis.telemetry.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
+from tandem.chassis.telemetry.tracing import exemplar, tracing
 from tandem.errors import InternalFault, TandemError
 
 log = get_logger()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.demo_model import DEMO_NOTE, is_demo
 from tandem.modeling.export.fresh_export import export_if_stale

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import grpc
 
-from tandem.chassis.admission import AdmissionLimits
-from tandem.chassis.channels import SERVER_OPTIONS
-from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.health import Health
-from tandem.chassis.server import bind, make_server
-from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.capacity.admission import AdmissionLimits
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import bind, make_server
+from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity, server_options
 

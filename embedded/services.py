@@ -21,7 +21,7 @@ from orchestrator_svc.assembly import Servicers, make_servicers
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings

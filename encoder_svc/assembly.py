@@ -9,11 +9,11 @@ import grpc
 
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.service_room import ServiceRoom
-from tandem.chassis.started_threads import started_threads
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity, triton_credentials
-from tandem.chassis.tracing import trace_headers
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.calls.channels import deadline_seconds
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.metrics import count_truncated_texts, observe_stage

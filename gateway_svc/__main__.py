@@ -3,12 +3,12 @@
 import asyncio
 import sys
 
-import tandem.chassis.plain_structlog  # noqa: F401
+import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from gateway_svc.serving import serve
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from gateway_svc.upstream import Upstream
-from tandem.chassis.channels import open_channel
-from tandem.chassis.guard import load_guard_or_exit
+from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 

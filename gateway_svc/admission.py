@@ -28,14 +28,14 @@ from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, Operation, Outcome
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import CallContext, Upstream
-from tandem.chassis.admission import Admission
-from tandem.chassis.call_log import CallLog
-from tandem.chassis.guard import Guard
-from tandem.chassis.headers import AUTHORIZATION_KEY
-from tandem.chassis.log import get_logger
-from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
-from tandem.chassis.places import caller_of
-from tandem.chassis.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, exemplar, tracing
+from tandem.chassis.access.call_log import CallLog
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.access.headers import AUTHORIZATION_KEY
+from tandem.chassis.capacity.admission import Admission
+from tandem.chassis.capacity.places import caller_of
+from tandem.chassis.telemetry.log import get_logger
+from tandem.chassis.telemetry.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
+from tandem.chassis.telemetry.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, exemplar, tracing
 from tandem.errors import InternalFault, TandemError, Unauthenticated
 
 log = get_logger()

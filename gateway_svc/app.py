@@ -25,8 +25,8 @@ from gateway_svc.rest.rerank import rerank, rerank_of_cohere
 from gateway_svc.rest.search import search
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
-from tandem.chassis.admission import Admission
-from tandem.chassis.guard import Guard
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.capacity.admission import Admission
 
 
 class GatewayApp:

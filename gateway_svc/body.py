@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from gateway_svc.faults import malformed
-from tandem.chassis.admission import LEAST_BYTES_A_SECOND
+from tandem.chassis.capacity.admission import LEAST_BYTES_A_SECOND
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, MessageTooLarge
 

@@ -21,9 +21,9 @@ from gateway_svc.body import CallerGone
 from gateway_svc.connection import LimitedConnection
 from gateway_svc.faults import HttpRefusal, head_too_large, problem
 from gateway_svc.settings import GatewaySettings
-from tandem.chassis.admission import LEAST_BYTES_A_SECOND
-from tandem.chassis.exposure import is_loopback
-from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
+from tandem.chassis.access.exposure import is_loopback
+from tandem.chassis.capacity.admission import LEAST_BYTES_A_SECOND
+from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, bind_request_id
 from tandem.errors import Unauthenticated
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tandem.chassis.request_id import current_request_id
+from tandem.chassis.telemetry.request_id import current_request_id
 from tandem.errors import (
     MessageTooLarge,
     Overloaded,

@@ -13,15 +13,15 @@ from gateway_svc.app import GatewayApp
 from gateway_svc.http_server import HttpServer
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import SERVICE_NAMES, Upstream
-from tandem.chassis.allocator import Trimmer
-from tandem.chassis.direct_channel import DirectChannel
-from tandem.chassis.exposure import warn_of_exposure
-from tandem.chassis.guard import Guard
-from tandem.chassis.health import WARM_RETRY_SECONDS, Health
-from tandem.chassis.http_door import Heartbeat
-from tandem.chassis.log import get_logger
-from tandem.chassis.metrics import note_build
-from tandem.chassis.process import open_metrics_port, prepare
+from tandem.chassis.access.exposure import warn_of_exposure
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.health.health import WARM_RETRY_SECONDS, Health
+from tandem.chassis.health.metrics_server import Heartbeat
+from tandem.chassis.process.allocator import Trimmer
+from tandem.chassis.serve.direct_channel import DirectChannel
+from tandem.chassis.serve.process import open_metrics_port, prepare
+from tandem.chassis.telemetry.log import get_logger
+from tandem.chassis.telemetry.metrics import note_build
 from tandem.chassis.tls import Identity
 from tandem.errors import ServiceUnavailable
 

@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tandem.chassis.channels import call, call_metadata
-from tandem.chassis.direct_channel import DirectChannel
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.channels import call, call_metadata
+from tandem.chassis.calls.status import error_from_rpc
+from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.contract.deadline import Deadline
 from tandem.contract.request_limits import RequestLimit, request_limit
 from tandem.errors import ServiceUnavailable

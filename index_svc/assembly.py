@@ -11,7 +11,7 @@ from index_svc.corrupt_shard import corrupt_room, damage_of
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
-from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.retrieval.faiss_index import visible_gpu_count

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import grpc
 
 from index_svc.settings import IndexSettings
-from tandem.chassis.log import get_logger
-from tandem.chassis.service_room import ServiceRoom
+from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.verdict import CheckDepth, verify_in_child

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import grpc
 
-from tandem.chassis.channels import deadline_seconds
-from tandem.chassis.side_thread import converted
+from tandem.chassis.calls.channels import deadline_seconds
+from tandem.chassis.process.side_thread import converted
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import part_to_proto, summary_to_proto
 from tandem.contract.search_path import keyword_state_to_proto

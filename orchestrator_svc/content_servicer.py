@@ -6,7 +6,7 @@ from typing import TypeVar
 import grpc
 
 from orchestrator_svc.wire.search_wire import fetched_content
-from tandem.chassis.side_thread import converted
+from tandem.chassis.process.side_thread import converted
 from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Content, Encoding
 from tandem.contract.deadline import Deadline

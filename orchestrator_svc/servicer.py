@@ -10,7 +10,7 @@ from orchestrator_svc.wire.cursor_wire import page_from_proto
 from orchestrator_svc.wire.index_wire import listed_to_proto, surveyed_to_proto
 from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
-from tandem.chassis.side_thread import converted
+from tandem.chassis.process.side_thread import converted
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError

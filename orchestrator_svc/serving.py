@@ -11,9 +11,9 @@ from orchestrator_svc.assembly import (
     make_servicers,
 )
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.attached_server import AttachedServer
-from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.server import serve
+from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.attached_server import AttachedServer
+from tandem.chassis.serve.server import serve
 from tandem.chassis.tls import Identity
 from tandem.remote.startup import Dependencies
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.admission import AdmissionLimits
-from tandem.chassis.service_settings import ServiceSettings
+from tandem.chassis.capacity.admission import AdmissionLimits
+from tandem.chassis.serve.service_settings import ServiceSettings
 from tandem.chassis.settings import (
     AT_LEAST_1,
     SHARE,

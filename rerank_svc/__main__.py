@@ -5,8 +5,8 @@ import sys
 
 from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.server import serve_room
+from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.server import serve_room
 from tandem.chassis.settings import SettingsError, load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
 from tandem.pictures.heif_reader import HeifReader

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import grpc
 
-from tandem.chassis.channels import deadline_seconds
-from tandem.chassis.side_thread import converted
+from tandem.chassis.calls.channels import deadline_seconds
+from tandem.chassis.process.side_thread import converted
 from tandem.contract.content import Tokens
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.inference_cost import cost_to_proto

@@ -1,7 +1,7 @@
 """Names everything that can go wrong: one class for each value of `tandem.v1.ErrorReason`.
 
-Code raises these where it finds the fault; `tandem.chassis.status` sends them to the caller. Pure
-Python.
+Code raises these where it finds the fault; `tandem.chassis.calls.status` sends them to the
+caller. Pure Python.
 """
 
 from __future__ import annotations

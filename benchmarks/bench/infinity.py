@@ -35,7 +35,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.support.infinity_side import BATCH, Infinity, K, Material, infinity
 from benchmarks.support.peer_environments import environment, own_environ
-from tandem.chassis.channels import CHANNEL_OPTIONS
+from tandem.chassis.calls.channels import CHANNEL_OPTIONS
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records

@@ -33,7 +33,7 @@ from benchmarks.peers.measurement import F32
 from benchmarks.support.clustered_vectors import Source
 from benchmarks.support.large_model import LAYER_COUNT, WIDTH, export_large
 from benchmarks.support.served_index import BATCH_COUNT, describe, wait_settled
-from tandem.chassis.channels import CHANNEL_OPTIONS
+from tandem.chassis.calls.channels import CHANNEL_OPTIONS
 from tandem.client import Client, SearchResult
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack, Ports

@@ -5,7 +5,8 @@
 BEFORE and AFTER are worktrees, each with a virtual environment in `.venv`. Each serves the bundled
 model with two shards and no caches. CPU time of threads says the same on a busy machine, where a
 clock says little; what both share with other work changes within a round as little as it can. Set
-`CANARY_PERIOD_SECONDS` of tandem/chassis/health.py to an hour in both, or canaries count too.
+`CANARY_PERIOD_SECONDS` of tandem/chassis/health/health.py to an hour in both, or canaries count
+too.
 
 Prints medians over the rounds, the lowest and the highest, and the median of each round's ratio.
 """

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 

@@ -20,7 +20,7 @@ import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.peers.measurement import F32, I64, Search, Vectors
-from tandem.chassis.channels import CHANNEL_OPTIONS
+from tandem.chassis.calls.channels import CHANNEL_OPTIONS
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

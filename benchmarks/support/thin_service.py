@@ -19,8 +19,8 @@ import faiss as faiss_module
 import grpc
 import numpy as np
 
-from tandem.chassis.channels import SERVER_OPTIONS
-from tandem.chassis.health import Health
+from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.health.health import Health
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,

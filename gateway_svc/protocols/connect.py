@@ -19,7 +19,7 @@ from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.json_message import by_size, message_to_json, parse_message
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Method
-from tandem.chassis.status import plain_metadata, rich_status
+from tandem.chassis.calls.status import plain_metadata, rich_status
 from tandem.errors import TandemError
 
 UNARY_TYPES = {"application/json", "application/proto"}

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from gateway_svc.faults import HttpRefusal, malformed
 from gateway_svc.http_call import HttpCall, streamed
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
-from tandem.chassis.status import plain_metadata, rich_status
+from tandem.chassis.calls.status import plain_metadata, rich_status
 from tandem.errors import InternalFault, TandemError
 
 BINARY_TYPES = {"application/grpc-web", "application/grpc-web+proto"}

@@ -13,7 +13,7 @@ from gateway_svc.json_message import by_size
 from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of, text_of
 from gateway_svc.upstream import content_method
-from tandem.chassis.request_id import current_request_id
+from tandem.chassis.telemetry.request_id import current_request_id
 from tandem.contract.model_description import relevance
 from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb

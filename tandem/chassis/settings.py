@@ -21,7 +21,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tandem.chassis import metrics
+from tandem.chassis.telemetry import metrics
 
 SettingsClass = TypeVar("SettingsClass")
 

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import grpc
 
-from tandem.chassis.log import get_logger
 from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.telemetry.log import get_logger
 
 log = get_logger()
 

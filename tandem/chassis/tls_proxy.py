@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tandem.chassis.plain_structlog  # noqa: F401
-from tandem.chassis.log import get_logger
+import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity, TlsSettings
 
 log = get_logger()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import (
     Content,
     Encoding,

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.chassis.cache_metrics import CacheMetrics
-from tandem.chassis.single_flight_cache import SingleFlightCache
+from tandem.chassis.capacity.cache_metrics import CacheMetrics
+from tandem.chassis.capacity.single_flight_cache import SingleFlightCache
 from tandem.contract.content import (
     Content,
     Encoding,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tandem.chassis.metrics import REGISTRY, Counter, kept_series, stage_histogram
-from tandem.chassis.tracing import exemplar
+from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.tracing import exemplar
 from tandem.contract.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.places import asking_caller
-from tandem.chassis.single_flight_cache import Computation
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.capacity.places import asking_caller
+from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tandem.chassis.guard import AccessSettings
+from tandem.chassis.access.guard import AccessSettings
+from tandem.chassis.serve.side_doors import SideDoors
 from tandem.chassis.settings import SettingsError, load
-from tandem.chassis.side_doors import SideDoors
+from tandem.chassis.telemetry.tracing import check_trace_settings
 from tandem.chassis.tls import TlsSettings
-from tandem.chassis.tracing import check_trace_settings
 from tandem.local.start_refused import StartRefused
 
 SERVICES = ("orchestrator", "encoder", "index", "rerank", "gateway")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Info
 
-from tandem.chassis.metrics import REGISTRY, Counter, kept_series
+from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tandem.chassis.channels import call
-from tandem.chassis.log import get_logger
+from tandem.chassis.calls.channels import call
+from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ServiceUnavailable, TandemError
 
 log = get_logger()

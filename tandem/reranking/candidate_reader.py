@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.errors import ModelMismatch, ServiceUnavailable
 from tandem.item_store.item_store import ItemStore, StoredContent, StoredTokens
 

@@ -1,7 +1,7 @@
 """Declares the metrics of rerank_svc."""
 
-from tandem.chassis.metrics import REGISTRY, Counter, kept_series, stage_histogram
-from tandem.chassis.tracing import exemplar
+from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
 from tandem.model_service.metrics import count_inference
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.chassis.cache_metrics import CacheMetrics
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
+from tandem.chassis.capacity.cache_metrics import CacheMetrics
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.capacity.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.single_flight_cache import Computation
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import ImageTokens, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod

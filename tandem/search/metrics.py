@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from tandem.chassis.metrics import (
+from tandem.chassis.telemetry.metrics import (
     LATENCY_BUCKETS_SECONDS,
     REGISTRY,
     Counter,
@@ -13,7 +13,7 @@ from tandem.chassis.metrics import (
     kept_series,
     stage_histogram,
 )
-from tandem.chassis.tracing import exemplar, tracing
+from tandem.chassis.telemetry.tracing import exemplar, tracing
 from tandem.contract.content import Modality
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from tandem.chassis.tracing import annotate
+from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated

@@ -4,7 +4,7 @@ Gauges have a series for each shard, as one process may have several; counters a
 those of all of them.
 """
 
-from tandem.chassis.metrics import (
+from tandem.chassis.telemetry.metrics import (
     REFUSALS,
     REGISTRY,
     Counter,

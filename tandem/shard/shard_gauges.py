@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 
 
 def _gauge(help_text: str) -> float | None:

@@ -5,14 +5,14 @@ Triton's own metrics are sums and counts, which give no quantiles.
 
 from __future__ import annotations
 
-from tandem.chassis.metrics import (
+from tandem.chassis.telemetry.metrics import (
     LATENCY_BUCKETS_SECONDS,
     REGISTRY,
     Counter,
     Histogram,
     kept_series,
 )
-from tandem.chassis.tracing import exemplar
+from tandem.chassis.telemetry.tracing import exemplar
 from tandem.errors import TandemError
 from tandem.repository.priority import Priority
 

@@ -1,4 +1,4 @@
-"""tandem.chassis.settings: the environment gives the settings, or the start stops by name."""
+"""settings: the environment gives the settings, or the start stops by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tandem.chassis.tls: who is let in, and certificates that change under load."""
+"""tls: who is let in, and certificates that change under load."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import grpc
 import pytest
 import trustme
 
-from tandem.chassis.channels import SERVER_OPTIONS, call, open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import SERVER_OPTIONS, call, open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials, server_options
 from tandem.errors import ServiceUnavailable, TandemError

@@ -1,4 +1,4 @@
-"""tandem.chassis.tls_proxy: certificates before a server that has none, and that may change."""
+"""tls_proxy: certificates before a server that has none, and that may change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import grpc
 import pytest
 import trustme
 
-from tandem.chassis.channels import SERVER_OPTIONS, call, open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import SERVER_OPTIONS, call, open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ServiceUnavailable, TandemError

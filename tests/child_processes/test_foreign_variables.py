@@ -36,7 +36,7 @@ FOREIGN = {
 COUNTS = """
 import tandem.encoding.metrics, tandem.shard.metrics
 import tandem.search.metrics, tandem.reranking.metrics
-from tandem.chassis.metrics import REFUSALS, REGISTRY
+from tandem.chassis.telemetry.metrics import REFUSALS, REGISTRY
 REFUSALS.labels("a", "b", "c").inc(3)
 labels = {"service": "a", "method": "b", "reason": "c"}
 print(REGISTRY.get_sample_value("tandem_rpc_refusals_total", labels))

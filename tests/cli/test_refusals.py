@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tandem.chassis.tokens import Caller, Grant, Scope
+from tandem.chassis.access.tokens import Caller, Grant, Scope
 from tandem.cli.app import app
 from tandem.cli.command_line import run
 from tandem.errors import PermissionDenied, TandemError, TextTooLong, Unauthenticated

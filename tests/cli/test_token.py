@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tandem.chassis.tokens import Scope, TokenFile
+from tandem.chassis.access.tokens import Scope, TokenFile
 from tandem.cli.app import app
 from tandem.errors import PermissionDenied
 

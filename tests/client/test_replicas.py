@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 
 from tandem.client import AsyncClient
-from tests.chassis.test_channels import replica
+from tests.chassis.calls.test_channels import replica
 
 
 async def test_orchestrators_of_one_name_are_called_in_turn() -> None:

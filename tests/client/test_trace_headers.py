@@ -7,7 +7,7 @@ import sys
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from tandem.chassis.tracing import extract_trace
+from tandem.chassis.telemetry.tracing import extract_trace
 from tandem.client.trace_headers import trace_headers
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tandem import __version__
-from tandem.chassis.guard import AccessSettings
+from tandem.chassis.access.guard import AccessSettings
 from tandem.chassis.settings import load
 from tests.support.deploy.rendered import ROOT
 from tests.support.deploy.service_policies import SETTINGS

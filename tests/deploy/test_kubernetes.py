@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tandem import __version__
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tests.support.deploy.merged_policies import EMBEDDED
 from tests.support.deploy.pod_policies import beyond_pod_security, pod_security
 from tests.support.deploy.policies import POLICIES, faults

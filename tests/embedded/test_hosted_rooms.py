@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.channels import call
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.calls.channels import call
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.errors import ServiceUnavailable, ShardMapMismatch

@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from embedded.hosted_server import HostedServer
 from embedded.local_server import LocalChannel
-from tandem.chassis.channels import call
-from tandem.chassis.health import Health
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.calls.channels import call
+from tandem.chassis.health.health import Health
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.errors import DeadlineExceeded, InternalFault, ModelUnavailable
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1 import encoder_service_pb2_grpc

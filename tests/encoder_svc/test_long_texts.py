@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts

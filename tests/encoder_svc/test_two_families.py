@@ -14,7 +14,7 @@ import pytest_asyncio
 import torch
 from tokenizers import Encoding as TokenizerEncoding
 
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import (
     Encoding,
     ImageContent,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tandem.chassis.single_flight_cache import Computation
+from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import (
     Content,
     Encoding,

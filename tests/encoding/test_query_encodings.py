@@ -10,10 +10,10 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.places import CALLER_KEY
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.capacity.places import CALLER_KEY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.encoding.encoder import Encoder

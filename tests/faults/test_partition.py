@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.faults.condition import wait_until
 from tests.support.faults.history import Finding, History, Outcome

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.faults.history import Finding, FindingKind, History, Outcome
 from tests.support.faults.observation import observe

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from google.protobuf.message import Message
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.client import Client
 from tandem.local.stack import LocalStack
 from tests.support.fuzz.fuzzing import (

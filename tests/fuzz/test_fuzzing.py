@@ -9,10 +9,10 @@ import grpc
 import pytest
 import structlog
 
-from tandem.chassis import log
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
+from tandem.chassis.telemetry import log
 from tandem.errors import InternalFault
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb

@@ -11,8 +11,8 @@ import pytest
 
 from gateway_svc import edge
 from gateway_svc.connection import ConnectionLimits
-from tandem.chassis.guard import Guard
-from tandem.chassis.tokens import TokenFile
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.access.tokens import TokenFile
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.gateway_svc.running import SEARCH, gateway
 

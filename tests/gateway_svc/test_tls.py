@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from gateway_svc import connection
-from tandem.chassis.guard import Guard
+from tandem.chassis.access.guard import Guard
 from tandem.chassis.tls import Identity
 from tests.support.chassis.authority import Files
 from tests.support.gateway_svc.running import SEARCH, Gateway, gateway

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.errors import IndexNotFound, IndexTypeInvalid, TandemError
 from tandem.local.free_ports import free_ports

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.errors import SequenceNotReached
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert

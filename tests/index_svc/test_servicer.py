@@ -14,10 +14,10 @@ import pytest
 
 from index_svc.servicer import IndexServicer
 from tandem import errors
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.calls.status import error_from_rpc
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.contract.content import ImageContent
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.shard import Shard

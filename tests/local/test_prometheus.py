@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from typer.testing import CliRunner
 
-from tandem.chassis.http_door import HttpDoor
+from tandem.chassis.health.metrics_server import MetricsServer
 from tandem.cli.app import app
 from tandem.local.free_ports import free_ports
 from tandem.local.prometheus import (
@@ -88,7 +88,7 @@ def test_it_scrapes_its_targets_and_stops_at_the_end(tmp_path: Path) -> None:
     """Real Prometheus, a real endpoint, one more target while it runs, and no process left."""
     registry = CollectorRegistry()
     Gauge("tandem_serving", "1 while serving.", ["service"], registry=registry).labels("x").set(1)
-    door = HttpDoor("127.0.0.1", 0, registry)
+    door = MetricsServer("127.0.0.1", 0, registry)
     url = f"http://127.0.0.1:{door.port}/metrics"
     [port] = free_ports(1)
     try:
@@ -109,7 +109,7 @@ def test_it_scrapes_its_targets_and_stops_at_the_end(tmp_path: Path) -> None:
 @needs_prometheus
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
     """Its port is taken."""
-    door = HttpDoor("127.0.0.1", 0, CollectorRegistry())
+    door = MetricsServer("127.0.0.1", 0, CollectorRegistry())
     try:
         with pytest.raises(PrometheusUnavailable, match="address already in use"):
             LocalPrometheus(tmp_path, door.port, {}).start()

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,

@@ -11,7 +11,7 @@ import pytest
 from orchestrator_svc import servicer
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.remote import shard_client
 from tandem.search.contents import content_room

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
 from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault, TextEmpty

@@ -11,8 +11,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 from structlog.testing import capture_logs
 
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import LIVENESS
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.health.health import LIVENESS
 from tandem.errors import ServiceUnavailable
 from tandem.remote.startup import Dependencies
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import TextContent
 from tandem.repository.manifest import read_manifest
 from tandem.v1 import model_service_pb2

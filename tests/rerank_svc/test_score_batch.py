@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Tokens
 from tandem.inference.served_model import ServedModel
 from tandem.repository.manifest import JOINT_ENCODER, Manifest

@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from rerank_svc.servicer import RerankServicer
 from tandem import errors
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.calls.status import error_from_rpc
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.contract.content import Modality, Tokens
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.repository.neighbour_manifest import NeighbourModelManifest

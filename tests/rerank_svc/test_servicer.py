@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from tandem import errors
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.files import StoreRefused
 from tandem.item_store.item_store import ItemStore

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.inference.joined_scoring import JoinedScoring

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tandem.chassis.single_flight_cache import Computation
+from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import ImageTokens, TextTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.reranking.match_logit_cache import PairKey, make_cache, query_digest

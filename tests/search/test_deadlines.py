@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
+from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
 from tandem.v1 import content_pb2

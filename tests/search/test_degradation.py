@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,

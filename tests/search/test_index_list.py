@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tandem.chassis.guard import Guard
-from tandem.chassis.status import error_from_rpc
-from tandem.chassis.tokens import TokenFile
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.access.tokens import TokenFile
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.client import Access, Client
 from tandem.contract.content import ImageContent, TextContent
 from tandem.errors import IndexNotFound, InternalFault, TandemError

@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 
-from tandem.chassis.status import REASON_KEY
+from tandem.chassis.calls.status import REASON_KEY
 from tandem.contract.content import ImageContent, TextContent
 from tandem.errors import InternalFault
 from tandem.search.writes.ingest import IncomingItem

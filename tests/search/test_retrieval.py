@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tandem import errors
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.search.depth import Depth

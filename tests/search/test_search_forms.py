@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator_svc.wire.search_wire import query_from_proto
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import TextUse
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb

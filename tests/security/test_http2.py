@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.test_serve import Service, started
+from tests.chassis.serve.test_serve import Service, started
 from tests.support.chassis.raw_http2 import (
     DATA,
     END_HEADERS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert

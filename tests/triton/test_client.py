@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,

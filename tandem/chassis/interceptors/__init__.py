@@ -1,12 +1,22 @@
 """Interceptors that run around every call, in a fixed order.
 
 Health and reflection calls skip them: probes are not traffic, and must answer under overload.
+
+- `handlers`, `around`, `chain`: bases of an interceptor, and all of them as one
+- `headers`, `request_id`, `trace`: what a call carries
+- `access_log`, `metrics`, `outcome`: how a call ended
+- `errors`, `release`: exceptions to statuses, and the memory of refused calls
+- `auth`: who may call
+- `reading`, `request_scanner`: requests within their limits
+- `probe_calls`, `slow_messages`: what strangers may hold by health and reflection calls
+- `admission`, `stream_watch`: capacity of calls and streams
+- `answers`, `ended_call`: answers whose caller does not read
 """
 
 from __future__ import annotations
 
-from tandem.chassis.admission import Admission, AdmissionLimits
-from tandem.chassis.guard import Guard
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.capacity.admission import Admission, AdmissionLimits
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
 from tandem.chassis.interceptors.answers import AnswersInterceptor
@@ -15,11 +25,11 @@ from tandem.chassis.interceptors.errors import ErrorsInterceptor
 from tandem.chassis.interceptors.handlers import HandlerInterceptor
 from tandem.chassis.interceptors.headers import HeadersInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
+from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.interceptors.reading import ReadingInterceptor
 from tandem.chassis.interceptors.release import ReleaseInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
 from tandem.chassis.interceptors.trace import TraceInterceptor
-from tandem.chassis.probe_calls import ProbeCalls
 
 
 def interceptors(

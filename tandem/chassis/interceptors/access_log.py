@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import grpc
 
-from tandem.chassis.call_log import CallLog
+from tandem.chassis.access.call_log import CallLog
+from tandem.chassis.calls.status import REASON_KEY
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.interceptors.outcome import code_name
-from tandem.chassis.status import REASON_KEY
 
 
 class AccessLogInterceptor(AroundInterceptor):

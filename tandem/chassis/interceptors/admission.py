@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from tandem.chassis.admission import Admission
+from tandem.chassis.capacity.admission import Admission
+from tandem.chassis.capacity.places import Places, caller_key
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
@@ -18,8 +19,7 @@ from tandem.chassis.interceptors.handlers import (
     with_behavior,
 )
 from tandem.chassis.interceptors.reading import request_byte_count
-from tandem.chassis.places import Places, caller_key
-from tandem.chassis.stream_watch import StreamWatch
+from tandem.chassis.interceptors.stream_watch import StreamWatch
 
 
 class AdmissionInterceptor(HandlerInterceptor):

@@ -8,12 +8,12 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.guard import Guard, current_caller
-from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
+from tandem.chassis.access.guard import Guard, current_caller
+from tandem.chassis.access.headers import AUTHORIZATION_KEY, current_headers
+from tandem.chassis.capacity.places import bind_asking_caller
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
-from tandem.chassis.log import get_logger
-from tandem.chassis.places import bind_asking_caller
-from tandem.chassis.probe_calls import ProbeCalls
+from tandem.chassis.interceptors.probe_calls import ProbeCalls
+from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import certificate_names
 from tandem.contract.access import AccessRule
 from tandem.errors import Unauthenticated

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import grpc
 
-from tandem.chassis.headers import bind_headers
+from tandem.chassis.access.headers import bind_headers
 from tandem.chassis.interceptors.handlers import (
     Continuation,
     HandlerInterceptor,

@@ -9,14 +9,14 @@ from typing import Any
 
 import grpc
 
+from tandem.chassis.calls.status import abort
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
     method_of,
     with_behavior,
 )
-from tandem.chassis.log import get_logger
-from tandem.chassis.status import abort
+from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import InternalFault, TandemError
 
 log = get_logger()

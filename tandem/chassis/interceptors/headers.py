@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from tandem.chassis.headers import fault_of_headers
+from tandem.chassis.access.headers import fault_of_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import grpc
 
+from tandem.chassis.calls.status import REASON_KEY
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.interceptors.outcome import code_name
-from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
-from tandem.chassis.status import REASON_KEY
-from tandem.chassis.tracing import exemplar
+from tandem.chassis.telemetry.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
+from tandem.chassis.telemetry.tracing import exemplar
 
 
 class MetricsInterceptor(AroundInterceptor):

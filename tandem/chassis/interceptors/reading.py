@@ -19,18 +19,18 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
-from tandem.chassis.admission import Admission
+from tandem.chassis.capacity.admission import Admission
+from tandem.chassis.capacity.places import Places, caller_key
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
     method_of,
     of_raw_stream,
 )
-from tandem.chassis.places import Places, caller_key
-from tandem.chassis.probe_calls import ProbeCalls
-from tandem.chassis.request_scanner import RequestScanner
-from tandem.chassis.side_thread import SideThread, bind_side_thread
-from tandem.chassis.slow_messages import SlowMessages
+from tandem.chassis.interceptors.probe_calls import ProbeCalls
+from tandem.chassis.interceptors.request_scanner import RequestScanner
+from tandem.chassis.interceptors.slow_messages import SlowMessages
+from tandem.chassis.process.side_thread import SideThread, bind_side_thread
 from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
 

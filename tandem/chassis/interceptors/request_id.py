@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import grpc
 
-from tandem.chassis.headers import current_headers
+from tandem.chassis.access.headers import current_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
-from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
+from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, bind_request_id
 
 
 class RequestIdInterceptor(AroundInterceptor):

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 
 import grpc
 
-from tandem.chassis.headers import current_headers
+from tandem.chassis.access.headers import current_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
-from tandem.chassis.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, tracing
+from tandem.chassis.telemetry.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, tracing
 
 
 class TraceInterceptor(AroundInterceptor):

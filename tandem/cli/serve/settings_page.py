@@ -1,7 +1,7 @@
 """Generates the tables of docs/settings.md from the declared settings: `make settings-doc`."""
 
 from tandem.chassis import settings
-from tandem.chassis.log import LogSettings
+from tandem.chassis.telemetry.log import LogSettings
 from tandem.local.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
 
 FIRST_HEADING = f"## {SERVICES[0]}_svc"

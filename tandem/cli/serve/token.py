@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.chassis.tokens import Scope
+from tandem.chassis.access.tokens import Scope
 from tandem.cli.command_line import Command
 from tandem.cli.terminal.console import errors, one_line, out
 

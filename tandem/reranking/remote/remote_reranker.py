@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tandem.chassis.places import asking_caller
-from tandem.chassis.single_flight_cache import Computation
+from tandem.chassis.capacity.places import asking_caller
+from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import (
     Content,
     ImageContent,

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from tandem.chassis.cache_metrics import CacheMetrics
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.single_flight_cache import Computation, SingleFlightCache
+from tandem.chassis.capacity.cache_metrics import CacheMetrics
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.capacity.single_flight_cache import Computation, SingleFlightCache
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.regions import RegionContent

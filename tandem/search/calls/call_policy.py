@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tandem.chassis.channels import call
+from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
 from tandem.errors import (
     DeadlineExceeded,

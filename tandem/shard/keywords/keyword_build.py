@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ItemCorrupt, TandemError
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.shard.keywords.item_text import ItemText, item_text

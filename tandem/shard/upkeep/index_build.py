@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.shard.retrieval.faiss_index import FaissIndex
 from tandem.shard.retrieval.index_type import IndexTuning
 from tandem.shard.upkeep.recall_sample import MeasuredRecall, RecallSample

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
 from tandem.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import Fallback, SearchFallback
 from tandem.errors import IndexTypeInvalid

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
 from tandem.shard.retrieval.embedding_rows import EmbeddingRows

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.shard.metrics import (
     LIVE_RECALL,

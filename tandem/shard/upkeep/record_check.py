@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from tandem.chassis.log import get_logger
+from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ItemCorrupt, TandemError
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.shard.metrics import CORRUPT_ITEMS

@@ -12,9 +12,9 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.channels import open_channel
-from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.status import abort
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.calls.status import abort
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.deadline import Deadline
 from tandem.search.calls.call_policy import Dependency
 from tandem.search.calls.retry_budget import RetryBudget

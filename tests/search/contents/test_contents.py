@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from tandem.chassis.status import REASON_KEY
+from tandem.chassis.calls.status import REASON_KEY
 from tandem.contract.content import ImageContent, TextContent
 from tandem.errors import TextEmpty
 from tandem.search.writes.ingest import IncomingItem

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.longer_times import holds_with_longer_times

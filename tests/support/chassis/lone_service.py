@@ -17,10 +17,10 @@ from pathlib import Path
 
 import grpc
 
-from tandem.chassis.guard import load_guard_or_exit
-from tandem.chassis.metrics import stage_histogram
-from tandem.chassis.server import serve
-from tandem.chassis.service_settings import ServiceSettings
+from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.server import serve
+from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.telemetry.metrics import stage_histogram
 from tandem.errors import ModelUnavailable
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server

@@ -9,12 +9,12 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.channels import SERVER_OPTIONS
-from tandem.chassis.guard import Guard
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
-from tandem.chassis.status import REASON_KEY
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.calls.status import REASON_KEY
+from tandem.chassis.capacity.admission import DEFAULT_LIMITS, AdmissionLimits
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 from tests.support.chassis.scripted_service import (

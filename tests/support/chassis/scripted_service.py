@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.capacity.admission import DEFAULT_LIMITS, AdmissionLimits
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceServicer,

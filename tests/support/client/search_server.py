@@ -10,9 +10,9 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.direct_channel import DirectChannel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.direct_channel import DirectChannel
+from tandem.chassis.serve.server import make_server
 from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,

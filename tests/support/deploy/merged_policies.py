@@ -8,7 +8,7 @@ from embedded.hosted_rooms import SHARD_FIELD
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from index_svc.settings import IndexSettings
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.health import LIVENESS
+from tandem.chassis.health.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
 from tests.support.deploy.rendered import Resource, named, of_kind
 from tests.support.deploy.service_policies import SETTINGS

@@ -15,10 +15,10 @@ from gateway_svc.settings import GatewaySettings
 from index_svc.settings import IndexSettings
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.guard import AccessSettings
-from tandem.chassis.health import LIVENESS
+from tandem.chassis.access.guard import AccessSettings
+from tandem.chassis.health.health import LIVENESS
+from tandem.chassis.serve.side_doors import SideDoors
 from tandem.chassis.settings import SettingsError, load
-from tandem.chassis.side_doors import SideDoors
 from tandem.chassis.tls import TlsSettings
 from tests.support.deploy.rendered import Resource, named, of_kind
 from tests.support.deploy.workloads import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tests.support.faults.supervisor import Supervised
 from tests.support.index_svc.shard_process import is_serving
 from tests.support.triton.tiny_triton import Serving

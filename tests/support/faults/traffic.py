@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from tandem.chassis.status import REASON_KEY
+from tandem.chassis.calls.status import REASON_KEY
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto, modality_to_proto

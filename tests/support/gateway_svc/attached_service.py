@@ -11,11 +11,11 @@ from typing import Any
 
 from gateway_svc.serving import AttachedGateway
 from gateway_svc.settings import GatewaySettings
-from tandem.chassis.guard import Guard
-from tandem.chassis.log import get_logger
-from tandem.chassis.server import serve
-from tandem.chassis.service_settings import ServiceSettings
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.serve.server import serve
+from tandem.chassis.serve.service_settings import ServiceSettings
 from tandem.chassis.settings import load
+from tandem.chassis.telemetry.log import get_logger
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 from tests.support.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch

@@ -16,10 +16,10 @@ from gateway_svc.connection import ConnectionLimits
 from gateway_svc.http_server import HttpServer
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
-from tandem.chassis.channels import open_channel
-from tandem.chassis.direct_channel import DirectChannel
-from tandem.chassis.guard import Guard
-from tandem.chassis.metrics import RPC_INFLIGHT
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.serve.direct_channel import DirectChannel
+from tandem.chassis.telemetry.metrics import RPC_INFLIGHT
 from tandem.chassis.tls import Identity
 from tests.support.client.search_server import (
     IngestBatch,

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.chassis.status import error_from_rpc
+from tandem.chassis.calls.status import error_from_rpc
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

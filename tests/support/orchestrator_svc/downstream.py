@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
-from tandem.chassis.channels import open_channel
-from tandem.chassis.guard import Guard
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
-from tandem.chassis.side_thread import converted
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.health.health import Health
+from tandem.chassis.process.side_thread import converted
+from tandem.chassis.serve.server import make_server
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, TruncationPolicy
 from tandem.contract.filters import AllOf, Filter, holds

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from tandem.chassis.status import abort
+from tandem.chassis.calls.status import abort
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import CrossEncoderMissing, ModelUnavailable, NeighbourModelMissing
 from tandem.v1 import model_service_pb2 as model_pb

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tandem.chassis.caller_turns import CallerTurns
+from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import (
     Content,
     Encoding,

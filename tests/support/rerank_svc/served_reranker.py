@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from rerank_svc.servicer import RerankServicer
-from tandem.chassis.caller_turns import CallerTurns
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
-from tandem.chassis.server import make_server
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.health.health import Health
+from tandem.chassis.serve.server import make_server
 from tandem.contract.content import (
     Encoding,
     ImageContent,

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import trustme
 
-from tandem.chassis.tokens import Scope
+from tandem.chassis.access.tokens import Scope
 from tandem.contract.access import AccessRule
 from tests.support.chassis.authority import Files
 from tests.support.security.secured_stack import OTHER_INDEX_ID, SecuredStack, token_entry

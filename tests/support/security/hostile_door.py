@@ -11,11 +11,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tandem.chassis import log
-from tandem.chassis.allocator import Trimmer, bound_memory
-from tandem.chassis.guard import Guard
-from tandem.chassis.side_thread import switch_threads_often
-from tandem.chassis.tokens import TokenFile
+from tandem.chassis.access.guard import Guard
+from tandem.chassis.access.tokens import TokenFile
+from tandem.chassis.process.allocator import Trimmer, bound_memory
+from tandem.chassis.process.side_thread import switch_threads_often
+from tandem.chassis.telemetry import log
 from tests.support.orchestrator_svc.downstream import door_address, stack
 
 

@@ -8,10 +8,10 @@ from prometheus_client import Counter
 from orchestrator_svc import __main__
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.log import get_logger
-from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.settings import load_or_exit
-from tandem.chassis.tracing import tracing
+from tandem.chassis.telemetry.log import get_logger
+from tandem.chassis.telemetry.metrics import REGISTRY
+from tandem.chassis.telemetry.tracing import tracing
 from tandem.errors import QueryInvalid
 from tandem.v1 import search_service_pb2 as pb
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import grpc
 import trustme
 
-from tandem.chassis.channels import open_channel
+from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.v1 import content_pb2, model_service_pb2, search_service_pb2
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub

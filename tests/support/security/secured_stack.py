@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trustme
 
-from tandem.chassis.tokens import Scope
+from tandem.chassis.access.tokens import Scope
 from tandem.local.stack import LocalStack, Ports
 from tests.support.chassis.authority import Files
 
