@@ -51,6 +51,7 @@ _TEST_PATHS = ["tests"]
 
 pytest_plugins = [
     "tests.support.group_end",
+    "tests.support.once_a_session",
     "tests.support.triton.tiny_triton",
     "tests.support.local.tiny_stack",
 ]

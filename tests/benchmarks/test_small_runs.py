@@ -10,8 +10,6 @@ from tests.benchmarks.small_runs import by_make_test_benchmarks
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 
 @by_make_test_benchmarks
 @pytest.mark.timeout(600)

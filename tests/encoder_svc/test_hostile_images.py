@@ -32,7 +32,7 @@ from tests.support.pictures.hostile_images import (
 from tests.support.pictures.pictures import encoded, noise
 from tests.support.triton.tiny_triton import Serving
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("hostile-images")
 
 GOOD_PICTURE = encoded(noise(size=48), "PNG")
 GOOD_TEXT = "two dogs left of one umbrella"

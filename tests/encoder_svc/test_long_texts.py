@@ -18,8 +18,6 @@ from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
 from tests.support.pictures.pictures import encoded, plain
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 SHORT = "two dogs left of one umbrella"
 LONG = " ".join([SHORT] * 20)
 

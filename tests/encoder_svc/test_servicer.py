@@ -47,8 +47,6 @@ from tandem.v1.encoder_service_pb2_grpc import (
 from tandem.wire import content_to_proto, encoding_from_proto
 from tests.support.pictures.pictures import BLUE, encoded, noise, plain, png_header
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 TIMEOUT_SECONDS = 20
 
 

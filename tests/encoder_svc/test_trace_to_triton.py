@@ -19,7 +19,6 @@ SPAN_ID = "b7ad6b7169203331"
 START_SECONDS = 120
 
 # Runs with the others that take the small model, which is exported once.
-pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 
 @dataclass

@@ -29,10 +29,8 @@ from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
 from tests.support.pictures.pictures import encoded, noise
-from tests.support.triton.metrics import Counts, counted
-from tests.support.triton.tiny_triton import Serving, serving
-
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+from tests.support.triton.metrics import Counts
+from tests.support.triton.tiny_triton import serving
 
 DOGS, CAT = TextContent("two dogs"), TextContent("a red cat")
 LONG = TextContent("two dogs left of one umbrella " * 20)
@@ -151,29 +149,28 @@ async def test_a_refused_query_is_refused_again(stub: EncoderServiceStub) -> Non
 
 
 async def test_fifty_equal_concurrent_queries_are_one_inference(
-    stub: EncoderServiceStub, tiny_serving: Serving
+    stub: EncoderServiceStub,
 ) -> None:
-    """By Triton's own count; the costs of all replies are those of one."""
-    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    """By the requests to the model; the costs of all replies are those of one."""
+    before = Counts.asked(JOINT_ENCODER)
 
     responses = await asyncio.gather(*(ask(stub, DOGS) for _ in range(50)))
 
-    added = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER).since(before)
-    assert (added.inferences, added.executions) == (1, 1)
+    assert Counts.asked(JOINT_ENCODER).since(before) == Counts(1, 1)
     assert all(response.results == responses[0].results for response in responses)
     assert sum(response.cost.cache_miss_count for response in responses) == 1
 
 
 async def test_without_a_cache_each_costs_its_own(
-    tiny_served: ServedModel, served_texts: ServedTexts, tiny_serving: Serving
+    tiny_served: ServedModel, served_texts: ServedTexts
 ) -> None:
-    """Positive control: Triton's count tells sharing from its absence."""
+    """Positive control: the count tells sharing from its absence."""
     async with served_channel(tiny_served, served_texts) as channel:
-        before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+        before = Counts.asked(JOINT_ENCODER)
 
         await asyncio.gather(*(ask(EncoderServiceStub(channel), DOGS) for _ in range(5)))
 
-    assert counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 5).inferences == 5
+    assert Counts.asked(JOINT_ENCODER).since(before).inferences == 5
 
 
 async def test_no_version_of_the_model_answers_with_anothers_encodings(

@@ -1,6 +1,8 @@
 """What a real Triton answers equals what the eager model gives, whatever is asked at once."""
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,14 @@ from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.repository.config_pbtxt import INSTANCE_COUNT, pair_batch_size
-from tandem.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.repository.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.repository.precision import Precision
 from tandem.triton.client import TritonClient
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.triton.metrics import Counts, counted, wait_for_queue
 from tests.support.triton.tiny_triton import Serving, serving, with_lone_instances
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("served-model")
 
 TOLERANCE = 1e-4
 TIMEOUT_SECONDS = 30.0
@@ -40,6 +42,28 @@ MOST_TIMES = 5
 @pytest.fixture(scope="module")
 def eager(tiny_checkpoint: Path) -> JointModel:
     return load_checkpoint(tiny_checkpoint).model
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Two encoders that a Triton of their own serves as one; no other test adds to its counts."""
+
+    bi_encoder: JointModel
+    cross_encoder: JointModel
+    manifest: Manifest
+    running: Serving
+
+
+@pytest.fixture(scope="module")
+def combined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Combined]:
+    folder = tmp_path_factory.mktemp("combined")
+    folders = save_be_and_ce(folder)
+    combine(*folders, folder / "combined")
+    manifest = export_model(folder / "combined", folder / "repository", Precision.FP32)
+    be, ce = (load_checkpoint(each).model for each in folders)
+    served = with_lone_instances(folder / "repository", folder / "served", IMAGE_BACKBONE)
+    with serving(served) as running:
+        yield Combined(be, ce, manifest, running)
 
 
 @pytest.fixture
@@ -134,23 +158,20 @@ async def test_pairs(
     assert worst(served[::-1], expected) > 100 * TOLERANCE
 
 
-async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_path: Path) -> None:
+async def test_two_encoders_are_served_as_one(
+    combined: Combined, random: np.random.Generator
+) -> None:
     """Sep+Coop by the same calls: texts and images by the BE, pairs by the CE."""
-    folders = save_be_and_ce(tmp_path)
-    combine(*folders, tmp_path / "combined")
-    manifest = export_model(tmp_path / "combined", tmp_path / "repository", Precision.FP32)
-    be, ce = (load_checkpoint(folder).model for folder in folders)
+    be, ce, manifest = combined.bi_encoder, combined.cross_encoder, combined.manifest
     text = np.array([2, 5, 6, 7, 3], np.int32)
     tokens, pixels = made_tokens(random, manifest, 8), made_pixels(random, manifest, 8)
 
-    lone = with_lone_instances(tmp_path / "repository", tmp_path / "lone")
-    with serving(lone) as running:
-        client = TritonClient(running.address)
-        model = ServedModel(client, manifest)
-        texts = (await model.embed_texts([text], TIMEOUT_SECONDS)).values
-        images = (await model.encode_images(pixels, TIMEOUT_SECONDS)).values
-        logits = (await model.match_logits([text] * 8, list(tokens), TIMEOUT_SECONDS)).values
-        await client.close()
+    client = TritonClient(combined.running.address)
+    model = ServedModel(client, manifest)
+    texts = (await model.embed_texts([text], TIMEOUT_SECONDS)).values
+    images = (await model.encode_images(pixels, TIMEOUT_SECONDS)).values
+    logits = (await model.match_logits([text] * 8, list(tokens), TIMEOUT_SECONDS)).values
+    await client.close()
 
     ids = torch.from_numpy(text)[None].long()
     pairs = (ids.expand(8, -1), torch.ones(8, 5, dtype=torch.int64), torch.from_numpy(tokens))
@@ -238,7 +259,7 @@ async def test_pixels_of_another_size_are_refused(tiny_served: ServedModel) -> N
 
 
 async def test_requests_of_different_clients_share_executions(
-    tiny_serving: Serving, tiny_manifest: Manifest, random: np.random.Generator
+    combined: Combined, random: np.random.Generator
 ) -> None:
     """One text a call from 16 connections, while both instances are busy: they go together.
 
@@ -246,11 +267,13 @@ async def test_requests_of_different_clients_share_executions(
     nothing can join, keep the instances busy until the texts have come; where this process stands
     still for as long as they take, it is tried again. Texts that never join fail each time.
     """
-    clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
+    clients = [TritonClient(combined.running.address) for _ in range(CLIENT_COUNT)]
     text_count = CLIENT_COUNT * CALLS_AT_ONCE
 
     for _ in range(MOST_TIMES):
-        execution_count = await _executions_of_texts(tiny_serving, tiny_manifest, random, clients)
+        execution_count = await _executions_of_texts(
+            combined.running, combined.manifest, random, clients
+        )
         if execution_count <= text_count / 4:
             break
 
@@ -259,17 +282,18 @@ async def test_requests_of_different_clients_share_executions(
         await client.close()
 
 
-async def test_requests_of_one_client_do_not(
-    tiny_serving: Serving, tiny_client: TritonClient, tiny_manifest: Manifest
-) -> None:
+async def test_requests_of_one_client_do_not(combined: Combined) -> None:
     """Positive control: one after another, each is an execution."""
-    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    url = combined.running.metrics_url
+    client = TritonClient(combined.running.address)
+    before = Counts.at_rest(url, JOINT_ENCODER)
 
     for _ in range(CALL_COUNT):
-        await _text(tiny_client, tiny_manifest)
+        await _text(client, combined.manifest)
 
-    counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
+    counts = counted(url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
     assert counts == Counts(CALL_COUNT, CALL_COUNT)
+    await client.close()
 
 
 async def _executions_of_texts(

@@ -26,8 +26,6 @@ from tandem.repository.served_functions import (
 from tests.support.repository.made_manifest import made_manifest
 from tests.support.repository.native_rules import Shapes, read_config, violations
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 COMMITTED = Path(__file__).parents[2] / "model_repository"
 
 # forward's of ImageBackbone and JointEncoder; the exported files give theirs below.

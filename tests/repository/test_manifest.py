@@ -19,8 +19,6 @@ from tandem.repository.manifest import (
     read_manifest,
 )
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 
 @pytest.fixture
 def repository(tmp_path: Path, tiny_repository: Path) -> Path:

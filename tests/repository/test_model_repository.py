@@ -9,8 +9,6 @@ import pytest
 from tandem.repository.manifest import Manifest
 from tandem.repository.model_repository import our_manifest, remove_model, stored_models
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 
 @pytest.fixture
 def repository(tmp_path: Path, tiny_repository: Path) -> Path:

@@ -28,10 +28,7 @@ from tests.support.rerank_svc.served_reranker import (
     text_tokens,
     write_store,
 )
-from tests.support.triton.metrics import Counts, counted
-from tests.support.triton.tiny_triton import Serving
-
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+from tests.support.triton.metrics import Counts
 
 COUNTERS = {
     "pair_count": "tandem_rerank_pairs_scored_total",
@@ -125,44 +122,38 @@ async def test_another_query_has_its_own_scores(
 
 
 async def test_fifty_concurrent_searches_cost_one_batch(
-    stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
+    stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:
-    """By Triton's own count: one execution, of as many rows as there are candidates."""
+    """One request to the model, of as many rows as there are candidates."""
     item_ids = [f"i-{number}" for number in range(PAIR_COUNT)]
-    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    before = Counts.asked(JOINT_ENCODER)
 
     responses = await asyncio.gather(*(score(stub, tiny_manifest, item_ids) for _ in range(50)))
 
-    await asyncio.to_thread(Counts.at_rest, tiny_serving.metrics_url, JOINT_ENCODER)
-    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, PAIR_COUNT)
-    assert (added.inferences, added.executions) == (PAIR_COUNT, 1)
+    assert Counts.asked(JOINT_ENCODER).since(before) == Counts(PAIR_COUNT, 1)
     assert all(response.scores == responses[0].scores for response in responses)
     assert sum(response.cost.pair_count for response in responses) == PAIR_COUNT
 
 
 async def test_without_a_cache_each_costs_its_own(
-    tiny_served: ServedModel,
-    tiny_manifest: Manifest,
-    tiny_serving: Serving,
-    store_path: Path,
+    tiny_served: ServedModel, tiny_manifest: Manifest, store_path: Path
 ) -> None:
-    """Positive control: Triton's count tells sharing from its absence."""
+    """Positive control: the count tells sharing from its absence."""
     item_ids = [f"i-{number}" for number in range(20)]
     async with served(tiny_served, store_path) as stub:
-        before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+        before = Counts.asked(JOINT_ENCODER)
 
         responses = await asyncio.gather(*(score(stub, tiny_manifest, item_ids) for _ in range(5)))
 
-    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 100)
-    assert added.inferences == 100
+    assert Counts.asked(JOINT_ENCODER).since(before).inferences == 100
     assert sum(response.cost.pair_count for response in responses) == 100
 
 
 async def test_costs_of_all_replies_add_up_to_the_counters(
-    stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
+    stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:
-    """Exactly, with searches that overlap, repeat and run at once; and Triton counts the same."""
-    rows_before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    """Exactly, with searches that overlap, repeat and run at once; the model was asked for them."""
+    rows_before = Counts.asked(JOINT_ENCODER)
     before = counters()
 
     responses = await asyncio.gather(
@@ -186,8 +177,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(
     assert total.padded_token_count > total.token_count
     assert total.triton_compute_seconds is not None
     assert total.triton_compute_seconds > 0
-    rows = counted(tiny_serving.metrics_url, JOINT_ENCODER, rows_before, total.pair_count)
-    assert rows.inferences == total.pair_count
+    assert Counts.asked(JOINT_ENCODER).since(rows_before).inferences == total.pair_count
 
 
 async def test_probabilities_follow_the_calibration(

@@ -15,7 +15,7 @@ from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.pictures.image import decode_image
-from tandem.repository.manifest import Manifest
+from tandem.repository.manifest import IMAGE_BACKBONE, Manifest
 from tandem.repository.served_functions import ServedFunctions, TokenSource
 from tandem.stages.items import ItemRecord
 from tandem.triton.client import TritonClient
@@ -31,9 +31,6 @@ from tests.support.rerank_svc.served_reranker import (
     served,
 )
 from tests.support.triton.metrics import Counts
-from tests.support.triton.tiny_triton import Serving
-
-pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 COUNT = 5
 NAMES = [f"i-{number}" for number in range(COUNT)]
@@ -68,7 +65,6 @@ async def test_pictures_give_the_logits_of_stored_tokens(
     tiny_served: ServedModel,
     recomputing: ServedModel,
     tiny_manifest: Manifest,
-    tiny_serving: Serving,
     tmp_path: Path,
 ) -> None:
     """The second time, the tokens of all pictures are cached, and none is computed."""
@@ -83,9 +79,9 @@ async def test_pictures_give_the_logits_of_stored_tokens(
         expected = await stub.ScoreCandidates(asked, timeout=TIMEOUT_SECONDS)
     async with served(recomputing, bare, token_cache_bytes=1 << 20) as stub:
         first = await stub.ScoreCandidates(asked, timeout=TIMEOUT_SECONDS)
-        before = Counts.at_rest(tiny_serving.metrics_url, "image_backbone").inferences
+        before = Counts.asked(IMAGE_BACKBONE)
         second = await stub.ScoreCandidates(asked, timeout=TIMEOUT_SECONDS)
-        after = Counts.at_rest(tiny_serving.metrics_url, "image_backbone").inferences
+        after = Counts.asked(IMAGE_BACKBONE)
 
     assert after == before
     assert logits(first)[-1] is None

@@ -27,10 +27,7 @@ from tests.support.rerank_svc.served_reranker import (
     text_tokens,
     write_store,
 )
-from tests.support.triton.metrics import Counts, counted
-from tests.support.triton.tiny_triton import Serving
-
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+from tests.support.triton.metrics import Counts
 
 OTHER_QUERY = text_tokens(2, 30, 3)
 
@@ -100,26 +97,22 @@ async def test_each_query_is_scored_as_if_it_were_alone(
 
 
 async def test_queries_share_a_batch(
-    tiny_served: ServedModel,
-    tiny_serving: Serving,
-    tiny_manifest: Manifest,
-    tmp_path: Path,
+    tiny_served: ServedModel, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Twelve pairs of four queries are one execution of the model; alone they are four."""
+    """Twelve pairs of four queries are one request to the model; alone they are four."""
     async with served(tiny_served, write_store(tmp_path / "shard", tiny_manifest)) as stub:
-        before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+        before = Counts.asked(JOINT_ENCODER)
         queries = [query([f"i-{n}" for n in range(3)], text_tokens(2, 10 + n, 3)) for n in range(4)]
 
         response = await stub.ScoreBatch(batch(tiny_manifest, *queries))
 
-        together = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 12)
-        assert (together.inferences, together.executions) == (12, 1)
+        assert Counts.asked(JOINT_ENCODER).since(before) == Counts(12, 1)
         assert response.cost.pair_count == 12
 
-        before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+        before = Counts.asked(JOINT_ENCODER)
         for each in queries:
             await stub.ScoreBatch(batch(tiny_manifest, each))
-        assert counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 12).executions == 4
+        assert Counts.asked(JOINT_ENCODER).since(before) == Counts(12, 4)
 
 
 async def test_a_query_that_cannot_be_scored_fails_alone(

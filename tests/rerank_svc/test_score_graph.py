@@ -1,6 +1,6 @@
 """ScoreGraph over a real Triton: the scores of the exported networks, and refusals by name."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import make_server
 from tandem.contract.content import Modality, Tokens
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
-from tandem.repository.neighbour_manifest import NeighbourModelManifest
+from tandem.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.triton.client import TritonClient
@@ -33,10 +33,6 @@ from tests.support.neighbours.served_corpus import (
     ServedCorpus,
     tiny_leaprr,
 )
-from tests.support.triton.tiny_triton import Serving, serving
-
-# On one worker: each would export the networks and start a Triton of its own.
-pytestmark = pytest.mark.xdist_group("leaprr-triton")
 
 TIMEOUT_SECONDS = 20
 CORPUS = ServedCorpus.made(20, 30, seed=3)
@@ -69,29 +65,17 @@ class NoPairs:
         raise errors.CrossEncoderMissing(what="a rerank")
 
 
-@pytest.fixture(scope="module")
-def exported(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[NeighbourModelManifest, Serving]]:
-    """A Triton of the networks alone."""
-    from tandem.neighbours.leaprr.served_networks import install_leaprr
-
-    repository: Path = tmp_path_factory.mktemp("leaprr") / "model_repository"
-    manifest = install_leaprr(MODEL, FINGERPRINT, repository)
-    with serving(repository) as running:
-        yield manifest, running
+@pytest.fixture
+def manifest(served_models: Path) -> NeighbourModelManifest:
+    return NeighbourModelManifest.read(neighbours_file(served_models))
 
 
 @pytest_asyncio.fixture
 async def stub(
-    exported: tuple[NeighbourModelManifest, Serving],
+    tiny_client: TritonClient, manifest: NeighbourModelManifest
 ) -> AsyncIterator[RerankServiceStub]:
-    """A rerank_svc in front of it."""
-    manifest, running = exported
-    client = TritonClient(running.address)
-    async with served(NeighbourScorer(ServedNeighbourModel(client, manifest))) as stub:
+    async with served(NeighbourScorer(ServedNeighbourModel(tiny_client, manifest))) as stub:
         yield stub
-    await client.close()
 
 
 @asynccontextmanager
@@ -150,9 +134,7 @@ async def refusal(stub: RerankServiceStub, request: pb.ScoreGraphRequest) -> err
 
 @pytest.mark.parametrize("modality", list(Modality))
 async def test_served_scores_are_the_offline_ones(
-    stub: RerankServiceStub,
-    exported: tuple[NeighbourModelManifest, Serving],
-    modality: Modality,
+    stub: RerankServiceStub, manifest: NeighbourModelManifest, modality: Modality
 ) -> None:
     """Of both directions, which share one Triton model; another query has others."""
     for number in (0, 4):
@@ -160,7 +142,7 @@ async def test_served_scores_are_the_offline_ones(
         scored = await stub.ScoreGraph(graph(modality, number), timeout=TIMEOUT_SECONDS)
 
         assert scored.scores == pytest.approx(offline, abs=1e-5)
-        assert scored.neighbour_model == exported[0].fingerprint
+        assert scored.neighbour_model == manifest.fingerprint
         assert scored.cost.triton_compute_duration.ToNanoseconds() > 0
     other = list(CORPUS.offline_scores(MODEL, modality, 1).values())
     assert scored.scores != pytest.approx(other, abs=1e-3)

@@ -44,8 +44,6 @@ from tests.support.rerank_svc.served_reranker import (
     write_store,
 )
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
-
 
 @pytest.fixture(scope="module")
 def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest) -> Path:

@@ -42,7 +42,7 @@ from tests.support.triton.odd_models import (
 )
 from tests.support.triton.tiny_triton import Serving
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("odd-models")
 
 OUTPUT = OutputSpec("OUTPUT__0", np.float32, (3,))
 TIMEOUT_SECONDS = 10.0

@@ -31,7 +31,7 @@ from tests.support.triton.odd_models import (
     write_moody,
     write_unbatched,
 )
-from tests.support.triton.tiny_triton import Serving, serving
+from tests.support.triton.tiny_triton import OwnServing, serving
 
 pytestmark = pytest.mark.xdist_group("triton-server")
 
@@ -46,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def echoing(repository: Path) -> Iterator[Serving]:
+def echoing(repository: Path) -> Iterator[OwnServing]:
     """A server of that model; a test may do with it what it likes."""
     with serving(repository) as running:
         yield running
@@ -91,7 +91,7 @@ def is_listening(port: int) -> bool:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
-def assert_nothing_is_left(running: Serving, group: int) -> None:
+def assert_nothing_is_left(running: OwnServing, group: int) -> None:
     """Fails if a process, a region, a port or a work folder of the server still is."""
     assert processes_of_group(group) == {}
     assert regions(running.server) == []
@@ -129,7 +129,7 @@ def test_a_damaged_version_that_serves_is_not_started(
     assert not repository.with_name("repository.log").exists()
 
 
-async def answer_of(running: Serving, model: str = ECHO) -> list[float]:
+async def answer_of(running: OwnServing, model: str = ECHO) -> list[float]:
     """Returns what a new client gets from the model for 1 and 2; never hangs."""
     client = TritonClient(running.address)
     output = OutputSpec("OUTPUT__0", np.float32, ())
@@ -143,18 +143,18 @@ async def answer_of(running: Serving, model: str = ECHO) -> list[float]:
     return array.tolist()
 
 
-def stub_of(running: Serving) -> int:
+def stub_of(running: OwnServing) -> int:
     """Returns the id of the process that runs the model."""
     [stub] = [pid for pid, name in children_of(running.server.pid).items() if name == STUB]
     return stub
 
 
-def kill_the_stub(running: Serving) -> None:
+def kill_the_stub(running: OwnServing) -> None:
     """Ends the process that runs the model, as the kernel does when memory is short."""
     os.kill(stub_of(running), signal.SIGKILL)
 
 
-async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: Serving) -> None:
+async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: OwnServing) -> None:
     """No process of its group, no shared memory with its prefix, no port, no folder; the same
     object then serves on the same ports, at once.
     """
@@ -176,7 +176,7 @@ async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: Servin
     assert await answer_of(echoing) == [1, 2]
 
 
-async def test_a_killed_stub_is_an_error_and_no_hang(echoing: Serving) -> None:
+async def test_a_killed_stub_is_an_error_and_no_hang(echoing: OwnServing) -> None:
     """Inferences fail by name, the server's readiness notwithstanding; stopping works."""
     group = echoing.server.pid
     kill_the_stub(echoing)
@@ -220,7 +220,7 @@ async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Pat
     assert refused_count == 3
 
 
-async def test_a_killed_server_ends_its_stubs(echoing: Serving) -> None:
+async def test_a_killed_server_ends_its_stubs(echoing: OwnServing) -> None:
     """A stub that does not notice outlives its server; stop() finds it all the same."""
     group = echoing.server.pid
     os.kill(stub_of(echoing), signal.SIGSTOP)
@@ -277,7 +277,7 @@ def test_stopped_during_its_start_it_leaves_nothing(repository: Path) -> None:
     with pytest.raises(TritonUnavailable, match="stopped while Triton started"):
         server.start(should_stop)
 
-    assert_nothing_is_left(Serving(server, grpc_port, metrics_port), groups[0])
+    assert_nothing_is_left(OwnServing(grpc_port, metrics_port, server), groups[0])
 
 
 class Crash:
@@ -298,7 +298,7 @@ async def test_a_server_that_crashes_at_its_start_is_started_again(repository: P
     server = server_of(repository, free_ports(1)[0])
     try:
         server.start(Crash(server, signal.SIGSEGV, signal.SIGABRT))
-        running = Serving(server, server._grpc_port, server._metrics_port)
+        running = OwnServing(server._grpc_port, server._metrics_port, server)
         assert await answer_of(running) == [1, 2]
     finally:
         server.stop()

@@ -18,7 +18,7 @@ from tests.support.chassis.authority import Files
 from tests.support.triton.odd_models import MOODY
 from tests.support.triton.tiny_triton import Serving
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("odd-models")
 
 OUTPUT = OutputSpec("OUTPUT__0", np.float32, (3,))
 

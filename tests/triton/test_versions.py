@@ -24,7 +24,7 @@ from tandem.triton.server import TritonServer
 from tandem.triton.versions import TritonRefused, TritonVersions
 from tests.support.triton.tiny_triton import Serving, with_lone_instances
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("triton-versions")
 
 LOGIT_SHIFT = 40.0
 GOOD, TOO_WIDE, DAMAGED = 2, 3, 4

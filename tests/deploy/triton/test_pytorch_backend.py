@@ -31,7 +31,7 @@ from tests.support.triton.odd_models import (
 )
 from tests.support.triton.tiny_triton import Serving, serving
 
-pytestmark = pytest.mark.xdist_group("triton-model-io")
+pytestmark = pytest.mark.xdist_group("odd-models")
 
 TIMEOUT_SECONDS = 20.0
 

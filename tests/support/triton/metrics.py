@@ -1,4 +1,4 @@
-"""What Triton itself counts."""
+"""Counts what a model computed: by Triton, and by this process's requests."""
 
 import time
 import urllib.request
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from tandem.chassis.metrics import REGISTRY
 
 PATIENCE_SECONDS = 20.0
 STILL_SECONDS = 0.3
@@ -27,6 +29,20 @@ class Counts:
         """Returns the counts since the server's start, as they stand at this moment."""
         values = _values(metrics_url, model)
         return cls(values["nv_inference_count"], values["nv_inference_exec_count"])
+
+    @classmethod
+    def asked(cls, model: str) -> Self:
+        """Returns what this process has asked for and was answered: rows, and requests.
+
+        Nothing waits in between, and other users of the server do not add to it.
+        """
+        [rows] = [each for each in REGISTRY.collect() if each.name == "tandem_triton_request_rows"]
+        values = {"_sum": 0.0, "_count": 0.0}
+        for sample in rows.samples:
+            kind = sample.name.removeprefix(rows.name)
+            if sample.labels["model"] == model and kind in values:
+                values[kind] += sample.value
+        return cls(values["_sum"], values["_count"])
 
     @classmethod
     def at_rest(cls, metrics_url: str, model: str, canary_count: int = 0) -> Self:

@@ -1,16 +1,17 @@
-"""Fixtures around real Triton servers, shared by the tests of all rooms that talk to one.
+"""Fixtures around the Triton that the whole session shares, and Tritons of a test's own; a plugin.
 
-A plugin, named in tests/conftest.py, and not a conftest: a conftest's session has one server for
-each folder.
+The first worker that needs the shared one starts it, others join it, and it stops with the last.
 """
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import pytest_asyncio
@@ -24,32 +25,47 @@ from tandem.repository.manifest import IMAGE_BACKBONE, Manifest, read_manifest
 from tandem.repository.precision import Precision
 from tandem.triton.client import TritonClient
 from tandem.triton.server import TritonServer
+from tests.support.once_a_session import at_session_end, locked, made_once, session_folder
 
 _TWO_INSTANCES = f"count: {INSTANCE_COUNT},"
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server, ready, and where it is."""
+    """Where a server is that is ready."""
 
-    server: TritonServer
     grpc_port: int
     metrics_port: int
 
     @property
     def address(self) -> str:
-        """host:port for a TritonClient."""
+        """Returns host:port for a TritonClient."""
         return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus would scrape it."""
+        """Returns where Prometheus would scrape it."""
         return f"http://127.0.0.1:{self.metrics_port}/metrics"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnServing(Serving):
+    """A server that a test may stop and start."""
+
+    server: TritonServer
+
+
 @contextmanager
-def serving(repository: Path) -> Iterator[Serving]:
+def serving(repository: Path) -> Iterator[OwnServing]:
     """Serves every model of the repository, and stops at the end."""
+    running = _started(repository)
+    try:
+        yield running
+    finally:
+        running.server.stop()
+
+
+def _started(repository: Path) -> OwnServing:
     grpc_port, metrics_port = free_ports(2)
     server = TritonServer(
         model_repository=repository,
@@ -59,10 +75,7 @@ def serving(repository: Path) -> Iterator[Serving]:
         thread_count=1,
     )
     server.start()
-    try:
-        yield Serving(server, grpc_port, metrics_port)
-    finally:
-        server.stop()
+    return OwnServing(grpc_port, metrics_port, server)
 
 
 def with_lone_instances(repository: Path, folder: Path, name: str = "*") -> Path:
@@ -81,87 +94,114 @@ def with_lone_instances(repository: Path, folder: Path, name: str = "*") -> Path
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small model's checkpoint."""
+    """Returns the folder of a small model's checkpoint."""
     # Here, not above: every test run loads this plugin, and few need torch's two seconds.
     from tests.support.triton.tiny_model import save_tiny_checkpoint
 
-    return save_tiny_checkpoint(tmp_path_factory.mktemp("tiny") / "checkpoint")
+    return made_once(tmp_path_factory, "tiny_checkpoint", save_tiny_checkpoint)
 
 
 @pytest.fixture(scope="session")
 def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """The small model, exported, with a calibration. Not to be changed: copy it."""
-    import torch
+    """Returns the small model, exported, with a calibration. Not to be changed: copy it."""
 
-    from tandem.modeling.export.export import export_model
+    def export(folder: Path) -> None:
+        from tandem.modeling.export.export import export_model
 
-    # Workers share the cores, and torch's threads wait for one another.
-    torch.set_num_threads(1)
-    repository = tmp_path_factory.mktemp("tiny") / "model_repository"
-    export_model(tiny_checkpoint, repository, Precision.FP32)
-    measured = Calibration(
-        read_manifest(repository).fingerprint, ProbabilityCalibration(scale=0.5), None
-    )
-    write_calibrations(calibration_file(repository), [measured])
-    return repository
+        export_model(tiny_checkpoint, folder, Precision.FP32)
+        measured = Calibration(
+            read_manifest(folder).fingerprint, ProbabilityCalibration(scale=0.5), None
+        )
+        write_calibrations(calibration_file(folder), [measured])
+
+    return made_once(tmp_path_factory, "tiny_repository", export)
 
 
 @pytest.fixture(scope="session")
 def lone_instances(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
-    """The small model, exported, with one instance of each Triton model. Not to be changed.
+    """Returns the small model, exported, with one instance of each Triton model. Not to be changed.
 
     A start costs half: each instance imports torch. For tests that do not load both instances.
     """
-    folder = tmp_path_factory.mktemp("tiny-lone") / "model_repository"
-    return with_lone_instances(tiny_repository, folder)
+    return made_once(
+        tmp_path_factory,
+        "lone_instances",
+        lambda folder: with_lone_instances(tiny_repository, folder),
+    )
 
 
 @pytest.fixture(scope="session")
 def tiny_manifest(tiny_repository: Path) -> Manifest:
-    """The small model's manifest."""
+    """Returns the small model's manifest."""
     return read_manifest(tiny_repository)
 
 
 @pytest.fixture(scope="session")
-def tiny_serving(
-    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path
-) -> Iterator[Serving]:
-    """A server of the small model for the whole session. Not to be harmed.
+def served_models(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
+    """Returns what the shared server serves: the small model, odd ones, and LeaPRR's networks.
 
     Tests load both instances of the joint encoder alone.
     """
-    folder = tmp_path_factory.mktemp("tiny-serving") / "model_repository"
-    with serving(with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)) as running:
-        yield running
+
+    def make(folder: Path) -> None:
+        from tandem.neighbours.leaprr.served_networks import install_leaprr
+        from tests.support.neighbours.served_corpus import FINGERPRINT, tiny_leaprr
+        from tests.support.triton.odd_models import write_odd_models
+
+        with_lone_instances(tiny_repository, folder, IMAGE_BACKBONE)
+        write_odd_models(folder)
+        install_leaprr(tiny_leaprr("code"), FINGERPRINT, folder)
+
+    return made_once(tmp_path_factory, "served_models", make)
 
 
 @pytest.fixture(scope="session")
-def odd_serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A server of models that fail on request. Not to be harmed otherwise."""
-    from tests.support.triton.odd_models import write_odd_models
+def tiny_serving(tmp_path_factory: pytest.TempPathFactory, served_models: Path) -> Serving:
+    """Returns the server that all workers share. Not to be harmed.
 
-    repository = write_odd_models(tmp_path_factory.mktemp("odd") / "model_repository")
-    with serving(repository) as running:
-        yield running
+    Its own counts grow by the calls of other workers; what a test sends, its client counts.
+    """
+    folder = session_folder(tmp_path_factory)
+    users = (folder / "triton.users").open("ab")
+    fcntl.flock(users, fcntl.LOCK_SH)
+    at_session_end(users.close)
+    ports = folder / "triton.ports"
+    with locked(folder / "triton.lock"):
+        if not ports.exists():
+            running = _started(served_models)
+            at_session_end(lambda: _stop_after_others(users, ports, running.server))
+            ports.write_text(f"{running.grpc_port} {running.metrics_port}")
+        return Serving(*map(int, ports.read_text().split()))
 
 
-@pytest_asyncio.fixture(scope="session")
-async def odd_client(odd_serving: Serving) -> AsyncIterator[TritonClient]:
-    """A connection to that server."""
-    client = TritonClient(odd_serving.address)
-    yield client
-    await client.close()
+def _stop_after_others(users: BinaryIO, ports: Path, server: TritonServer) -> None:
+    """Waits until no other worker is a user; later ones wait for `users`, and start their own."""
+    fcntl.flock(users, fcntl.LOCK_EX)
+    server.stop()
+    ports.unlink()
 
 
 @pytest_asyncio.fixture(scope="session")
 async def tiny_client(tiny_serving: Serving) -> AsyncIterator[TritonClient]:
-    """A connection to that server."""
+    """Yields a connection to that server."""
     client = TritonClient(tiny_serving.address)
     yield client
     await client.close()
 
 
 @pytest.fixture(scope="session")
+def odd_serving(tiny_serving: Serving) -> Serving:
+    """Returns the same server, for tests of models that fail on request."""
+    return tiny_serving
+
+
+@pytest.fixture(scope="session")
+def odd_client(tiny_client: TritonClient) -> TritonClient:
+    """Returns the same connection, for tests of models that fail on request."""
+    return tiny_client
+
+
+@pytest.fixture(scope="session")
 def tiny_served(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
-    """The small model as the services see it."""
+    """Returns the small model as the services see it."""
     return ServedModel(tiny_client, tiny_manifest)
