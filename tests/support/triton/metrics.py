@@ -8,7 +8,7 @@ from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.telemetry.metrics import REGISTRY
 
 PATIENCE_SECONDS = 20.0
 STILL_SECONDS = 0.3
