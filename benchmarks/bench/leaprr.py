@@ -36,12 +36,22 @@ from benchmarks.support.neighbour_rows import (
     test_lines,
 )
 from tandem.evaluation.ranking import Order, retrieve_order
-from tandem.neighbours.corpus_neighbours import CorpusNeighbours
-from tandem.neighbours.label_free import EXPANSIONS, METHODS, SearchSide, search_sides, tuned
+from tandem.neighbours.baselines.label_free import (
+    EXPANSIONS,
+    METHODS,
+    SearchSide,
+    search_sides,
+    tuned,
+)
 from tandem.neighbours.leaprr.config import LeaprrConfig, leaprr_config, with_settings
 from tandem.neighbours.leaprr.refinement import Networks, refine
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
-from tandem.neighbours.neighbour_file import NeighbourManifest, check_same_base, load_neighbours
+from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours
+from tandem.neighbours.lists.neighbour_file import (
+    NeighbourManifest,
+    check_same_base,
+    load_neighbours,
+)
 
 FULL: Final = "full"
 NEIGHBOUR_COUNTS: Final = (2, 4, 16)

@@ -13,19 +13,19 @@ from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.offline import OfflineGallery, ScoredPools
 from tandem.evaluation.offline_report import NamedOrder
-from tandem.neighbours.corpus_neighbours import CorpusNeighbours, NeighbourSource
-from tandem.neighbours.gallery_neighbours import (
-    embedded_neighbours,
-    order_by_record,
-    over_pools,
-)
-from tandem.neighbours.label_free import Setting, search_sides
+from tandem.neighbours.baselines.label_free import Setting, search_sides
 from tandem.neighbours.leaprr.query_graphs import needed_depth
 from tandem.neighbours.leaprr.refinement import (
     LeaprrModel,
     RefinedOrders,
     refine,
     refine_as_served,
+)
+from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours, NeighbourSource
+from tandem.neighbours.lists.gallery_neighbours import (
+    embedded_neighbours,
+    order_by_record,
+    over_pools,
 )
 
 LIST_DEPTH: Final = 100

@@ -12,7 +12,7 @@ from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Report
 from tandem.neighbours.leaprr.served_networks import described
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.neighbour_file import load_neighbours, save_neighbours
+from tandem.neighbours.lists.neighbour_file import load_neighbours, save_neighbours
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.neighbours.planted_corpus import planted_neighbours
 

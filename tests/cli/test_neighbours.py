@@ -25,7 +25,7 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
-from tandem.neighbours.neighbour_file import load_neighbours, read_manifest
+from tandem.neighbours.lists.neighbour_file import load_neighbours, read_manifest
 from tandem.repository.precision import Precision
 from tandem.training.recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.neighbour_file import save_neighbours
+from tandem.neighbours.lists.neighbour_file import save_neighbours
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 SMALL = [
@@ -72,7 +72,7 @@ def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Pat
         ((train, other), "lists of the model bbb"),
         ((train, train), "are of one corpus"),
         ((train, tmp_path / "none"), "none is missing"),
-        ((short, dev), "image_query_neighbours is 5, and the lists to learn from have 4 texts"),
+        ((short, dev), "the lists to learn from have 4 neighbours"),
     ]:
         status, printed = run(*arguments, folder)
         assert (status, message in printed) == (1, True), printed
@@ -80,7 +80,7 @@ def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Pat
         ("--profile=both", "it must be code or paper"),
         ("--set=margn=1", "did you mean margin"),
         ("--resume", "there is no run"),
-        ("--set=affinity_neighbours=11", "affinity compares 11 neighbours, and lists have 10"),
+        ("--set=affinity_neighbours=11", "graphs, pillars or affinity need 11"),
     ]:
         status, printed = run(train, dev, folder, option)
         assert (status, message in printed) == (1, True), printed

@@ -21,7 +21,7 @@ from tandem.corpus.readers.picture_folder import read_picture_folder
 from tandem.evaluation.gallery import make_gallery
 from tandem.local.stack import LocalStack, Ports
 from tandem.neighbours.leaprr.refinement import LeaprrModel
-from tandem.neighbours.neighbour_file import load_neighbours
+from tandem.neighbours.lists.neighbour_file import load_neighbours
 from tandem.repository.manifest import read_manifest
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

@@ -36,7 +36,9 @@ def build(
         str | None, typer.Option(help="language of the captions; by default all in turns")
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
-    k: Annotated[int, typer.Option(help="neighbours of each item, of either modality")] = 100,
+    k: Annotated[
+        int, typer.Option(help="neighbours of each item, of either modality", min=1)
+    ] = 100,
     rerank_k: Annotated[
         int,
         typer.Option(help="pool size that the cross-encoder scores; 0 for only the BE", min=0),
@@ -77,7 +79,7 @@ def build(
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
     from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
     from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
-    from tandem.neighbours.neighbour_file import check_replaceable, save_neighbours
+    from tandem.neighbours.lists.neighbour_file import check_replaceable, save_neighbours
 
     if address and (checkpoint or retriever or precision or rerank_k or regions):
         raise typer.BadParameter(

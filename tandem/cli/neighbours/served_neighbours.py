@@ -22,14 +22,14 @@ from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
 from tandem.errors import TandemError
 from tandem.evaluation.gallery import Gallery, PictureContent
-from tandem.neighbours.corpus_neighbours import (
+from tandem.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
     check_depth,
     corpus_neighbours,
 )
-from tandem.neighbours.gallery_neighbours import corpus_digest
-from tandem.neighbours.neighbour_lists import Scores
+from tandem.neighbours.lists.gallery_neighbours import corpus_digest
+from tandem.neighbours.lists.neighbour_lists import Scores
 from tandem.v1 import content_pb2, content_service_pb2
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 

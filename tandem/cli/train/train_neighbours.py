@@ -51,7 +51,7 @@ def train_neighbours(
     """
     # Imported here: torch takes seconds, which no other command should wait for.
     from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
-    from tandem.neighbours.neighbour_file import (
+    from tandem.neighbours.lists.neighbour_file import (
         NeighbourManifest,
         check_same_base,
         load_neighbours,

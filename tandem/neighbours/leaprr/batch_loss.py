@@ -23,8 +23,8 @@ from tandem.neighbours.leaprr.refinement import (
     neighbour_count,
     threshold_nodes,
 )
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tandem.neighbours.neighbour_lists import Indices
+from tandem.neighbours.lists.neighbour_lists import Indices
+from tandem.neighbours.lists.similarity_lists import SimilarityLists
 
 
 def batch_loss(

@@ -68,12 +68,8 @@ class GraphNetwork(nn.Module):
         return network
 
     def reconstruction(self, nodes_BVD: Tensor) -> Tensor:
-        """Returns [B, V, F]: features from nodes.
-
-        Raises ValueError for a network that was made without this layer.
-        """
-        if self._reconstruction is None:
-            raise ValueError("the network has no layer for a reconstruction loss")
+        """Returns [B, V, F]: features from nodes, by a network that `reconstructs`."""
+        assert self._reconstruction is not None
         return self._reconstruction(nodes_BVD)
 
 

@@ -13,8 +13,8 @@ from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
 from tandem.neighbours.leaprr.config import LeaprrConfig
 from tandem.neighbours.leaprr.network import GraphNetwork
 from tandem.neighbours.leaprr.query_graphs import query_graphs
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tandem.neighbours.neighbour_lists import Indices, Scores
+from tandem.neighbours.lists.neighbour_lists import Indices, Scores
+from tandem.neighbours.lists.similarity_lists import SimilarityLists
 
 Networks = Literal["both", "image_queries", "text_queries"]
 
@@ -37,11 +37,6 @@ class LeaprrModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(config, GraphNetwork(config), GraphNetwork(config))
-
-    def parameter_count(self) -> int:
-        """Returns the number of weights in both networks."""
-        both = (*self.image_queries.parameters(), *self.text_queries.parameters())
-        return sum(parameter.numel() for parameter in both)
 
 
 @dataclass(frozen=True, slots=True)

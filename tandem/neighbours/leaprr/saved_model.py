@@ -13,12 +13,7 @@ from torch import Tensor
 
 from tandem.files.json_object import FileInvalid, from_fields, object_of
 from tandem.files.tensor_file import failures_named
-from tandem.modeling.stored_weights import (
-    not_finite,
-    stored_weights,
-    weight_faults,
-    weights_like,
-)
+from tandem.modeling.stored_weights import stored_weights, weight_faults, weights_like
 from tandem.neighbours.leaprr.config import LeaprrConfig
 from tandem.neighbours.leaprr.network import GraphNetwork
 from tandem.neighbours.leaprr.refinement import LeaprrModel
@@ -27,16 +22,10 @@ _CONFIG = "leaprr_config"
 
 
 def save_leaprr(path: Path, model: LeaprrModel) -> None:
-    """Writes both networks as safetensors.
-
-    Raises ValueError, having written nothing, for a weight that is NaN or infinite.
-    """
-    weights = _weights(model)
-    if names := not_finite(weights):
-        raise ValueError(f"weights are NaN or infinite: {names}; nothing was saved")
+    """Writes both networks as safetensors."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     with failures_named(path):
-        save_file(weights, unfinished, {_CONFIG: json.dumps(asdict(model.config))})
+        save_file(_weights(model), unfinished, {_CONFIG: json.dumps(asdict(model.config))})
     unfinished.replace(path)
 
 
@@ -64,16 +53,9 @@ def load_leaprr(path: Path) -> LeaprrModel:
     if faults := weight_faults(stored, weights_like(_weights(model))):
         raise FileInvalid(f"{path} does not fit its configuration: {'; '.join(faults)}")
     weights = load_file(path)
-    if names := not_finite(weights):
-        raise FileInvalid(f"{path} has weights that are NaN or infinite: {names}")
     for prefix, network in _networks(model).items():
-        network.load_state_dict(
-            {
-                name.removeprefix(prefix): tensor
-                for name, tensor in weights.items()
-                if name.startswith(prefix)
-            }
-        )
+        names = [name for name in weights if name.startswith(prefix)]
+        network.load_state_dict({name.removeprefix(prefix): weights[name] for name in names})
     return model
 
 

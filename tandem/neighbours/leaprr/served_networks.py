@@ -19,6 +19,8 @@ from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.neighbours.leaprr.network import GraphNetwork
 from tandem.neighbours.leaprr.refinement import LeaprrModel, neighbour_count, threshold_nodes
+from tandem.neighbours.leaprr.training_folder import MANIFEST_NAME, MODEL_NAME
+from tandem.neighbours.lists.corpus_neighbours import BE_BASE
 from tandem.repository.manifest import config_file, model_file
 from tandem.repository.neighbour_config import neighbour_config
 from tandem.repository.neighbour_manifest import (
@@ -30,10 +32,6 @@ from tandem.repository.neighbour_manifest import (
 )
 
 _STAGING_NAME = ".staging"
-# As the training writes them.
-_MODEL_NAME = "leaprr.safetensors"
-_TRAINING_NAME = "training.json"
-_SERVED_BASE = "BE"
 # As for other models in fp32: only the order of additions may differ.
 _TOLERANCE = 1e-5
 
@@ -132,8 +130,8 @@ def trained_over(path: Path) -> tuple[Path, str | None]:
     None if nothing says so. Raises FileInvalid for a damaged description, and ValueError for
     networks that were trained over similarities which no index has.
     """
-    folder, file = (path, path / _MODEL_NAME) if path.is_dir() else (path.parent, path)
-    description = folder / _TRAINING_NAME
+    folder, file = (path, path / MODEL_NAME) if path.is_dir() else (path.parent, path)
+    description = folder / MANIFEST_NAME
     if not description.is_file():
         return file, None
     try:
@@ -141,10 +139,10 @@ def trained_over(path: Path) -> tuple[Path, str | None]:
         fingerprint, base = str(lists["model_fingerprint"]), str(lists["base"])
     except (KeyError, TypeError) as error:
         raise FileInvalid(f"{description} describes no training of LeaPRR: {error}") from error
-    if base != _SERVED_BASE:
+    if base != BE_BASE:
         raise ValueError(
             f"{path} was trained over {base}, and an index has the similarities of the bi-encoder "
-            f"({_SERVED_BASE}) alone: train over lists built without --rerank-k"
+            f"({BE_BASE}) alone: train over lists built without --rerank-k"
         )
     return file, fingerprint
 

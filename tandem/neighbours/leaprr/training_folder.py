@@ -14,12 +14,12 @@ from tandem.files.json_object import FileInvalid, from_fields, read_object
 from tandem.files.tensor_file import opened_for_torch
 from tandem.files.whole_file import write_text_whole, write_whole
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
-from tandem.neighbours.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
 from tandem.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, OnStep
-from tandem.neighbours.neighbour_file import NeighbourManifest
+from tandem.neighbours.lists.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
+from tandem.neighbours.lists.neighbour_file import NeighbourManifest
 
 MODEL_NAME: Final = "leaprr.safetensors"
 MANIFEST_NAME: Final = "training.json"
@@ -131,10 +131,12 @@ class LeaprrFolder:
             try:
                 run.run_epoch(on_step)
             except LeaprrDiverged as error:
-                raise LeaprrDiverged(f"{error}. {self._networks_kept()}") from error
+                has_best = (self.path / MODEL_NAME).is_file()
+                kept = "keeps the best networks of the epochs before" if has_best else "has none"
+                raise LeaprrDiverged(f"{error}. {self.path} {kept}.") from error
             training = _training(plan, run, seconds_before + time.monotonic() - start_time)
             if run.is_best:
-                save_leaprr(self.path / MODEL_NAME, run.result().model)
+                save_leaprr(self.path / MODEL_NAME, run.best)
             self._write(plan, run, training)
             on_epoch(run.done_count, training.dev_recall_sums[-1])
         (self.path / STATE_NAME).unlink(missing_ok=True)
@@ -182,8 +184,6 @@ class LeaprrFolder:
             kept = json.loads(content["plan"])
             given = json.loads(json.dumps(asdict(plan)))
             differing = _differing(kept, given)
-            if content.get("scored_pairs") != _scored_pairs(plan):
-                differing.append("the form of a cross-encoder's similarities")
             if not differing:
                 run.restore(content["state"])
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -198,7 +198,6 @@ class LeaprrFolder:
     def _write(self, plan: LeaprrPlan, run: LeaprrRun, training: LeaprrTraining) -> None:
         content = {
             "plan": json.dumps(asdict(plan)),
-            "scored_pairs": training.scored_pairs,
             "state": run.state(),
             "seconds": training.seconds,
         }
@@ -210,17 +209,10 @@ class LeaprrFolder:
 
         write_whole(self.path / STATE_NAME, write)
 
-    def _networks_kept(self) -> str:
-        if not (self.path / MODEL_NAME).is_file():
-            return f"{self.path} has no networks."
-        return f"{self.path} keeps the best networks of the epochs before."
-
 
 def _training(plan: LeaprrPlan, run: LeaprrRun, seconds: float) -> LeaprrTraining:
-    sums = tuple(run.result().dev_recall_sums)
-    return LeaprrTraining(
-        plan, run.done_count, sums, round(seconds, 1), __version__, _scored_pairs(plan)
-    )
+    sums, rounded = tuple(run.dev_recall_sums), round(seconds, 1)
+    return LeaprrTraining(plan, run.done_count, sums, rounded, __version__, _scored_pairs(plan))
 
 
 def _scored_pairs(plan: LeaprrPlan) -> str | None:

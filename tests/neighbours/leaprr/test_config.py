@@ -25,36 +25,18 @@ def test_every_named_difference_is_one() -> None:
     assert differing | defaulted == {field.name for field in fields(paper)}
 
 
-def test_another_profile_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be 'paper' or 'code'"):
-        leaprr_config("thesis")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("profile", "settings", "named"),
     [
-        ("code", ["margin"], "write it as field=value"),
         ("code", ["margn=1"], "LeaPRR has no field 'margn'; did you mean margin"),
-        ("code", ["margin=1", "margin=2"], "margin is given twice"),
-        ("code", ["margin=wide"], "margin is 'wide', not a number"),
-        ("code", ["margin=nan"], "margin is NaN, not 0.0 to"),
-        ("code", ["batch_size=2.5"], "batch_size is '2.5', not an integer"),
-        ("code", ["batch_size=0"], "batch_size is 0, not 1 to"),
-        ("code", ["scores_query=maybe"], "scores_query is 'maybe', not true or false"),
+        ("code", ["batch_size=0"], "batch_size is 0; it must be 1 or more"),
         ("code", ["pillar_rank=middle"], "'middle', not one of top, bottom, random"),
         ("code", ["fixed_threshold_nodes=3"], "not two integers with a comma"),
-        ("code", ["fixed_threshold_nodes=32,0"], r"\(32, 0\); both must be 1 or more"),
         ("code", ["width=7"], "24 heads do not divide a width of 7"),
-        ("code", ["triplet_weight=inf"], "triplet_weight is Infinity, not"),
         ("paper", ["reconstruction_weight=1"], "reconstruction_weight needs reconstructs"),
-        (
-            "paper",
-            ["contrastive_weight=0", "triplet_weight=0", "alignment_weight=0"],
-            "the weights of all losses are 0",
-        ),
     ],
 )
-def test_a_setting_that_trains_nothing_is_named(
+def test_a_setting_of_no_network_is_named(
     profile: Profile, settings: list[str], named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
@@ -80,6 +62,7 @@ def test_the_code_has_the_published_number_of_parameters() -> None:
     """
     by_hand = 256 + 99_072 + 2 * 7_087_872 + 98_432
 
-    assert LeaprrModel.untrained(leaprr_config("code"), seed=0).parameter_count() == 2 * by_hand
+    model = LeaprrModel.untrained(leaprr_config("code"), seed=0)
+    assert sum(each.numel() for each in model.text_queries.parameters()) == by_hand
+    assert sum(each.numel() for each in model.image_queries.parameters()) == by_hand
     assert round(by_hand / 1e6, 1) == 14.4
-    assert round(2 * by_hand / 1e6, 1) == 28.7

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tandem.neighbours.leaprr.config import leaprr_config
@@ -109,21 +108,6 @@ def test_a_missing_item_stays_missing() -> None:
 
     assert mapped.items[0, 2] == -1
     assert not mapped.features[0, 3].any()
-
-
-def test_no_queries_have_no_graphs() -> None:
-    assert query_graphs(LISTS, np.zeros(0, np.int64), 2, CONFIG).features.shape == (0, 3, 4)
-
-
-def test_invalid_graphs_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 pillars of lists of 3 and 2"):
-        query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, pillar_count=3))
-    with pytest.raises(ValueError, match="affinity compares 3 neighbours, and lists have 2"):
-        query_graphs(LISTS, np.array([0]), 2, replace(CONFIG, affinity_neighbours=3))
-    alone = similarity_view(CROSS, IMAGES, TEXTS, [0, 0, 0, 0])
-    graphs = query_graphs(alone.reversed(), np.array([2]), 2, CONFIG)
-    with pytest.raises(ValueError, match="image 1 has no text"):
-        mapped_graphs(graphs, alone, np.array([0]), CONFIG, np.random.default_rng(0))
 
 
 def test_the_lists_of_the_other_view_are_its_own() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_array_equal
 from safetensors.torch import load_file, save_file
 
@@ -13,7 +12,7 @@ from tandem.files.json_object import FileInvalid
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refined_scores
 from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
+from tandem.neighbours.lists.similarity_lists import SimilarityLists
 from tests.support.neighbours.similarity_views import similarity_view
 
 
@@ -49,17 +48,6 @@ def test_a_read_model_scores_the_same(tmp_path: Path, profile: Profile) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["leaprr.safetensors"]
 
 
-def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
-    model = _model("paper")
-    with torch.no_grad():
-        next(model.text_queries.parameters()).fill_(torch.nan)
-
-    with pytest.raises(ValueError, match=r"NaN or infinite: text_queries.*nothing was saved"):
-        save_leaprr(tmp_path / "leaprr.safetensors", model)
-
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "leaprr.safetensors"
     save_leaprr(path, _model("paper"))
@@ -71,9 +59,6 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     save_file(weights, tmp_path / "old.safetensors", {"leaprr_config": '{"width": 3}'})
     with pytest.raises(FileInvalid, match=r"old\.safetensors is of another version"):
         load_leaprr(tmp_path / "old.safetensors")
-    (tmp_path / "cut.safetensors").write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(FileInvalid, match=r"cut\.safetensors is damaged or cut short"):
-        load_leaprr(tmp_path / "cut.safetensors")
 
 
 def test_a_folder_of_several_seeds_names_one(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import torch
 from numpy.testing import assert_array_equal
 
 from tandem.evaluation.ranking import retrieve_order
-from tandem.neighbours.corpus_neighbours import with_pools
 from tandem.neighbours.leaprr.batch_loss import batch_loss
 from tandem.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import (
@@ -17,8 +16,9 @@ from tandem.neighbours.leaprr.refinement import (
     refine,
     refined_scores,
 )
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tandem.neighbours.leaprr.training import LeaprrRun, dev_recall_sum, train_leaprr
+from tandem.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, dev_recall_sum
+from tandem.neighbours.lists.corpus_neighbours import with_pools
+from tandem.neighbours.lists.similarity_lists import SimilarityLists
 from tests.support.neighbours.planted_corpus import planted_neighbours
 from tests.support.neighbours.similarity_views import similarity_view
 
@@ -72,6 +72,19 @@ def _config(profile: Profile) -> LeaprrConfig:
     return replace(config, width=32, head_count=4) if profile == "code" else config
 
 
+def _trained(
+    lists: SimilarityLists,
+    config: LeaprrConfig,
+    epoch_count: int = 1,
+    seed: int = 0,
+    dev: SimilarityLists | None = None,
+) -> LeaprrRun:
+    run = LeaprrRun(lists, config, epoch_count=epoch_count, seed=seed, dev=dev or lists)
+    while not run.is_over:
+        run.run_epoch()
+    return run
+
+
 def _base(lists: SimilarityLists) -> RefinedOrders:
     return RefinedOrders(retrieve_order(lists.cross), retrieve_order(lists.cross.T))
 
@@ -91,10 +104,10 @@ def test_it_learns_from_planted_neighbours(profile: Profile, rate: float) -> Non
     config = replace(_config(profile), learning_rate=rate)
     test = _corpus(seed=3)
 
-    result = train_leaprr(_corpus(seed=1), config, epoch_count=12, seed=0, dev=_corpus(seed=2))
+    result = _trained(_corpus(seed=1), config, epoch_count=12, dev=_corpus(seed=2))
 
     assert np.mean(result.losses[-4:]) < 0.95 * np.mean(result.losses[:4])
-    orders = refine(result.model, test)
+    orders = refine(result.best, test)
     assert _first_hits(orders, test) > _first_hits(_base(test), test) + 3
     assert dev_recall_sum(orders, test) > dev_recall_sum(_base(test), test) + 5
 
@@ -109,12 +122,10 @@ def test_it_learns_over_a_cross_encoder_of_any_logits() -> None:
     )
     test = _reranked_corpus(seed=3)
 
-    result = train_leaprr(
-        _reranked_corpus(seed=1), config, epoch_count=8, seed=1, dev=_reranked_corpus(seed=2)
-    )
+    result = _trained(_reranked_corpus(seed=1), config, 8, seed=1, dev=_reranked_corpus(seed=2))
 
     base = _base(test)
-    orders = refine(result.model, test)
+    orders = refine(result.best, test)
     assert dev_recall_sum(base, test) > 450
     assert dev_recall_sum(orders, test) > dev_recall_sum(base, test) - 20
 
@@ -164,78 +175,55 @@ def test_mapped_graphs_have_no_triplet_loss() -> None:
     assert loss(1.0, trains_mapped_graphs=False) > loss(0.0, trains_mapped_graphs=False)
 
 
-@pytest.mark.parametrize(
-    ("field", "found", "depth"),
-    [("image_query_neighbours", "texts", 20), ("text_query_neighbours", "images", 10)],
-)
-def test_graphs_beyond_the_lists_are_named(field: str, found: str, depth: int) -> None:
-    """Ten images have twenty texts: a graph of all is learned from, and one more item is refused.
-
-    That item would be masked in every step.
-    """
-    lists = _corpus(seed=1, image_count=10)
-    small = replace(_config("paper"), pillar_count=4, text_query_neighbours=5)
-
-    fitting = replace(small, **{field: depth})  # type: ignore[arg-type]
-    beyond = replace(small, **{field: depth + 1})  # type: ignore[arg-type]
-
-    assert train_leaprr(lists, fitting, epoch_count=1, seed=0).losses
-    with pytest.raises(ValueError, match=f"{field} is {depth + 1}.* have {depth} {found}"):
-        train_leaprr(lists, beyond, epoch_count=1, seed=0)
-
-
-@pytest.mark.parametrize("is_dev", [False, True])
-def test_lists_shorter_than_the_pillars_are_named_before_training(is_dev: bool) -> None:
+def test_lists_shorter_than_graphs_or_pillars_are_named_before_training() -> None:
     """Those of dev too, which are read after an epoch."""
-    short = similarity_view(
-        np.eye(40), np.eye(40), np.eye(40), image_of_text=np.arange(40), depth=12
-    )
-    train, dev = (_corpus(seed=1), short) if is_dev else (short, _corpus(seed=2))
-    whose = "dev" if is_dev else "to learn from"
+    lists, config = _corpus(seed=1), _config("paper")
 
-    with pytest.raises(ValueError, match=f"lists {whose}: 16 pillars of lists of 12 and 12"):
-        LeaprrRun(train, _config("paper"), epoch_count=1, seed=0, dev=dev)
+    for train, dev, whose, needed in [
+        (lists.cut(15), lists, "to learn from have 15", 16),
+        (lists, lists.cut(15), "of dev have 15", 16),
+    ]:
+        with pytest.raises(ValueError, match=f"the lists {whose} neighbours.* need {needed}"):
+            LeaprrRun(train, config, epoch_count=1, seed=0, dev=dev)
+    wide = replace(config, image_query_neighbours=17)
+    with pytest.raises(ValueError, match=r"to learn from have 16 neighbours.* need 17"):
+        LeaprrRun(lists.cut(16), wide, epoch_count=1, seed=0, dev=lists)
 
 
 def test_the_best_epoch_on_dev_is_kept() -> None:
     dev = _corpus(seed=2)
 
-    result = train_leaprr(_corpus(seed=1), _config("paper"), epoch_count=3, seed=0, dev=dev)
+    result = _trained(_corpus(seed=1), _config("paper"), epoch_count=3, dev=dev)
 
     assert len(result.dev_recall_sums) == 3
-    assert dev_recall_sum(refine(result.model, dev), dev) == max(result.dev_recall_sums)
+    assert dev_recall_sum(refine(result.best, dev), dev) == max(result.dev_recall_sums)
 
 
 def test_a_seed_gives_the_same_run_and_another_does_not() -> None:
     lists, config = _corpus(seed=1), _config("paper")
 
-    runs = [train_leaprr(lists, config, epoch_count=1, seed=seed).losses for seed in (0, 0, 1)]
-
-    assert runs[0] == runs[1]
-    assert runs[0] != runs[2]
-
-
-def test_training_does_not_use_torchs_global_generator() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
 
-    train_leaprr(_corpus(seed=1), _config("paper"), epoch_count=1, seed=0)
+    runs = [_trained(lists, config, seed=seed).losses for seed in (0, 0, 1)]
 
-    assert torch.rand(1) == expected
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    assert torch.rand(1) == expected, "torch's own generator was used"
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
     config = replace(_config("paper"), learning_rate=1e30)
 
-    with pytest.raises(ValueError, match=r"the loss of step \d+ of \d+ is nan"):
-        train_leaprr(_corpus(seed=1), config, epoch_count=5, seed=0)
+    with pytest.raises(LeaprrDiverged):
+        _trained(_corpus(seed=1), config, epoch_count=5)
 
 
 def test_each_loss_that_a_profile_has_changes_the_run() -> None:
     """Otherwise a field could be without effect."""
     lists = _corpus(seed=1)
-    base = train_leaprr(lists, _config("paper"), epoch_count=2, seed=0).losses
+    base = _trained(lists, _config("paper"), epoch_count=2).losses
     changes: list[dict[str, object]] = [
         {"contrastive_temperature": 2.0},
         {"scores_query": True},
@@ -255,7 +243,7 @@ def test_each_loss_that_a_profile_has_changes_the_run() -> None:
 
     for change in changes:
         config = replace(_config("paper"), **change)  # type: ignore[arg-type]
-        assert train_leaprr(lists, config, epoch_count=2, seed=0).losses != base, change
+        assert _trained(lists, config, epoch_count=2).losses != base, change
 
 
 def test_the_paper_reorders_only_neighbours() -> None:

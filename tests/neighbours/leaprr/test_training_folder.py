@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tandem.files.json_object import FileInvalid
-from tandem.neighbours.corpus_neighbours import CorpusNeighbours, with_pools
 from tandem.neighbours.leaprr.config import LeaprrConfig, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.training import LeaprrDiverged
@@ -20,26 +19,13 @@ from tandem.neighbours.leaprr.training_folder import (
     LeaprrFolder,
     LeaprrPlan,
 )
-from tandem.neighbours.neighbour_file import NeighbourManifest
+from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours, with_pools
+from tandem.neighbours.lists.neighbour_file import NeighbourManifest
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 Corpora = tuple[CorpusNeighbours, CorpusNeighbours]
 
 CORPORA = planted_neighbours(1, 10, depth=10), planted_neighbours(2, 10, depth=10)
-
-
-def _over_cross_encoder() -> Corpora:
-    rng = np.random.default_rng(3)
-    one, other = (
-        with_pools(
-            each,
-            {},
-            rng.normal(size=(len(each.images), 3)),
-            rng.normal(size=(len(each.texts), 3)),
-        )
-        for each in CORPORA
-    )
-    return one, other
 
 
 class _Stopped(Exception):
@@ -156,38 +142,20 @@ def test_a_manifest_of_other_networks_is_refused(tmp_path: Path) -> None:
         one.read()
 
 
-def _without_form(folder: LeaprrFolder) -> None:
-    """Makes the manifest one of a release that did not say how scored pairs were compared."""
-    manifest = folder.path / MANIFEST_NAME
+def test_networks_of_another_form_of_inputs_are_refused(tmp_path: Path) -> None:
+    """Those that a release trained which did not say how pairs of a cross-encoder compare."""
+    over_ce = LeaprrFolder(tmp_path / "ce")
+    rng = np.random.default_rng(3)
+    one, other = (
+        with_pools(each, {}, rng.normal(size=(10, 3)), rng.normal(size=(20, 3))) for each in CORPORA
+    )
+    over_ce.train(_plan(1, (one, other)), (one, other), resume=False)
+    assert over_ce.read()[1].scored_pairs == "shared_cosines"
+
+    manifest = over_ce.path / MANIFEST_NAME
     content = json.loads(manifest.read_text())
     del content["scored_pairs"]
     manifest.write_text(json.dumps(content))
 
-
-def test_networks_of_another_form_of_inputs_are_refused(tmp_path: Path) -> None:
-    """Over a cross-encoder alone: similarities of a bi-encoder have always been cosines."""
-    over_ce, over_be = LeaprrFolder(tmp_path / "ce"), LeaprrFolder(tmp_path / "be")
-    corpora = _over_cross_encoder()
-    over_ce.train(_plan(1, corpora), corpora, resume=False)
-    over_be.train(_plan(1), CORPORA, resume=False)
-    assert over_ce.read()[1].scored_pairs == "shared_cosines"
-    assert over_be.read()[1].scored_pairs is None
-
-    _without_form(over_ce)
-    _without_form(over_be)
-
-    assert over_be.read()[1].is_over
     with pytest.raises(FileInvalid, match=r"ce learned over BE \+ CE 3 .*older.* train it again"):
         over_ce.read()
-
-
-def test_a_state_of_another_form_of_inputs_is_not_resumed(tmp_path: Path) -> None:
-    folder, corpora = LeaprrFolder(tmp_path), _over_cross_encoder()
-    with pytest.raises(_Stopped):
-        folder.train(_plan(2, corpora), corpora, resume=False, on_epoch=_stop_after(1))  # type: ignore[arg-type]
-    content = torch.load(tmp_path / STATE_NAME, weights_only=True)
-    del content["scored_pairs"]
-    torch.save(content, tmp_path / STATE_NAME)
-
-    with pytest.raises(ValueError, match="the form of a cross-encoder's similarities differ"):
-        folder.train(_plan(2, corpora), corpora, resume=True)

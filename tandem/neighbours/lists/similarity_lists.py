@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.neighbours.neighbour_lists import Indices
+from tandem.neighbours.lists.neighbour_lists import Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,13 @@ class SimilarityLists:
     """int64 [Q, H], usually led by the query itself."""
     items_of_item: Indices
     queries_of_item: Indices
+
+    @property
+    def depth(self) -> int:
+        """The entries of the shortest lists."""
+        of_queries, of_items = self.queries_of_query, self.queries_of_item
+        lists = self.items_of_query, self.items_of_item, of_queries, of_items
+        return min(each.shape[1] for each in lists)
 
     def cut(self, depth: int) -> "SimilarityLists":
         """Returns the same with lists of `depth` entries at most."""

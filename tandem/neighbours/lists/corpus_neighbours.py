@@ -11,13 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.neighbours.leaprr.similarity_lists import SimilarityLists
-from tandem.neighbours.neighbour_lists import (
-    Indices,
-    Scores,
-    check_embeddings,
-    nearest_lists,
-)
+from tandem.finite import are_finite
+from tandem.neighbours.lists.neighbour_lists import Indices, Scores, nearest_lists
+from tandem.neighbours.lists.similarity_lists import SimilarityLists
 
 BE_BASE: Final = "BE"
 SHARED_COSINES: Final = "shared_cosines"
@@ -148,14 +144,21 @@ def corpus_neighbours(
 ) -> CorpusNeighbours:
     """Returns the `depth` nearest of each item, in the order of ids, without pools.
 
-    Raises ValueError for an embedding that is NaN or not of unit length, an image without a text,
-    and a corpus of fewer than `depth` images or texts.
+    Raises ValueError for an embedding that is NaN or infinite, an image without a text, and a
+    corpus of fewer than `depth` images or texts.
     """
     check_depth(depth, len(images_ID), len(texts_TD))
-    check_embeddings(images_ID)
-    check_embeddings(texts_TD)
-    check_answered(image_ids, np.asarray(image_of_text_T, np.int64))
-    by_id_I, by_id_T = (np.array(_by_id(ids), np.int64) for ids in (image_ids, text_ids))
+    if not (are_finite(images_ID) and are_finite(texts_TD)):
+        raise ValueError("an embedding of the model is NaN or infinite, so nothing is near it")
+    without_text = np.setdiff1d(np.arange(len(image_ids)), image_of_text_T)
+    if len(without_text):
+        raise ValueError(
+            f"image {image_ids[without_text[0]]} has no text: leave out records without a caption"
+        )
+    by_id_I, by_id_T = (
+        np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
+        for ids in (image_ids, text_ids)
+    )
     place_of_image_I = np.argsort(by_id_I)
     images, texts = (
         np.ascontiguousarray(of_all[by_id], np.float32)
@@ -198,28 +201,10 @@ def with_pools(
 
 
 def check_depth(depth: int, image_count: int, text_count: int) -> None:
-    """Raises ValueError for empty lists, and for a corpus of fewer items than neighbours."""
-    if depth < 1:
-        raise ValueError(f"lists of {depth} neighbours are empty; take 1 or more")
+    """Raises ValueError for a corpus of fewer items than neighbours."""
     for name, count in [("images", image_count), ("texts", text_count)]:
         if count < depth:
             raise ValueError(
                 f"lists of {depth} neighbours need as many {name}, and the corpus has {count}; "
                 f"take a smaller k, or more {name}"
             )
-
-
-def check_answered(image_ids: Sequence[str], image_of_text_T: Indices) -> None:
-    """Raises ValueError naming the first image without a text."""
-    without = np.setdiff1d(np.arange(len(image_ids)), image_of_text_T)
-    if len(without):
-        raise ValueError(
-            f"image {image_ids[without[0]]} has no text: leave out records without a caption, and "
-            "build the lists again"
-        )
-
-
-def _by_id(ids: Sequence[str]) -> list[int]:
-    if len(set(ids)) != len(ids):
-        raise ValueError("two items have the same id")
-    return sorted(range(len(ids)), key=ids.__getitem__)

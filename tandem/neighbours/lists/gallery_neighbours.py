@@ -11,13 +11,13 @@ from tandem.contract.regions import RegionContent
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import Order
-from tandem.neighbours.corpus_neighbours import (
+from tandem.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
     corpus_neighbours,
     with_pools,
 )
-from tandem.neighbours.neighbour_lists import Indices
+from tandem.neighbours.lists.neighbour_lists import Indices
 
 OnQuery = Callable[[str, int], None]
 
@@ -50,10 +50,8 @@ def gallery_neighbours(
     """Returns the `depth` nearest of each picture and caption, with the CE's logits of pools.
 
     `retriever` is the same gallery encoded by another checkpoint, whose bi-encoder then gives the
-    embeddings (Sep+Coop). Raises ValueError for fewer than `depth` pictures or captions, for a pool
-    larger than `depth`, and for distractors, of which the cross-encoder scores nothing.
+    embeddings (Sep+Coop). Raises ValueError as embedded_neighbours.
     """
-    check_pool(pool_size, depth)
     embedded = retriever or encoded
     near = embedded_neighbours(embedded, gallery, source, depth)
     if not pool_size:

@@ -1,11 +1,16 @@
-"""Diffusion by hand, and against a direct solution."""
+"""Diffusion by hand, and against a direct solution; spectral diffusion against it."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tandem.neighbours.diffusion import DiffusionSettings, diffuse
-from tandem.neighbours.neighbour_graph import kernel, mutual_graph, query_seeds
-from tandem.neighbours.neighbour_lists import order_with_base
+from tandem.neighbours.baselines.diffusion import (
+    DiffusionSettings,
+    diffuse,
+    diffuse_spectrally,
+    mutual_graph,
+    query_seeds,
+)
+from tandem.neighbours.lists.neighbour_lists import order_with_base
 
 # A chain: item 1 is near 0 and 2, which are not near each other.
 CHAIN = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.5], [0.0, 0.5, 1.0]])
@@ -33,8 +38,6 @@ def test_seeds_by_hand() -> None:
 
     assert_allclose(query_seeds(similarity, 2, gamma=3), [[0.512, 0, 0.729, 0]])
     assert_allclose(query_seeds(similarity, 4, gamma=3), [[0.512, 0.001, 0.729, 0]])
-    twice = kernel(query_seeds(similarity, 2, gamma=3), gamma=3)
-    assert not np.allclose(twice / twice.max(), query_seeds(similarity, 2, 3) / 0.729)
 
 
 def test_a_chain_by_hand() -> None:
@@ -61,19 +64,8 @@ def test_many_queries_have_the_direct_solution() -> None:
     expected = np.linalg.solve(system, query_seeds(similarity, 5, gamma=3).T).T
     assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
     assert_array_equal(scores[8], np.zeros(60))
-
-
-def test_the_published_number_of_steps_is_not_the_solution() -> None:
-    """The control of the test above: 2 steps are far from it, so the steps do count."""
-    rng = np.random.default_rng(1)
-    drawn = rng.normal(size=(60, 5)) + 1
-    items = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-    few, many = (
-        diffuse(items[:8] @ items.T, items @ items.T, DiffusionSettings(10, 5, max_iterations=n))
-        for n in (2, 200)
-    )
-
-    assert not np.allclose(few, many, rtol=0.1)
+    few = diffuse(similarity, items @ items.T, DiffusionSettings(10, 5, max_iterations=2))
+    assert not np.allclose(few, expected, rtol=0.1), "the steps do not count"
 
 
 def test_items_that_are_not_reached_have_the_base_order() -> None:
@@ -86,3 +78,30 @@ def test_items_that_are_not_reached_have_the_base_order() -> None:
 
     assert_array_equal(scores[0, 2:], [0, 0])
     assert_array_equal(order_with_base(scores, base), [[1, 0, 3, 2]])
+
+
+def test_the_spectrum_of_a_chain_by_hand() -> None:
+    """Eigenvalues 1, 0 and -1, of which two are kept, with alpha .5: transfers 1 and .5.
+
+    f = .5 (.5, √.5, .5) + .5 √.5 (√.5, 0, -√.5). The missing pair has a transfer of 1/3 and
+    .5 (.5, -√.5, .5); with it the scores are half of diffusion's.
+    """
+    seed, settings = np.array([[1.0, 0.0, 0.0]]), DiffusionSettings(2, 1, alpha=0.5, gamma=1)
+
+    scores = diffuse_spectrally(seed, CHAIN, settings)
+
+    assert_allclose(scores, [[0.5, 0.5 * np.sqrt(0.5), 0.0]], atol=1e-12)
+    missing = np.array([0.5, -np.sqrt(0.5), 0.5]) / 6
+    assert_allclose((scores + missing) / 0.5, diffuse(seed, CHAIN, settings), rtol=1e-6)
+
+
+def test_items_without_a_link_have_exactly_no_spectral_score() -> None:
+    """Rounding does not order them."""
+    similarity = np.eye(5)
+    similarity[[0, 1, 2, 3], [1, 0, 3, 2]] = 0.9
+    seed = np.array([[0.0, 1.0, 0.0, 0.0, 0.0]])
+
+    scores = diffuse_spectrally(seed, similarity, DiffusionSettings(k=1, query_k=1), rank=2)
+
+    assert_array_equal(scores[0, 2:], [0, 0, 0])
+    assert (scores[0, :2] > 0.1).all()

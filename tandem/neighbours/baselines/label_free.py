@@ -8,32 +8,36 @@ items, D width.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 from typing import Final
 
 from tandem.evaluation.metrics import RECALL_AT, recall_at
 from tandem.evaluation.ranking import Order, first_answer_ranks, retrieve_order
-from tandem.neighbours.corpus_neighbours import CorpusNeighbours
-from tandem.neighbours.database_augmentation import expand_in_sequence, expand_jointly
-from tandem.neighbours.diffusion import DiffusionSettings, diffuse
-from tandem.neighbours.neighbour_graph import mutual_graph, query_seeds
-from tandem.neighbours.neighbour_lists import Scores, order_with_base
-from tandem.neighbours.neighbour_weights import (
+from tandem.neighbours.baselines.diffusion import (
+    DiffusionSettings,
+    diffuse,
+    diffuse_spectrally,
+)
+from tandem.neighbours.baselines.expansion import (
     WeightsOf,
     decayed_weights,
     equal_weights,
+    expand_in_sequence,
+    expand_jointly,
+    expand_queries,
     power_weights,
 )
-from tandem.neighbours.query_expansion import expand_queries
-from tandem.neighbours.reciprocal_neighbours import rerank_by_similar_queries, rerank_reciprocally
-from tandem.neighbours.spectral import SpectralGraph, default_rank
+from tandem.neighbours.baselines.reciprocal_neighbours import (
+    rerank_by_similar_queries,
+    rerank_reciprocally,
+)
+from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours
+from tandem.neighbours.lists.neighbour_lists import Scores, order_with_base
 
 NEIGHBOUR_COUNTS: Final = (1, 3, 10)
 ALPHAS: Final = (1.0, 3.0, 9.0)
 GRAPH_COUNTS: Final = (10, 50)
 SEED_COUNTS: Final = (3, 10)
-DIFFUSION_ALPHA: Final = 0.99
-GAMMA: Final = 3.0
 POOL_SIZES: Final = (5, 10, 20)
 SIMILAR_COUNTS: Final = (1, 4)
 
@@ -49,16 +53,6 @@ class SearchSide:
     items: Scores
     """[N, D]."""
     answers: Sequence[set[int]]
-
-    @property
-    def query_similarity(self) -> Scores:
-        """Similarities [Q, Q] within the queries' modality."""
-        return self.queries @ self.queries.T
-
-    @property
-    def item_similarity(self) -> Scores:
-        """Similarities [N, N] within the items' modality."""
-        return self.items @ self.items.T
 
     @property
     def ranks(self) -> list[int]:
@@ -166,31 +160,20 @@ def _both_expanded(
     return expanded
 
 
-def _graph_settings(order_of: Callable[[DiffusionSettings], OrderOf]) -> Grid:
+def _graph_settings(diffused: Callable[[Scores, Scores, DiffusionSettings], Scores]) -> Grid:
+    def order_of(settings: DiffusionSettings) -> OrderOf:
+        return lambda side: order_with_base(
+            diffused(side.base, side.items @ side.items.T, settings), side.base
+        )
+
     return lambda: [
         Setting(
-            f"k {k}, query k {query_k}, alpha {DIFFUSION_ALPHA}",
-            max(k, query_k),
-            order_of(DiffusionSettings(k, query_k, DIFFUSION_ALPHA, GAMMA)),
+            f"k {each.k}, query k {each.query_k}, alpha {each.alpha}",
+            max(each.k, each.query_k),
+            order_of(each),
         )
-        for k, query_k in product(GRAPH_COUNTS, SEED_COUNTS)
+        for each in starmap(DiffusionSettings, product(GRAPH_COUNTS, SEED_COUNTS))
     ]
-
-
-def _diffused(settings: DiffusionSettings) -> OrderOf:
-    return lambda side: order_with_base(
-        diffuse(side.base, side.item_similarity, settings), side.base
-    )
-
-
-def _spectral(settings: DiffusionSettings) -> OrderOf:
-    def order(side: SearchSide) -> Order:
-        graph_NN = mutual_graph(side.item_similarity, settings.k, settings.gamma)
-        graph = SpectralGraph.of(graph_NN, default_rank(len(graph_NN)))
-        seeds_QN = query_seeds(side.base, settings.query_k, settings.gamma)
-        return order_with_base(graph.diffuse(seeds_QN, settings.alpha), side.base)
-
-    return order
 
 
 def _reciprocal() -> list[Setting]:
@@ -202,7 +185,9 @@ def _reciprocal() -> list[Setting]:
 
 def _by_similar_queries() -> list[Setting]:
     def order_of(k: int, near: int) -> OrderOf:
-        return lambda side: rerank_by_similar_queries(side.base, k, side.query_similarity, near)
+        return lambda side: rerank_by_similar_queries(
+            side.base, k, side.queries @ side.queries.T, near
+        )
 
     return [
         Setting(f"k {k}, {near} queries", max(k, near), order_of(k, near))
@@ -225,8 +210,8 @@ EXPANSIONS: Final[Mapping[str, Grid]] = {
 
 METHODS: Final[Mapping[str, Grid]] = {
     **EXPANSIONS,
-    "dfs": _graph_settings(_diffused),
-    "fsr": _graph_settings(_spectral),
+    "dfs": _graph_settings(diffuse),
+    "fsr": _graph_settings(diffuse_spectrally),
     "krnn": _reciprocal,
     "krnn-similar": _by_similar_queries,
 }

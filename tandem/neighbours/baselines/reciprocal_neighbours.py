@@ -10,7 +10,7 @@ Shapes: Q queries, N items, K pool, M neighbours.
 
 import numpy as np
 
-from tandem.neighbours.neighbour_lists import Indices, Scores, nearest_items, nearest_others
+from tandem.neighbours.lists.neighbour_lists import Indices, Scores, nearest_items, nearest_others
 
 
 def rerank_reciprocally(similarity_QN: Scores, k: int) -> Indices:
