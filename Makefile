@@ -80,7 +80,7 @@ test-all: .venv/.ok ## Runs every test, with the slow ones and every row of each
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
 	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults \
-		tests/training/test_run_state.py tests/system/test_ingest_crash.py
+		tests/training/runs/test_run_state.py tests/system/test_ingest_crash.py
 
 test-benchmarks: .venv/.ok ## Runs each benchmark once, in small
 	TANDEM_BENCHMARK_RUNS=small $(BIN)/pytest -n 0 tests/benchmarks

@@ -12,8 +12,8 @@ from embedded.local_server import LocalChannel, LocalServer
 from tandem.client import Access, AsyncClient
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
-from tandem.evaluation.machine import machine_about
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.machine import machine_about
+from tandem.evaluation.reports.report import Report
 from tandem.evaluation.served import served_report
 
 

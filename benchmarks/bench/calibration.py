@@ -22,8 +22,8 @@ import numpy as np
 from tandem.client import Access, Client
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
+from tandem.evaluation.calibration.probability_fit import expected_calibration_error
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
-from tandem.evaluation.probability_fit import expected_calibration_error
 from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale

@@ -38,13 +38,14 @@ from pathlib import Path
 from benchmarks.support.grid_plots import plot_dev_recalls, plot_sample_efficiency
 from benchmarks.support.grid_tables import language_table, recall_table, seed_table
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.report import Report
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.repository.precision import Precision, native_precision
-from tandem.training import loss_curve, recipes
-from tandem.training.recipe import JointRecipe, in_rounds
-from tandem.training.recipe_settings import with_settings
-from tandem.training.recipes import RECIPES, NamedJoint
+from tandem.training.recipes import named_recipes as recipes
+from tandem.training.recipes.named_recipes import RECIPES, NamedJoint
+from tandem.training.recipes.recipe import JointRecipe, in_rounds
+from tandem.training.recipes.recipe_settings import with_settings
+from tandem.training.runs import loss_curve
 
 JOINT = "joint"
 Varied = Callable[[int, NamedJoint], JointRecipe]
@@ -217,7 +218,7 @@ def train_run(base: Base, precision: Precision, work: Path, run: str, seed: int)
     import torch  # here: the parent never needs it
 
     from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.training.scene_source import SceneSource
+    from tandem.training.sources.scene_source import SceneSource
     from tandem.training.starting_model import as_trained, in_its_shape
     from tandem.training.train import train
 
@@ -275,8 +276,8 @@ def _tune(recipe: JointRecipe, init: Path, folder: Path) -> str:
     from tandem.cli.corpora.corpora import open_corpus
     from tandem.modeling.checkpoint_files import CheckpointFiles
     from tandem.texts.text import TextPreprocessor
-    from tandem.training.data.fitting_captions import FittingCaptions
-    from tandem.training.record_source import RecordSource
+    from tandem.training.sources.fitting_captions import FittingCaptions
+    from tandem.training.sources.record_source import RecordSource
     from tandem.training.starting_model import as_trained
     from tandem.training.train import train
 

@@ -34,8 +34,8 @@ from pathlib import Path
 
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.repository.precision import native_precision
-from tandem.training.recipe import JointRecipe
-from tandem.training.recipes import bi_encoder, cross_encoder, default
+from tandem.training.recipes.named_recipes import bi_encoder, cross_encoder, default
+from tandem.training.recipes.recipe import JointRecipe
 
 INTERVAL_STEP_COUNT = 10
 FAMILY_SIZE = 4
@@ -78,7 +78,7 @@ def rows_of_a_step(part: str, recipe: JointRecipe) -> int:
 
 def train_part(part: str, interval_count: int, family_count: int) -> dict[str, float]:
     """Returns rows a second, the median of the intervals, and the peak; runs in its process."""
-    from tandem.training.scene_source import SceneSource
+    from tandem.training.sources.scene_source import SceneSource
     from tandem.training.train import train
 
     recipe = recipe_of(part, interval_count, family_count)

@@ -40,12 +40,12 @@ from tandem.modeling.image_tokens import Backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
-from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.dev_recall import DevSet
 from tandem.training.optimisation import check_loss, recipe_optimiser, step, warm_up_then_decay
-from tandem.training.recipe import Recipe, ZooRecipe
-from tandem.training.recipes import zoo
-from tandem.training.scene_source import SceneSource
+from tandem.training.recipes.named_recipes import zoo
+from tandem.training.recipes.recipe import Recipe, ZooRecipe
+from tandem.training.sources.scene_pairs import ScenePairs
+from tandem.training.sources.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape
 from tandem.training.zoo_training import starting_zoo_model, zoo_groups, zoo_loss, zoo_recall
 from tandem.zoo.config import ZooName

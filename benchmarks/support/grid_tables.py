@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tandem.evaluation.comparison import ComparedOrder, compare
-from tandem.evaluation.report import BE, Report, Spread
+from tandem.evaluation.reports.comparison import ComparedOrder, compare
+from tandem.evaluation.reports.report import BE, Report, Spread
 
 Reports = Mapping[str, Sequence[Report]]
 """Of each system, one a seed; the first system is what the others are held against."""

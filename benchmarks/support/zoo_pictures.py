@@ -17,13 +17,13 @@ from tandem.modeling.image_tokens import PixelTokens
 from tandem.texts.text import TextPreprocessor
 from tandem.texts.visible_text import folded_text
 from tandem.training.data.batches import tokenize
-from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
-from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.dev_recall import DevSet
-from tandem.training.recipe import Recipe
-from tandem.training.record_source import RecordSource
+from tandem.training.recipes.recipe import Recipe
+from tandem.training.sources.fitting_captions import FittingCaptions
+from tandem.training.sources.record_pairs import RecordPairs
+from tandem.training.sources.record_source import RecordSource
 from tandem.training.starting_model import in_its_shape
 from tandem.training.zoo_training import starting_zoo_model
 from tandem.zoo.zoo_model import ZooModel

@@ -9,7 +9,7 @@ from tandem.evaluation import fusion
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import Order, all_answer_ranks
-from tandem.evaluation.report import BE, Ranking, Report
+from tandem.evaluation.reports.report import BE, Ranking, Report
 from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.modeling.image_tokens import RecordTokens
 

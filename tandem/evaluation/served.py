@@ -11,7 +11,7 @@ from typing import Any
 from tandem.client import AsyncClient, SearchResult, TruncationPolicy
 from tandem.evaluation.gallery import DIRECTIONS, EvaluationQuery, Gallery
 from tandem.evaluation.metrics import RECALL_AT
-from tandem.evaluation.report import BE, Ranking, Report
+from tandem.evaluation.reports.report import BE, Ranking, Report
 
 # Items that the cross-encoder reranks: the k of Geigle et al. 2022, section 6.
 POOL_K = 20

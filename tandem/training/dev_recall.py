@@ -12,7 +12,7 @@ from torch import Tensor
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
 from tandem.training.data.batches import TextBatch
-from tandem.training.recipe import Recipe
+from tandem.training.recipes.recipe import Recipe
 
 # Images that the CE reranks per text: the k of Geigle et al. 2022, section 6.
 _POOL_K = 20

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from tandem.modeling.joint_model import JointModel
 from tandem.texts.special_tokens import special_tokens
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
-from tandem.training.run import Run
+from tandem.training.runs.run import Run
 
 _QUERY_COUNT = 100
 _PAIR_COUNT = 2_000

@@ -18,7 +18,7 @@ from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.two_towers import TwoTowers
 from tandem.modeling.vision_tower import VisionTower
-from tandem.training.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
+from tandem.training.recipes.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
 
 
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:

@@ -13,18 +13,18 @@ from tokenizers import Tokenizer
 
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.joint_model import JointModel
-from tandem.training.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.first_recall import FirstRecall, first_recall
-from tandem.training.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
 from tandem.training.processes import ALONE, Processes
-from tandem.training.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
-from tandem.training.rounds import train_rounds
-from tandem.training.run import Progress, Run, check_init_stays, no_progress
-from tandem.training.source import TrainingData, TrainingSource
+from tandem.training.recipes.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
+from tandem.training.runs.run import Progress, Run, check_init_stays, no_progress
+from tandem.training.sources.source import TrainingData, TrainingSource
+from tandem.training.stages.backbone_stage import BACKBONE_STAGE, train_image_backbone
+from tandem.training.stages.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
+from tandem.training.stages.rounds import train_rounds
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.zoo_training import starting_zoo_model, train_zoo
 from tandem.zoo.zoo_model import ZooModel

@@ -22,17 +22,17 @@ from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, mean_recall
 from tandem.training.first_recall import FirstRecall
-from tandem.training.loss_curve import CurvePoint, LossCurve
 from tandem.training.optimisation import (
     check_loss,
     recipe_optimiser,
     step,
     warm_up_then_decay,
 )
-from tandem.training.recipe import Recipe, Towers, ZooRecipe, of_kind
-from tandem.training.rounds import made_by
-from tandem.training.run import Run, restore
-from tandem.training.source import TrainingData, TrainingSource
+from tandem.training.recipes.recipe import Recipe, Towers, ZooRecipe, of_kind
+from tandem.training.runs.loss_curve import CurvePoint, LossCurve
+from tandem.training.runs.run import Run, restore
+from tandem.training.sources.source import TrainingData, TrainingSource
+from tandem.training.stages.rounds import made_by
 from tandem.training.starting_model import starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
 from tandem.zoo.config import ZooConfig

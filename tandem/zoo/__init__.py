@@ -1,9 +1,8 @@
-"""Defines the models without pretraining of Rao et al. 2022 in one framework, a file each.
+"""Defines the models without pretraining of Rao et al. 2022 in one framework.
 
 - config.py: what a model reads and how large it is; checkpoint.py: the folder that keeps one
 - word_readers.py, region_inputs.py: what all of them read
 - network.py: networks that embed, and that score pairs; losses.py: their losses
-- vse_pp.py, vse_infinity.py, scan.py, sgraf.py, camp.py, vsrn.py, saem.py, camera.py, dime.py: the
-  networks, a paper each; models.py: their names
+- networks/: the networks, a paper each; models.py: their names
 - zoo_model.py: a network over a frozen image backbone; served.py: the same, ready to be exported
 """

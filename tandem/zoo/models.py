@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from tandem.zoo.camera import Camera
-from tandem.zoo.camp import Camp, GatedCamp
 from tandem.zoo.config import ZooConfig, ZooName
-from tandem.zoo.dime import Dime
 from tandem.zoo.network import ZooNetwork
-from tandem.zoo.saem import Saem
-from tandem.zoo.scan import Scan
-from tandem.zoo.sgraf import Sgraf
-from tandem.zoo.vse_infinity import VseInfinity
-from tandem.zoo.vse_pp import VsePlusPlus
-from tandem.zoo.vsrn import Vsrn
+from tandem.zoo.networks.camera import Camera
+from tandem.zoo.networks.camp import Camp, GatedCamp
+from tandem.zoo.networks.dime import Dime
+from tandem.zoo.networks.saem import Saem
+from tandem.zoo.networks.scan import Scan
+from tandem.zoo.networks.sgraf import Sgraf
+from tandem.zoo.networks.vse_infinity import VseInfinity
+from tandem.zoo.networks.vse_pp import VsePlusPlus
+from tandem.zoo.networks.vsrn import Vsrn
 
 NETWORKS: Final[Mapping[ZooName, Callable[[ZooConfig], ZooNetwork]]] = {
     "vse_pp": VsePlusPlus,

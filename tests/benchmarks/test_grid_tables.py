@@ -1,7 +1,7 @@
 """The grid's tables: systems side by side, each seed with its interval, and by language."""
 
 from benchmarks.support.grid_tables import language_table, recall_table, seed_table
-from tandem.evaluation.report import Ranking, Report
+from tandem.evaluation.reports.report import Ranking, Report
 
 DIRECTIONS = ("text→image", "image→text")
 LANGUAGES = ("cs", "cs", "en", "en")

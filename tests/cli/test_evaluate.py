@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.report import Report
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -25,7 +25,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.repository.precision import Precision
-from tandem.training.recipes import tiny
+from tandem.training.recipes.named_recipes import tiny
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer

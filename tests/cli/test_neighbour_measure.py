@@ -9,7 +9,7 @@ from tandem.cli.app import app
 from tandem.cli.evaluate.neighbour_measure import _title
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.metrics import paired_p_value
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.report import Report
 from tandem.neighbours.leaprr.served_networks import described
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
 from tandem.neighbours.lists.neighbour_file import load_neighbours, save_neighbours

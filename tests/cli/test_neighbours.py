@@ -27,7 +27,7 @@ from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.neighbours.lists.neighbour_file import load_neighbours, read_manifest
 from tandem.repository.precision import Precision
-from tandem.training.recipes import tiny
+from tandem.training.recipes.named_recipes import tiny
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.client.search_server import search_server
 from tests.support.corpus.written_karpathy import write_karpathy

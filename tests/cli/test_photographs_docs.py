@@ -99,7 +99,7 @@ def test_a_command_of_the_page_parses(command: str) -> None:
 
 def test_the_pages_settings_are_fields_of_a_recipe() -> None:
     """The page's settings for a small folder are fields of the recipe."""
-    from tandem.training.recipes import photographs
+    from tandem.training.recipes.named_recipes import photographs
 
     assert set(SETTINGS) == {"be_batch_size", "matcher_batch_size", "held_out_family_count"}
     assert set(SETTINGS) <= set(photographs(1).to_dict())

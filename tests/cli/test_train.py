@@ -20,8 +20,8 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.vision_tower import VisionTower
 from tandem.repository.precision import Precision, native_precision
-from tandem.training.recipe import JointRecipe, in_rounds
-from tandem.training.recipes import recipe_named
+from tandem.training.recipes.named_recipes import recipe_named
+from tandem.training.recipes.recipe import JointRecipe, in_rounds
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision

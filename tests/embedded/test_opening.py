@@ -36,7 +36,7 @@ def note(event, arguments):
         before_torch.extend(thread.name for thread in threading.enumerate())
 sys.addaudithook(note)
 from tandem import Engine
-assert not {"torch", "tandem.evaluation.report"} & set(sys.modules)
+assert not {"torch", "tandem.evaluation.reports.report"} & set(sys.modules)
 engine = Engine(sys.argv[1])
 opened_children = len(children)
 engine.describe_model()

@@ -12,11 +12,11 @@ from tandem.contract.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation import offline
-from tandem.evaluation.evaluation_time import EVERY_PAIR, evaluation_times
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.report import BE, Report
-from tandem.evaluation.report_markdown import report_markdown
+from tandem.evaluation.reports.evaluation_time import EVERY_PAIR, evaluation_times
+from tandem.evaluation.reports.report import BE, Report
+from tandem.evaluation.reports.report_markdown import report_markdown
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 

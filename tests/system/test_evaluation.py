@@ -9,7 +9,7 @@ from tandem.client import AsyncClient, Client
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.report import Report
 from tandem.evaluation.served import served_report
 from tandem.local.stack import LocalStack
 from tandem.modeling.checkpoint import load_checkpoint

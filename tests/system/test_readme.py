@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS
-from tandem.evaluation.report import BE, Ranking, Report
+from tandem.evaluation.reports.report import BE, Ranking, Report
 from tandem.local.stack import LocalStack
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tests.support.gateway_svc.own_process import gateway_process

@@ -17,7 +17,7 @@ from tandem.training.dev_recall import (
     similarity,
 )
 from tandem.training.first_recall import FirstRecall
-from tandem.training.recipes import tiny
+from tandem.training.recipes.named_recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 CLS_ID = 2

@@ -18,13 +18,13 @@ from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.region_tokens import write_regions
-from tandem.training.data.record_pairs import RecordPairs
-from tandem.training.data.records_digest import records_sha256
-from tandem.training.loss_curve import FILE_NAME
-from tandem.training.recipe import JointRecipe, on_corpus
-from tandem.training.recipes import tiny
-from tandem.training.record_source import RecordSource
-from tandem.training.run_state import RunStateInvalid
+from tandem.training.recipes.named_recipes import tiny
+from tandem.training.recipes.recipe import JointRecipe, on_corpus
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.run_state import RunStateInvalid
+from tandem.training.sources.record_pairs import RecordPairs
+from tandem.training.sources.record_source import RecordSource
+from tandem.training.sources.records_digest import records_sha256
 from tandem.training.train import RunRecalls, train
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer

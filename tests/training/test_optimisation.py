@@ -10,7 +10,7 @@ from torch import Tensor
 from tandem.modeling.joint_model import JointModel
 from tandem.training.losses import batch_hard_triplet_loss, pair_classification_loss
 from tandem.training.optimisation import accumulate_gradient, recipe_optimiser, step
-from tandem.training.recipes import tiny
+from tandem.training.recipes.named_recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 COUNT, SIZE = 4, 6

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tandem.local.free_ports import free_ports
-from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
-from tandem.training.scene_source import SceneSource
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.training.run_of_several import LEFT_OUT, RECIPE, WHOLE
 

@@ -13,10 +13,10 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.training.recipe import JointRecipe
-from tandem.training.recipes import RECIPES, half, tiny
-from tandem.training.run_state import RunStateInvalid
-from tandem.training.scene_source import SceneSource
+from tandem.training.recipes.named_recipes import RECIPES, half, tiny
+from tandem.training.recipes.recipe import JointRecipe
+from tandem.training.runs.run_state import RunStateInvalid
+from tandem.training.sources.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.train import train
 from tests.support.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r

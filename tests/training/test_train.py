@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.training import objectives
 from tandem.training.data.batches import tokenize
 from tandem.training.dev_recall import DevRecall
-from tandem.training.loss_curve import FILE_NAME
 from tandem.training.losses import pair_classification_loss
 from tandem.training.optimisation import warm_up_then_decay
-from tandem.training.recipes import tiny
-from tandem.training.scene_source import SceneSource
+from tandem.training.recipes.named_recipes import tiny
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.sources.scene_source import SceneSource
+from tandem.training.stages import objectives
 from tandem.training.train import train
 
 # On one worker: its tests share what takes long to make.

@@ -9,15 +9,15 @@ import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.two_towers import TwoTowers
-from tandem.training.loss_curve import FILE_NAME
-from tandem.training.matcher_stage import _reciprocal_rank, matching_loss
 from tandem.training.optimisation import recipe_groups, tower_groups
-from tandem.training.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus
-from tandem.training.recipes import photographs, tiny, two_towers
-from tandem.training.record_source import RecordSource, divided
-from tandem.training.run import check_unfinished
-from tandem.training.run_state import RunStateInvalid
-from tandem.training.scene_source import SceneSource
+from tandem.training.recipes.named_recipes import photographs, tiny, two_towers
+from tandem.training.recipes.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.run import check_unfinished
+from tandem.training.runs.run_state import RunStateInvalid
+from tandem.training.sources.record_source import RecordSource, divided
+from tandem.training.sources.scene_source import SceneSource
+from tandem.training.stages.matcher_stage import _reciprocal_rank, matching_loss
 from tandem.training.train import RunRecalls, train
 from tests.support.training.emoji_tuning import Stopped, records
 

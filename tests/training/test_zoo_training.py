@@ -12,11 +12,11 @@ import torch
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
-from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import Processes
-from tandem.training.recipe import Recipe, ZooRecipe, on_corpus
-from tandem.training.recipes import zoo
-from tandem.training.record_source import RecordSource
+from tandem.training.recipes.named_recipes import zoo
+from tandem.training.recipes.recipe import Recipe, ZooRecipe, on_corpus
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.sources.record_source import RecordSource
 from tandem.training.starting_model import in_its_shape
 from tandem.training.train import RunRecalls, train
 from tandem.training.zoo_training import starting_zoo_model

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer
-from tandem.evaluation.comparison import compare as compare_reports
-from tandem.evaluation.report import Report
+from tandem.evaluation.reports.comparison import compare as compare_reports
+from tandem.evaluation.reports.report import Report
 
 
 def compare(

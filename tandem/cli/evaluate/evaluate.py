@@ -39,14 +39,10 @@ from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.gallery_digest import gallery_digest
-from tandem.evaluation.machine import machine_about
 from tandem.evaluation.metrics import RECALL_AT
-from tandem.evaluation.report import Ranking, Report, joined
-from tandem.evaluation.report_markdown import (
-    ORDER_METRICS,
-    order_cells,
-    recall_cell,
-)
+from tandem.evaluation.reports.machine import machine_about
+from tandem.evaluation.reports.report import Ranking, Report, joined
+from tandem.evaluation.reports.report_markdown import ORDER_METRICS, order_cells, recall_cell
 from tandem.evaluation.served import POOL_K
 from tandem.repository.precision import Precision
 from tandem.texts.visible_text import folded_text

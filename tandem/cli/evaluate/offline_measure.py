@@ -21,11 +21,11 @@ from tandem.cli.terminal.progress import query_progress
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.corpus.records import Record
-from tandem.evaluation.checkpoint_origin import origin_about
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.report import NO_CROSS_ENCODER, Report
+from tandem.evaluation.reports.checkpoint_origin import origin_about
+from tandem.evaluation.reports.report import NO_CROSS_ENCODER, Report
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.repository.precision import Precision
 from tandem.texts.text import TextPreprocessor

@@ -29,7 +29,7 @@ from tandem.corpus.records import Record
 from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.evaluation.report import NO_CROSS_ENCODER, Report
+from tandem.evaluation.reports.report import NO_CROSS_ENCODER, Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tandem.contract.content import TruncationPolicy
-from tandem.evaluation.checkpoint_origin import trained_names
 from tandem.evaluation.gallery_digest import GalleryDigest
+from tandem.evaluation.reports.checkpoint_origin import trained_names
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered, lowered_part

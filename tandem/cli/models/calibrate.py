@@ -33,7 +33,7 @@ from tandem.repository.precision import Precision, native_precision
 from tandem.texts.text import TextPreprocessor
 
 if TYPE_CHECKING:
-    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.evaluation.calibration.held_out_pools import HeldOutPools
     from tandem.modeling.checkpoint import Checkpoint
 
 _POOL_SIZE = 20
@@ -98,7 +98,10 @@ def calibrate(
     if report is not None and not report.resolve().parent.is_dir():
         raise ValueError(f"{report} cannot be written: make its folder first")
     # Imported here: torch takes seconds, which `tandem --help` should not wait for.
-    from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
+    from tandem.evaluation.calibration.model_calibration import (
+        FittedCalibration,
+        calibration_markdown,
+    )
     from tandem.modeling.checkpoint import load_checkpoint
     from tandem.modeling.export.lowered import lowered
 
@@ -149,7 +152,7 @@ def _pools(
     k: int,
     on_error: OnError,
 ) -> "Mapping[str, HeldOutPools]":
-    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.evaluation.calibration.held_out_pools import HeldOutPools
     from tandem.evaluation.offline import OfflineGallery
 
     config = checkpoint.model.config

@@ -23,14 +23,14 @@ from tandem.corpus.readable_records import (
 )
 from tandem.corpus.records import Record
 from tandem.repository.precision import Precision, native_precision
-from tandem.training.data.fitting_captions import FittingCaptions
-from tandem.training.data.spoken_captions import SpokenCaptions
-from tandem.training.recipe import MatcherRecipe, Recipe
-from tandem.training.recipe_settings import with_settings
-from tandem.training.recipes import RECIPES
+from tandem.training.recipes.named_recipes import RECIPES
+from tandem.training.recipes.recipe import MatcherRecipe, Recipe
+from tandem.training.recipes.recipe_settings import with_settings
+from tandem.training.sources.fitting_captions import FittingCaptions
+from tandem.training.sources.spoken_captions import SpokenCaptions
 
 if TYPE_CHECKING:
-    from tandem.training.source import TrainingSource
+    from tandem.training.sources.source import TrainingSource
 
 
 _HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"
@@ -189,11 +189,11 @@ def train(
         raise ValueError("--against compares recipes over several seeds: give --seeds as well")
     # Imported here: torch and matplotlib take seconds, which no other command should wait for.
     from tandem.training.compute import device_named
-    from tandem.training.curve_plot import plot_run
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
-    from tandem.training.record_source import RecordSource
-    from tandem.training.run import check_free, check_there, check_unfinished, check_writable
-    from tandem.training.scene_source import SceneSource
+    from tandem.training.runs.curve_plot import plot_run
+    from tandem.training.runs.run import check_free, check_there, check_unfinished, check_writable
+    from tandem.training.sources.record_source import RecordSource
+    from tandem.training.sources.scene_source import SceneSource
     from tandem.training.train import train as train_by
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
@@ -300,7 +300,7 @@ def _in_native_precision(recipe: Recipe, device: str) -> Recipe:
 
 def _kept(folder: Path, recipe: Recipe) -> str:
     """Returns what an interrupted run leaves and how to continue."""
-    from tandem.training.run_state import FILE_NAME
+    from tandem.training.runs.run_state import FILE_NAME
 
     if (folder / FILE_NAME).exists():
         return f"{folder} keeps the run up to its last state; --resume continues from there"

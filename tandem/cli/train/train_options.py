@@ -9,7 +9,8 @@ from typing import Any, Final, get_args
 from tandem.corpus.readable_records import OnError
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipe import (
+from tandem.training.recipes.named_recipes import RECIPES, finetune, recipe_named
+from tandem.training.recipes.recipe import (
     MatcherRecipe,
     Recipe,
     ZooRecipe,
@@ -17,7 +18,6 @@ from tandem.training.recipe import (
     in_rounds,
     on_corpus,
 )
-from tandem.training.recipes import RECIPES, finetune, recipe_named
 
 FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"

@@ -21,8 +21,8 @@ from tandem.child_processes.child_environment import python_command, python_envi
 from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.evaluate.compare import print_comparison
 from tandem.cli.terminal.console import errors, out
-from tandem.evaluation.report import Report, Spread
-from tandem.training.run_manifest import TEST, ListedRun, RunManifest, RunPhase
+from tandem.evaluation.reports.report import Report, Spread
+from tandem.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
 
 _OWN: Final = {"recipe", "seed", "seed_count", "against", "test", "folder", "resume", "overwrite"}
 _NOTED_EVERY_SECONDS: Final = 5.0
@@ -146,8 +146,8 @@ def _make(runs: SeedRuns, manifest: RunManifest, run: ListedRun) -> None:
 
 def _is_over(folder: Path) -> bool:
     """Returns whether the training in a folder was finished by an earlier try."""
-    from tandem.training.run import check_unfinished
-    from tandem.training.run_state import RunStateInvalid
+    from tandem.training.runs.run import check_unfinished
+    from tandem.training.runs.run_state import RunStateInvalid
 
     try:
         check_unfinished(folder)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tandem.cli.terminal.progress import LongWork
 
-# Of tandem.training.run, whose import would load torch.
+# Of tandem.training.runs.run, whose import would load torch.
 _NOTE_STAGE = "note"
 _UNITS = {
     "encoder": "rounds",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tandem.evaluation.report import BE, Ranking, Report
+from tandem.evaluation.reports.report import BE, Ranking, Report
 
 TEXT, IMAGE = "text→image", "image→text"
 CE = "BE + CE 20"

@@ -9,9 +9,9 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.recipe import JointRecipe
-from tandem.training.recipes import finetune
-from tandem.training.record_source import RecordSource
+from tandem.training.recipes.named_recipes import finetune
+from tandem.training.recipes.recipe import JointRecipe
+from tandem.training.sources.record_source import RecordSource
 from tandem.training.starting_model import as_trained
 from tandem.training.train import RunRecalls, train
 from tests.support.modeling.tiny_checkpoint import tiny_model

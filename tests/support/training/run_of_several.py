@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from tandem.training.processes import Processes, torchrun_processes
-from tandem.training.recipes import tiny
-from tandem.training.scene_source import SceneSource
+from tandem.training.recipes.named_recipes import tiny
+from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
 
 # Softmax in rounds 1 and 2, the batch-hard triplet after them; float32, so that only the order of

@@ -30,8 +30,8 @@ from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.data.pair_pool import PairPool, check_family_count
 from tandem.training.data.pooled_images import HeldImages
-from tandem.training.data.scene_labels import token_classes
-from tandem.training.data.scene_pairs import ScenePairs, labelled_pixels
+from tandem.training.sources.scene_labels import token_classes
+from tandem.training.sources.scene_pairs import ScenePairs, labelled_pixels
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60

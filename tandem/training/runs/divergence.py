@@ -1,0 +1,64 @@
+"""Ends a run whose numbers became NaN or infinite, and says what it kept and what to try."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from tandem.modeling.checkpoint import WeightsNotFinite
+from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
+from tandem.modeling.stored_weights import not_finite
+from tandem.training.optimisation import NotFinite
+from tandem.training.runs.run_state import FILE_NAME
+
+
+class TrainingDiverged(ValueError):
+    """A loss, a gradient or a weight is NaN or infinite; no later step can repair it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlace:
+    """Names one step of a stage, for error messages."""
+
+    stage: str
+    number: int
+    count: int
+    folder: Path
+    precision: str
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Turns NotFinite and WeightsNotFinite raised within into TrainingDiverged at this step."""
+        try:
+            yield
+        except (NotFinite, WeightsNotFinite) as error:
+            raise TrainingDiverged(
+                f"step {self.number:,} of {self.count:,} of stage {self.stage}: {error}. "
+                f"{self._kept()} To try: {self._to_try()}"
+            ) from error
+
+    def check_weights(self, modules: Iterable[nn.Module]) -> None:
+        """Raises NotFinite naming weights that are NaN or infinite."""
+        for module in modules:
+            if names := not_finite(module.state_dict()):
+                raise NotFinite(f"weights are NaN or infinite: {names}")
+
+    def _kept(self) -> str:
+        has_checkpoint = (self.folder / WEIGHTS).is_file() and (self.folder / TRAINING).is_file()
+        kept = (
+            f"{self.folder} keeps its earlier checkpoint."
+            if has_checkpoint
+            else f"{self.folder} has no checkpoint."
+        )
+        if (self.folder / FILE_NAME).is_file():
+            kept += " --resume continues from the last state before it."
+        return kept
+
+    def _to_try(self) -> str:
+        finer = "--precision fp32, " if self.precision != "fp32" else ""
+        return (
+            f"{finer}another --seed, another start (--init, --from), or a recipe with a "
+            "lower learning_rate; also check the corpus' pictures and regions"
+        )

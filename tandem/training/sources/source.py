@@ -1,0 +1,79 @@
+"""Defines what a run reads: captioned pictures of a training and a dev split, of any corpus.
+
+`scene_source.py` composes scenes, `record_source.py` reads records of every other corpus.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from tandem.modeling.config import JointConfig
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.trained_pictures import TrainedPictures
+from tandem.training.data.pair_pool import PairSource
+from tandem.training.data.pooled_images import PooledImages
+from tandem.training.recipes.recipe import Recipe
+from tandem.training.runs.run import Progress, Run
+from tandem.training.stages.backbone_stage import BackboneLesson
+
+
+class Pictures(Protocol):
+    """The pictures of one split, by number."""
+
+    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> PooledImages:
+        """Returns their image tokens; `stage` names the work to the run's progress."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """What one run trains on and is measured on."""
+
+    recipe: Recipe
+    """The run's recipe, with the digest and the size of what was read."""
+    pairs: PairSource
+    train: Pictures
+    """Numbered as `pairs` numbers them."""
+    dev: Pictures
+    dev_captions: Sequence[str]
+    """One caption of each dev picture."""
+    lesson: Callable[[JointModel, Tokenizer, Run], BackboneLesson | None]
+    """Returns what teaches the image backbone before the rounds; None if it has nothing to learn.
+    Raises ValueError where the backbone cannot learn."""
+    skipped_counts: Mapping[str, int]
+    """Records that were skipped, by fault."""
+    trained_pictures: TrainedPictures | None = None
+    """Digests of the training pictures' files; None where no files are read."""
+
+    def all_trained_pictures(self, init: Path) -> TrainedPictures | None:
+        """Returns the training pictures, with those of the checkpoint that the run begins with.
+
+        Any of its weights may have learned from them: the whole model, its towers or its backbone.
+        """
+        earlier = TrainedPictures.read(init) if self.recipe.begins_with_checkpoint else None
+        return self.trained_pictures.joined(earlier) if self.trained_pictures else earlier
+
+
+class TrainingSource(Protocol):
+    """A corpus that a run can train on."""
+
+    def shaped(self, recipe: Recipe) -> Recipe:
+        """Returns the recipe with the digests of the source's own files.
+
+        Raises ValueError where the source cannot give the recipe's image tokens.
+        """
+        ...
+
+    def texts(self, recipe: Recipe) -> Iterable[str]:
+        """Yields the captions that a fresh model learns its vocabulary from."""
+        ...
+
+    def read(
+        self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
+    ) -> TrainingData:
+        """Returns what the run reads, checked against what the model can read."""
+        ...

@@ -1,0 +1,114 @@
+"""Trains the image backbone before the rounds, then freezes it.
+
+The rounds read image tokens that are computed once, so none of them pays for a convolution. What
+teaches the backbone is a lesson: scenes have a label for every drawing (label_lesson.py), other
+corpora have only their captions (pair_lesson.py).
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.vision_tower import VisionTower
+from tandem.training.optimisation import check_loss, step, warm_up_then_decay
+from tandem.training.recipes.recipe import Rounds
+from tandem.training.runs.run import Run, restore, restore_modules
+
+BACKBONE_STAGE = "backbone"
+
+
+class BackboneLesson(Protocol):
+    """Gives the losses by which an image backbone learns."""
+
+    @property
+    def loss_name(self) -> str:
+        """Names the loss in messages."""
+        ...
+
+    @property
+    def backbone(self) -> ImageBackbone | VisionTower:
+        """The one that learns."""
+        ...
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Everything that learns, by its name in the run state."""
+        ...
+
+    @property
+    def rng(self) -> random.Random | None:
+        """The generator that batches are drawn from; None where a step's number gives its batch."""
+        ...
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Returns AdamW's parameter groups, each with its learning rate."""
+        ...
+
+    def losses(self, done_step_count: int) -> Iterator[Tensor]:
+        """Yields the loss of each step after those that are done."""
+        ...
+
+    def note(self) -> str:
+        """Returns what progress shows of the last step."""
+        ...
+
+
+def train_image_backbone(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
+    """Trains the backbone for the recipe's `backbone_step_count` and freezes it.
+
+    Only the first process trains, because batch norm reads whole batches; the others receive its
+    weights. A resumed run continues from its state, in this stage or after it.
+    """
+    # Convolutions on a CPU are faster with channels last.
+    lesson.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if run.processes.is_first:
+        _train(model, lesson, run)
+    run.processes.take_from_first(model)
+    model.eval()
+    lesson.backbone.requires_grad_(False)
+
+
+def _train(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
+    recipe = run.recipe
+    assert isinstance(recipe, Rounds), "others keep their backbone"
+    step_count, modules = recipe.backbone_step_count, lesson.modules
+    lesson.backbone.requires_grad_(True)
+    optimiser = AdamW(lesson.parameter_groups())
+    schedule = warm_up_then_decay(optimiser, step_count)
+
+    # Where the run was stopped: after this stage, within it, or nowhere.
+    done = 0
+    later = run.found_after(BACKBONE_STAGE)
+    if later and "backbone" in later.modules:  # a matcher's state of an older release has none
+        restore_modules(later, {n: each for n, each in modules.items() if n in later.modules})
+        done = step_count
+    elif state := run.found(BACKBONE_STAGE):
+        restore(state, modules, optimiser, schedule, lesson.rng)
+        done = state.step
+    model.train()
+    run.progress(BACKBONE_STAGE, done, step_count, "")
+    if done == step_count:
+        return
+    for number, loss in enumerate(lesson.losses(done), start=done + 1):
+        # One step along the gradient, unless loss or gradient are NaN or infinite.
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        place = run.place(BACKBONE_STAGE, number, step_count)
+        with place.named():
+            check_loss(lesson.loss_name, loss.item())
+            step(optimiser, recipe.gradient_clip_norm)
+        schedule.step()
+
+        is_last = number == step_count
+        if number % 10 == 0 or is_last:
+            run.progress(BACKBONE_STAGE, number, step_count, lesson.note())
+        if run.keeps_after(number) or is_last:
+            with place.named():
+                place.check_weights(modules.values())
+        run.keep(BACKBONE_STAGE, number, modules, optimiser, schedule, lesson.rng)

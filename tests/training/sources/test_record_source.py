@@ -1,0 +1,329 @@
+"""Training further: on records of any corpus, from a checkpoint, with its frozen backbone."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.corpus.readable_records import RecordUnreadable
+from tandem.corpus.records import Record
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import ImageSource, JointConfig
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_checkpoint import combine
+from tandem.modeling.separate_encoders import encoders_in
+from tandem.repository.precision import native_precision
+from tandem.training.recipes.recipe import Recipe
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.run import NOTE_STAGE
+from tandem.training.train import RunRecalls
+from tests.support.modeling.published_folders import xlm_r_tokenizer
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
+from tests.support.training.emoji_tuning import (
+    RECIPE,
+    Stopped,
+    records,
+    save_untrained,
+    train_further,
+)
+
+
+@pytest.fixture(name="init", scope="module")
+def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained checkpoint that knows the words."""
+    folder = tmp_path_factory.mktemp("init")
+    save_untrained(folder)
+    return folder
+
+
+Tune = Callable[..., RunRecalls]
+
+
+@pytest.fixture(name="tune")
+def _tune(init: Path) -> Tune:
+    """Trains further on the first emoji."""
+
+    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> RunRecalls:
+        train_records = options.pop("train_records", records("train", 100))
+        return train_further(recipe, init, train_records, records("val", 60), folder, **options)  # type: ignore[arg-type]
+
+    return tune
+
+
+def test_only_the_encoder_learns(tmp_path: Path, init: Path, tune: Tune) -> None:
+    """Tokenizer, shape and backbone are the checkpoint's to the bit; the encoder's are not."""
+    tune(tmp_path)
+
+    before, after = load_checkpoint(init), load_checkpoint(tmp_path)
+    assert after.tokenizer.to_str() == before.tokenizer.to_str()
+    assert after.model.config == before.model.config
+    for name, weight in after.model.image_backbone.state_dict().items():
+        assert torch.equal(weight, before.model.image_backbone.state_dict()[name]), name
+    moved = [
+        name
+        for name, weight in after.model.joint_encoder.state_dict().items()
+        if not torch.equal(weight, before.model.joint_encoder.state_dict()[name])
+    ]
+    assert len(moved) >= 0.9 * len(after.model.joint_encoder.state_dict())
+
+
+@pytest.mark.parametrize("source", ["grid", "patches", "efficientnet_lite0"])
+def test_a_checkpoint_of_any_encoder_and_image_source_can_be_fine_tuned(
+    tmp_path: Path, source: ImageSource
+) -> None:
+    """BERT's layers, XLM-R's special tokens, whose first has the id 0, and its own image tokens.
+
+    Its backbone stays to the bit, norms' statistics included, though the model was not trained.
+    """
+    config = JointConfig(
+        vocabulary_size=xlm_r_tokenizer().get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        encoder="post_norm",
+        image_source=source,
+    )
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / "init", JointModel(config), xlm_r_tokenizer(), {})
+    recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
+
+    train_further(
+        recipe,
+        tmp_path / "init",
+        records("train", 60),
+        records("val", 30),
+        tmp_path / "out",
+    )
+
+    before, after = load_checkpoint(tmp_path / "init"), load_checkpoint(tmp_path / "out")
+    assert after.model.config == config
+    assert after.training["recipe"]["image_source"] == source
+    for name, weight in after.model.image_backbone.state_dict().items():
+        assert torch.equal(weight, before.model.image_backbone.state_dict()[name]), name
+    weights = [each.model.joint_encoder.image_project.weight for each in (before, after)]
+    assert not torch.equal(*weights)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("trained", "steps"),
+    [
+        ("be", {"be_steps_per_round": 1, "ce_steps_per_round": 0}),
+        ("ce", {"be_steps_per_round": 0, "ce_steps_per_round": 2}),
+    ],
+)
+def test_a_use_that_was_trained_alone_continues_alone(
+    tmp_path: Path, init: Path, trained: str, steps: dict[str, int]
+) -> None:
+    """A BE's checkpoint trains no CE, whose head stays to the bit; a CE's trains no BE."""
+    begun = load_checkpoint(init)
+    save_checkpoint(tmp_path / "alone", begun.model, begun.tokenizer, {"recipe": steps})
+    recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
+
+    done = train_further(
+        recipe,
+        tmp_path / "alone",
+        records("train", 60),
+        records("val", 30),
+        tmp_path / "out",
+    )
+
+    assert (done.best.be_r1 is None, done.best.ce_r1 is None) == (trained == "ce", trained == "be")
+    lines = [json.loads(line) for line in (tmp_path / "out" / FILE_NAME).read_text().splitlines()]
+    assert all(
+        (f"{use}_loss" in line) == (use == trained) for line in lines for use in ("be", "ce")
+    )
+    before, after = (
+        load_checkpoint(each).model.joint_encoder.state_dict() for each in (init, tmp_path / "out")
+    )
+    assert not torch.equal(before["word.weight"], after["word.weight"])
+    head_stayed = torch.equal(before["classifier.weight"], after["classifier.weight"])
+    assert head_stayed == (trained == "be")
+
+
+def test_separate_encoders_learn_each_from_its_own_steps(tmp_path: Path) -> None:
+    """Of a combined checkpoint both learn, and the BE's head, which only pairs teach, stays."""
+    texts = tuple(c.text for each in records("train", 60) for c in each.captions)
+    folders = save_be_and_ce(tmp_path, texts=texts)
+    combine(*folders, tmp_path / "both")
+    recipe = replace(RECIPE, round_count=3, dev_every_round_count=3)
+    shared = (records("train", 60), records("val", 30))
+
+    train_further(recipe, tmp_path / "both", *shared, tmp_path / "out")
+
+    after = load_checkpoint(tmp_path / "out").model
+    assert after.config.has_two_encoders
+    be, ce = (part.state_dict() for part in encoders_in(after.joint_encoder))
+    begun_be, begun_ce = (
+        load_checkpoint(each).model.joint_encoder.state_dict() for each in folders
+    )
+    assert torch.equal(be["classifier.weight"], begun_be["classifier.weight"])
+    assert not torch.equal(ce["classifier.weight"], begun_ce["classifier.weight"])
+    assert not torch.equal(be["word.weight"], begun_be["word.weight"])
+    assert not torch.equal(ce["word.weight"], begun_ce["word.weight"])
+
+
+def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(tmp_path: Path) -> None:
+    """By whatever path: the first checkpoint kept would replace it, and may be the worse one."""
+    save_untrained(tmp_path / "init")
+    before = (tmp_path / "init" / "model.safetensors").read_bytes()
+    (tmp_path / "same").symlink_to(tmp_path / "init")
+
+    with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
+        train_further(
+            replace(RECIPE, round_count=1),
+            tmp_path / "init",
+            records("train", 60),
+            records("val", 30),
+            tmp_path / "same",
+        )
+
+    assert (tmp_path / "init" / "model.safetensors").read_bytes() == before
+
+
+def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
+    """Pictures give none; before any of them is read."""
+    tokenizer = tiny_tokenizer()
+    model = tiny_model(vocabulary_size=tokenizer.get_vocab_size())
+    config = replace(model.config, image_source="regions")
+    save_checkpoint(tmp_path / "init", JointModel(config), tokenizer, {})
+
+    def unread() -> Iterator[Record]:
+        raise AssertionError
+        yield
+
+    with pytest.raises(ValueError, match=r"reads a detector's file.*give it with --regions"):
+        train_further(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out")
+
+
+def test_its_provenance_is_written_next_to_it(tmp_path: Path, init: Path, tune: Tune) -> None:
+    """Corpus, beginning and shape, and the best dev recall, which the curve has too."""
+    done = tune(tmp_path)
+
+    training = load_checkpoint(tmp_path).training
+    assert training["recipe"]["corpus"] == "emoji"
+    assert training["recipe"]["init_weights_sha256"] == load_checkpoint(init).weights_sha256
+    assert training["recipe"]["width"] == 16
+    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    assert [line["round"] for line in lines] == list(range(1, 13))
+    recalls = [line["dev_recall_percent"] for line in lines if "dev_recall_percent" in line]
+    assert len(recalls) == 3
+    assert training["dev_recall_percent"] in recalls
+    assert done.best.be_r1 == training["dev_recall_percent"]["be_r1"]
+
+
+# test_backbone_stage stops such a run too, in the stage before.
+@pytest.mark.slow
+def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, tune: Tune) -> None:
+    """As training from nothing does, in the precision of a user of this machine."""
+    recipe = replace(RECIPE, precision=native_precision().value)
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == ("encoder", 10):
+            raise Stopped
+
+    tune(tmp_path / "whole", recipe)
+    with pytest.raises(Stopped):
+        tune(tmp_path / "stopped", recipe, progress=stop, state_every_step_count=3)
+    steps: list[int] = []
+    tune(
+        tmp_path / "stopped",
+        recipe,
+        resume=True,
+        progress=lambda stage, step, *_: steps.append(step) if stage == "encoder" else None,
+    )
+
+    # Not of step 0, from which its rate would be counted: its last state is of round 9.
+    assert steps[:2] == [9, 10]
+    whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.weights_sha256 == whole.weights_sha256
+
+
+# Above the weights move, and in test_zoo_training a loss falls.
+@pytest.mark.slow
+def test_it_learns_its_training_pairs(tmp_path: Path, tune: Tune) -> None:
+    """The BE's loss on few families falls; at thirty times the usual rate, as weights are random.
+
+    Positive control: at no rate it stays.
+    """
+    few = records("train", 60)
+
+    def last_loss(name: str, rate: float, round_count: int) -> float:
+        recipe = replace(
+            RECIPE,
+            round_count=round_count,
+            softmax_round_count=round_count,
+            learning_rate=rate,
+            dev_every_round_count=round_count,
+        )
+        tune(tmp_path / name, recipe, train_records=few)
+        lines = (tmp_path / name / FILE_NAME).read_text().splitlines()[-20:]
+        return sum(json.loads(line)["be_loss"] for line in lines) / 20
+
+    assert last_loss("learns", 3e-3, 100) < 0.75 * last_loss("stays", 0.0, 20)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "taken"),
+    [
+        (RECIPE, 8),
+        (replace(RECIPE, mlm_steps_per_round=1, mlm_batch_size=9), 9),
+        (replace(RECIPE, backbone_step_count=1, backbone_batch_size=10), 10),
+    ],
+)
+def test_too_few_records_are_refused(
+    tmp_path: Path, tune: Tune, recipe: Recipe, taken: int
+) -> None:
+    """Saying how many a batch takes and how many there are, before tokens are made of a picture."""
+    told: list[str] = []
+
+    with pytest.raises(ValueError, match=f"takes {taken} families and the corpus has"):
+        tune(
+            tmp_path,
+            recipe,
+            train_records=records("train", 5),
+            progress=lambda stage, *_: told.append(stage),
+        )
+
+    assert set(told) == {"train pictures read", "dev pictures read"}
+
+
+def test_a_file_under_two_names_is_named(tmp_path: Path, init: Path) -> None:
+    """Its captions are wrong for each other in train, and dev is better than on new pictures."""
+    learned, dev = records("train", 60), records("val", 30)
+    twins = [*learned[:-1], replace(learned[-1], image=learned[0].image)]
+    notes: list[str] = []
+
+    def told(stage: str, _step: int, _count: int, note: str) -> None:
+        if stage == NOTE_STAGE:
+            notes.append(note)
+
+    recipe = replace(RECIPE, round_count=1, dev_every_round_count=1)
+    train_further(recipe, init, learned, dev, tmp_path / "a", progress=told)
+    assert notes == []
+    leaked = [replace(dev[0], image=learned[5].image), *dev[1:]]
+    train_further(recipe, init, twins, leaked, tmp_path / "b", progress=told)
+
+    assert [note.partition(" pictures ")[0] for note in notes] == ["2 of 60 train", "1 of 6 dev"]
+    assert "keep each file in one split" in notes[1]
+
+
+def test_no_dev_records_are_refused(tmp_path: Path, init: Path) -> None:
+    """No checkpoint could be picked."""
+    with pytest.raises(ValueError, match="no dev records"):
+        train_further(RECIPE, init, records("train", 60), [], tmp_path)
+
+
+def test_a_caption_of_ten_thousand_words_is_named(tmp_path: Path, tune: Tune) -> None:
+    """By its record, before the first round; nothing is written."""
+    good = records("train", 100)
+    caption = replace(good[77].captions[0], text="dog " * 10_000)
+    long = replace(good[77], captions=(caption,))
+
+    with pytest.raises(RecordUnreadable, match=f"{long.record_id}.*40,000 bytes"):
+        tune(tmp_path, train_records=[*good[:77], long, *good[78:]])
+
+    assert list(tmp_path.iterdir()) == []

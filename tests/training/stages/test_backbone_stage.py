@@ -1,0 +1,214 @@
+"""An image backbone that learns a corpus before the rounds, and what cannot be taught so."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean as mean
+
+import pytest
+import torch
+from torch import nn
+
+from tandem.corpus.readable_records import ModelCheck
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import ImageSource
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_checkpoint import combine
+from tandem.modeling.separate_encoders import encoders_in
+from tandem.repository.precision import native_precision
+from tandem.texts.text import TextPreprocessor
+from tandem.training.processes import ALONE
+from tandem.training.recipes.recipe import JointRecipe
+from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.run import Run
+from tandem.training.sources.record_pairs import RecordPairs
+from tandem.training.stages.backbone_stage import train_image_backbone
+from tandem.training.stages.pair_lesson import PairLesson
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
+from tests.support.training.emoji_tuning import (
+    RECIPE,
+    Stopped,
+    records,
+    save_untrained,
+    train_further,
+)
+
+TUNED = replace(
+    RECIPE, backbone_step_count=6, backbone_batch_size=8, round_count=4, dev_every_round_count=4
+)
+
+
+@pytest.fixture(name="init", scope="module")
+def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("init")
+    save_untrained(folder)
+    return folder
+
+
+def tuned(init: Path, folder: Path, recipe: JointRecipe, **options: object) -> None:
+    """Trains further on the first emoji."""
+    train_further(recipe, init, records("train", 60), records("val", 30), folder, **options)
+
+
+def moved(before: nn.Module, after: nn.Module) -> float:
+    """Returns how many of the tensors differ, as a share of them all."""
+    old, new = before.state_dict(), after.state_dict()
+    return mean(not torch.equal(old[name], new[name]) for name in old)
+
+
+def test_the_backbone_learns_and_is_then_frozen(tmp_path: Path, init: Path) -> None:
+    """In its own steps, norms' statistics too; not one bit of it moves in the rounds.
+
+    Its biases before a norm have no gradient to speak of, so that not all tensors need move.
+    """
+    tuned(init, tmp_path / "short", TUNED)
+    tuned(init, tmp_path / "long", replace(TUNED, round_count=12, dev_every_round_count=12))
+
+    begun, short, long = (
+        load_checkpoint(each).model for each in (init, tmp_path / "short", tmp_path / "long")
+    )
+    assert moved(begun.image_backbone, short.image_backbone) > 0.9
+    assert moved(short.image_backbone, long.image_backbone) == 0
+    assert moved(short.joint_encoder, long.joint_encoder) > 0.9
+
+
+@pytest.mark.slow
+def test_a_learned_backbone_distinguishes_what_a_frozen_one_cannot(
+    tmp_path: Path, init: Path
+) -> None:
+    """The frozen one sees nothing at all: its tokens are the same for every picture.
+
+    After the same rounds behind both, only the BE whose backbone learned does better than chance.
+    """
+    blind = load_checkpoint(init)
+    nn.init.zeros_(blind.model.image_backbone.get_submodule("project").weight)  # type: ignore[arg-type]
+    save_checkpoint(tmp_path / "blind", blind.model, blind.tokenizer, {})
+    recipe = replace(
+        TUNED,
+        round_count=30,
+        dev_every_round_count=30,
+        softmax_round_count=30,
+        learning_rate=3e-3,
+    )
+
+    def last_loss(step_count: int) -> float:
+        folder = tmp_path / str(step_count)
+        tuned(tmp_path / "blind", folder, replace(recipe, backbone_step_count=step_count))
+        lines = (folder / FILE_NAME).read_text().splitlines()[-15:]
+        return mean(json.loads(line)["be_loss"] for line in lines)
+
+    chance = torch.log(torch.tensor(8.0)).item()
+    assert last_loss(0) > 0.95 * chance
+    assert last_loss(120) < 0.8 * chance
+
+
+def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None:
+    """Norms and dropout as in use, for image tokens and dev recalls are computed next."""
+    begun = load_checkpoint(init)
+    shown = records("train", 60)
+    run = Run(
+        TUNED,
+        tmp_path,
+        lambda *_: None,
+        state_every=50,
+        resume=False,
+        device=torch.device("cpu"),
+        processes=ALONE,
+    )
+    texts = TextPreprocessor(begun.tokenizer, begun.model.config.max_text_tokens)
+    pixels_of = ModelCheck(begun.model.config.image_size, texts).pixels
+
+    lesson = PairLesson(
+        begun.model,
+        RecordPairs(shown),
+        lambda number: pixels_of(shown[number]),
+        begun.tokenizer,
+        run,
+    )
+    train_image_backbone(begun.model, lesson, run)
+
+    assert not any(part.training for part in begun.model.modules())
+    assert not any(weight.requires_grad for weight in begun.model.image_backbone.parameters())
+    assert all(weight.requires_grad for weight in begun.model.joint_encoder.parameters())
+
+
+# In the encoder's stage test_run_state stops a run.
+@pytest.mark.parametrize(
+    "stop_at", [("backbone", 10), pytest.param(("encoder", 10), marks=pytest.mark.slow)]
+)
+def test_a_resumed_run_reaches_the_same_weights(
+    tmp_path: Path, init: Path, stop_at: tuple[str, int]
+) -> None:
+    """From the middle of either stage, in the precision of a user of this machine."""
+    recipe = replace(
+        TUNED, precision=native_precision().value, backbone_step_count=12, round_count=12
+    )
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == stop_at:
+            raise Stopped
+
+    tuned(init, tmp_path / "whole", recipe)
+    with pytest.raises(Stopped):
+        tuned(init, tmp_path / "stopped", recipe, progress=stop, state_every_step_count=4)
+    stages: list[tuple[str, int]] = []
+    tuned(
+        *(init, tmp_path / "stopped", recipe),
+        resume=True,
+        progress=lambda stage, step, *_: stages.append((stage, step)),
+    )
+
+    whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.weights_sha256 == whole.weights_sha256
+    # A stage that is done is represented by its last step alone.
+    is_done_again = any(stage == "backbone" and step < 12 for stage, step in stages)
+    assert is_done_again == (stop_at[0] == "backbone"), "what is done stays done"
+    # The run that began there names where it began, and that step's weights.
+    assert ("backbone", 0) not in stages
+    assert (("encoder", 0) in stages) == (stop_at[0] == "backbone")
+
+
+def test_of_separate_encoders_the_be_teaches_it(tmp_path: Path) -> None:
+    """The CE reads the new image tokens, and learns from its own steps alone."""
+    texts = tuple(c.text for each in records("train", 60) for c in each.captions)
+    be_folder, ce_folder = save_be_and_ce(tmp_path, texts=texts)
+    combine(be_folder, ce_folder, tmp_path / "both")
+
+    def stop(stage: str, *_: object) -> None:
+        if stage == "encoder":  # before its first round: what has moved, this stage has moved
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        tuned(tmp_path / "both", tmp_path / "out", TUNED, progress=stop, state_every_step_count=6)
+
+    state = torch.load(tmp_path / "out" / "run_state.pt", weights_only=True)["state"]["modules"]
+    after = load_checkpoint(tmp_path / "both").model
+    after.joint_encoder.load_state_dict(state["encoder"])
+    be, ce = encoders_in(after.joint_encoder)
+    assert moved(load_checkpoint(be_folder).model.joint_encoder, be) > 0.8
+    assert moved(load_checkpoint(ce_folder).model.joint_encoder, ce) == 0
+
+
+@pytest.mark.parametrize("source", ["patches", "efficientnet_lite0"])
+def test_a_backbone_that_cannot_learn_is_refused(tmp_path: Path, source: ImageSource) -> None:
+    """Patches have none, and a packaged one stays as it was published; nothing is written."""
+    tokenizer = tiny_tokenizer()
+    config = tiny_model(vocabulary_size=tokenizer.get_vocab_size()).config
+    model = JointModel(replace(config, image_source=source))
+    save_checkpoint(tmp_path / "init", model, tokenizer, {})
+
+    with pytest.raises(ValueError, match=f"image tokens of {source} come from nothing that learns"):
+        tuned(tmp_path / "init", tmp_path / "out", TUNED)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cross_encoder_alone_is_refused(tmp_path: Path, init: Path) -> None:
+    """The steps are the BE's, which it does not train."""
+    begun = load_checkpoint(init)
+    steps = {"be_steps_per_round": 0, "ce_steps_per_round": 2}
+    save_checkpoint(tmp_path / "ce", begun.model, begun.tokenizer, {"recipe": steps})
+
+    with pytest.raises(ValueError, match="this run only trains the CE"):
+        tuned(tmp_path / "ce", tmp_path / "out", TUNED)
