@@ -13,6 +13,10 @@ from tandem.child_processes.keeper_process import MARK, region_prefix, work_fold
 _SWEEP_SECONDS = 30.0
 
 
+class ProcessFailed(Exception):
+    """A process that this one runs did not start, or has died."""
+
+
 class ProcessKeeper:
     """A small process that outlives its parent just long enough to end the parent's children.
 

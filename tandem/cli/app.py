@@ -1,44 +1,101 @@
-"""Wires the `tandem` command; each subcommand has its own module."""
+"""Lists the commands of `tandem`; each has its own module, which its first call imports."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import typer
 
-from tandem import __version__
-from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
-from tandem.cli.corpora import regions
-from tandem.cli.evaluate import compare, evaluate
-from tandem.cli.index import index, remove, shard
-from tandem.cli.ingest import ingest
-from tandem.cli.models import models
-from tandem.cli.neighbours import neighbours
-from tandem.cli.search import search
-from tandem.cli.serve import certificates, demo, health, token, up
+from tandem.cli.command_line import SETTINGS, CommandLine, Row, run
 from tandem.cli.terminal.console import out
-from tandem.cli.terminal.json_answer import with_json
-from tandem.cli.train import train, train_neighbours
-from tandem.local.prometheus import PrometheusUnavailable
-from tandem.local.stack import StackFailed
-from tandem.triton.server import TritonUnavailable
+from tandem.version import __version__
+
+_MODELS: Final[Mapping[str, Row]] = {
+    "add": ("models.add_model:add", "Export a model for Triton, and verify its answers."),
+    "add-neighbours": (
+        "models.add_neighbours:add_neighbours",
+        "Add a neighbour model (LeaPRR) to the served model.",
+    ),
+    "calibrate": (
+        "models.calibrate:calibrate",
+        "Fit match probabilities and the adaptive-depth rule.",
+    ),
+    "swap": ("models.swap:swap", "Make a running Tandem serve another version."),
+    "combine": ("models.combine:combine", "Combine two checkpoints into one (Sep+Coop)."),
+    "list": ("models.models:list_models", "List the models of a repository."),
+    "describe": ("models.models:describe", "Show the model of a running Tandem, and its limits."),
+    "show": ("models.models:describe", ""),
+    "verify": ("models.verify:verify", "Check the model's files, load and try them."),
+    "remove": ("models.models:remove", "Delete our model's files."),
+}
+_INDEX: Final[Mapping[str, Row]] = {
+    "list": ("index.index_state:list_indexes", "List the indexes that there are, and their items."),
+    "show": ("index.index_state:show", "Show an index: items, index types, live recall."),
+    "drop": ("index.remove:drop", "Delete an index with all its items, permanently."),
+    "remove": ("index.remove:drop", ""),
+    "describe": ("index.index:describe", "Show every index shard by shard, for operators."),
+    "tune": ("index.index:tune", "Set the type or parameters of an index, permanently."),
+    "rebuild": (
+        "index.index:rebuild",
+        "Rebuild an index in the background, without deleted items.",
+    ),
+    "advise": ("index.index:advise", "Measure what other FAISS types would cost."),
+}
+_NEIGHBOURS: Final[Mapping[str, Row]] = {
+    "build": ("neighbours.neighbours:build", "Write the nearest of each picture and caption."),
+}
+_SHARD: Final[Mapping[str, Row]] = {
+    "backup": ("index.shard:backup", "Copy a store while it is served, as of one transaction."),
+    "verify": ("index.shard:verify", "Check a store or a backup."),
+    "restore": ("index.shard:restore", "Restore a shard's store from a backup, after checking it."),
+    "grow": ("index.shard:grow", "Raise the size limit of a store, also while served."),
+}
+_TOKEN: Final[Mapping[str, Row]] = {
+    "new": ("serve.token:new", "Print a new token, once, and its lines for the file."),
+}
+PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
+    "Serve": {
+        "up": ("serve.up:up", "Start Triton and every service on loopback."),
+        "health": ("serve.health:health", "Check that a service is ready."),
+        "demo": ("serve.demo:demo", "Show the shipped model on scenes, in one run."),
+    },
+    "Search": {
+        "search": ("search.search:search", "Find images by text, texts by image, or by an item."),
+        "ingest": ("ingest.ingest:ingest", "Store a corpus: its images and their captions."),
+        "remove": ("index.remove:remove", "Delete items by id, permanently."),
+        "index": (_INDEX, "List, show, tune, rebuild and drop indexes."),
+    },
+    "Train and measure": {
+        "train": ("train.train:train", "Train a model by a recipe, and keep the best."),
+        "train neighbours": (
+            "train.train_neighbours:train_neighbours",
+            "Train LeaPRR on lists of neighbours.",
+        ),
+        "neighbours": (_NEIGHBOURS, "Build the lists that LeaPRR learns from."),
+        "evaluate": ("evaluate.evaluate:evaluate", "Measure R@1, R@5 and R@10 in both directions."),
+        "compare": ("evaluate.compare:compare", "Compare R@1 of systems on the same queries."),
+        "regions": ("corpora.regions:regions", "Write a detector's regions as one file."),
+    },
+    "Operate": {
+        "models": (_MODELS, "Export, list, verify, swap and delete models."),
+        "shard": (_SHARD, "Verify, back up, restore and grow an item store."),
+        "token": (_TOKEN, "Make bearer tokens for callers."),
+        "certificates": (
+            "serve.certificates:certificates",
+            "Write new certificates for the containers.",
+        ),
+    },
+}
+
+
+class _Tandem(CommandLine):
+    panels = PANELS
 
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
         out.print(f"tandem {__version__}")
         raise typer.Exit
-
-
-class _Tandem(CommandLine):
-    panels: ClassVar[Mapping[str, Sequence[str]]] = {
-        "Serve": ("up", "health", "demo"),
-        "Search": ("search", "ingest", "remove", "index"),
-        "Train and measure": (
-            *("train", "train neighbours", "neighbours", "evaluate", "compare", "regions"),
-        ),
-        "Operate": ("models", "shard", "token", "certificates"),
-    }
 
 
 app = typer.Typer(
@@ -52,23 +109,6 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-app.command("up", cls=Command)(up.up)
-app.command("ingest", cls=Command)(with_json(ingest.ingest))
-app.command("search", cls=Command)(search.search)
-app.command("remove", cls=Command)(with_json(remove.remove))
-app.command("evaluate", cls=Command)(with_json(evaluate.evaluate))
-app.command("compare", cls=Command)(with_json(compare.compare))
-app.command("regions", cls=Command)(regions.regions)
-app.command("train", cls=Command)(train.train)
-app.command("train neighbours", cls=Command)(train_neighbours.train_neighbours)
-app.command("demo", cls=Command)(demo.demo)
-app.command("health", cls=Command)(with_json(health.health))
-app.command("certificates", cls=Command)(certificates.certificates)
-app.add_typer(models.app, name="models")
-app.add_typer(index.app, name="index")
-app.add_typer(neighbours.app, name="neighbours")
-app.add_typer(shard.app, name="shard")
-app.add_typer(token.app, name="token")
 
 
 @app.callback()
@@ -85,4 +125,4 @@ def _options(
 
 def main() -> None:
     """Runs the command line; a named error is one line on stderr, with exit status 1."""
-    sys.exit(run(app, (ValueError, OSError, StackFailed, TritonUnavailable, PrometheusUnavailable)))
+    sys.exit(run(app))

@@ -8,11 +8,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, NoReturn
+from importlib import import_module
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
+from tandem.child_processes.keeper import ProcessFailed
 from tandem.cli.old_names import with_new_names
 from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.terminal.console import errors
@@ -23,6 +26,8 @@ from tandem.errors import TandemError
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 INTERRUPTED_STATUS = 130
+_NAMED: Final = (ValueError, OSError, ProcessFailed)
+"""What a command may end with, besides a TandemError: a line for people, and no traceback."""
 SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["--help", "-h"]}
 
 
@@ -36,24 +41,69 @@ class Command(TyperCommand):
         return super().parse_args(ctx, with_new_names(_path(ctx), args))
 
 
-class CommandLine(TyperGroup):
-    """All commands. It prints usage errors through the console, like all output."""
+Row: TypeAlias = tuple["str | Mapping[str, Row]", str]
+"""Where a command is in this package, or its group's commands, and what it does in a sentence.
 
-    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """The commands under each heading of the help."""
+A second name of a command has no sentence, and is not shown.
+"""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands of a group, each built when it is first looked up."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._rows = rows
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401
+        if name not in self._built:
+            self._built[name] = _built(name, *self._rows[name])
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _built(name: str, what: str | Mapping[str, Row], sentence: str) -> Any:  # noqa: ANN401
+    """Returns a command or a group; imports the command's module.
+
+    By a name of this package, in this place alone: the libraries of all commands take seconds to
+    import, and some come with an extra.
+    """
+    if not isinstance(what, str):
+        return CommandLine(what, name=name, help=sentence, no_args_is_help=True)
+    module, _, function = what.partition(":")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    command = getattr(import_module(f"tandem.cli.{module}"), function)
+    app.command(name, cls=Command, hidden=not sentence)(command)
+    return get_command(app)
+
+
+class CommandLine(TyperGroup):
+    """A group of commands. It prints usage errors through the console, like all output."""
+
+    panels: ClassVar[Mapping[str, Mapping[str, Row]]] = {}
+    """The commands under each heading of the help, in place of `rows`."""
+
+    def __init__(self, rows: Mapping[str, Row] | None = None, **settings: Any) -> None:  # noqa: ANN401
+        panels = self.panels if rows is None else {"Commands": rows}
+        every = {name: row for shown in panels.values() for name, row in shown.items()}
+        super().__init__(**settings | {"commands": _Commands(every), "rich_markup_mode": None})
+        self._shown = panels
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
-        """Writes the commands under their headings, with the first sentence of each."""
+        """Writes the commands under their headings, without importing them."""
         width = max(map(len, self.commands))
-        for heading, names in self.panels.items():
+        for heading, rows in self._shown.items():
             with formatter.section(heading):
                 formatter.write_dl(
                     [
-                        (
-                            name.ljust(width),
-                            self.commands[name].get_short_help_str(formatter.width - 6 - width),
-                        )
-                        for name in names
+                        (name.ljust(width), sentence)
+                        for name, (_, sentence) in rows.items()
+                        if sentence
                     ]
                 )
 
@@ -122,11 +172,11 @@ def report_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
+def run(app: typer.Typer) -> int:
     """Runs the command line of this process and returns its exit status.
 
-    A named error, or one of `ours`, is a line on stderr and status 1. So is output that could not
-    be written completely; a closed pipe is status 1 without a message.
+    A named error is a line on stderr and status 1. So is output that could not be written
+    completely; a closed pipe is status 1 without a message.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         # So that commands clean up on these signals too; an ignored signal stays ignored.
@@ -136,7 +186,7 @@ def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
         # A terminal's encoding may lack letters of a caption, and an argument may not be UTF-8.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    status = _status(app, ours)
+    status = _status(app)
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -148,7 +198,7 @@ def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     return status
 
 
-def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
+def _status(app: typer.Typer) -> int:
     try:
         app()
     except Stopped as end:
@@ -163,7 +213,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     except UnicodeError as error:
         errors.print(_not_text(error))
         return 1
-    except ours as error:
+    except _NAMED as error:
         errors.print(suited(_described(error)))
         return 1
     return 0

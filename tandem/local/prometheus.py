@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tandem.child_processes.child_environment import child_environment
-from tandem.child_processes.keeper import ProcessKeeper
+from tandem.child_processes.keeper import ProcessFailed, ProcessKeeper
 from tandem.deployed_files import deployed_folder
 
 _HOST = "127.0.0.1"
@@ -31,7 +31,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\[|\bfor: |\binterval: )(\d+)([smhd])\b")
 
 
-class PrometheusUnavailable(Exception):
+class PrometheusUnavailable(ProcessFailed):
     """Prometheus cannot start here, or did not become ready."""
 
 

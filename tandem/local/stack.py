@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.child_processes.child_environment import python_command, python_environment
-from tandem.child_processes.keeper import ProcessKeeper
+from tandem.child_processes.keeper import ProcessFailed, ProcessKeeper
 from tandem.child_processes.private_log import bound_log, private_log
 from tandem.local.ports import HOST, Ports
 from tandem.triton.server import TritonServer, TritonUnavailable, core_count
@@ -35,7 +35,7 @@ _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"
 __all__ = ["Endpoint", "LocalStack", "Ports", "StackFailed"]
 
 
-class StackFailed(Exception):
+class StackFailed(ProcessFailed):
     """A process of the stack did not become ready, or died."""
 
 

@@ -10,12 +10,13 @@ import sysconfig
 from pathlib import Path
 
 from tandem.child_processes.child_environment import child_environment
+from tandem.child_processes.keeper import ProcessFailed
 from tandem.deployed_files import deployed_folder
 
 WHEEL = "nvidia-pytriton==0.7.0"
 
 
-class TritonUnavailable(Exception):
+class TritonUnavailable(ProcessFailed):
     """Triton cannot start on this machine, or did not become ready."""
 
 

@@ -45,7 +45,7 @@ def commands() -> Iterator[list[str]]:
 def status_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     """Runs the command line as the process does."""
     monkeypatch.setattr(sys, "argv", ["tandem", *arguments])
-    return run_line(app, OURS)
+    return run_line(app)
 
 
 def assert_tells(error: str, word: str) -> None:

@@ -9,11 +9,12 @@ from rich import box
 from rich.table import Table
 
 from tandem.cli.terminal.console import out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.evaluation.reports.comparison import compare as compare_reports
 from tandem.evaluation.reports.report import Report
 
 
+@with_json
 def compare(
     systems: Annotated[
         list[str],

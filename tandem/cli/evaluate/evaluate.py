@@ -23,7 +23,7 @@ from tandem.cli.evaluate.report_folder import check_writable, write_report
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.cli.ingest.ingest import LongTexts
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
 from tandem.cli.terminal.progress import LongWork
 from tandem.contract.content import TruncationPolicy
@@ -56,6 +56,7 @@ _BEST = "best expected R@1"
 _ANY_MATCH = "all that shares the caption word by word"
 
 
+@with_json
 def evaluate(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",

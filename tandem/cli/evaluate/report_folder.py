@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tandem.cli.terminal.console import errors, out
+from tandem.evaluation.reports.plots import plot_recall_against_time
 from tandem.evaluation.reports.report import Report
 from tandem.evaluation.reports.report_markdown import report_markdown
 from tandem.files.whole_file import write_whole
@@ -35,9 +36,6 @@ def write_report(report: Report, folder: Path) -> bool:
 
 def _write(report: Report, folder: Path) -> bool:
     """Writes the figures first, then the plot; returns whether all was written."""
-    # Imported here, because drawing takes half a second, which most evaluations do not need.
-    from tandem.evaluation.reports.plots import plot_recall_against_time
-
     plot_name = "recall_against_time.png"
     report.write(folder / "report.json")
     page = report_markdown(report, plot_name)

@@ -1,4 +1,4 @@
-"""`tandem index`: shows and tunes the indexes of shards."""
+"""`tandem index describe`, `tune`, `rebuild` and `advise`: asks shards for their indexes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
 from tandem.cli.addresses import all_checked, checked
-from tandem.cli.command_line import Command
-from tandem.cli.index.index_state import list_indexes, show
-from tandem.cli.index.remove import drop
 from tandem.cli.terminal.console import aligned, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
@@ -25,16 +22,6 @@ from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.wire import modality_from_proto, modality_to_proto
-
-app = typer.Typer(
-    help="List, show, tune, rebuild and drop indexes.",
-    no_args_is_help=True,
-)
-
-app.command("list", cls=Command)(with_json(list_indexes))
-app.command("show", cls=Command)(with_json(show))
-app.command("drop", cls=Command)(with_json(drop))
-app.command("remove", cls=Command, hidden=True)(with_json(drop))
 
 ADDRESSES = Annotated[
     list[str],
@@ -53,7 +40,6 @@ _TIMEOUT_SECONDS = 10.0
 _ADVICE_TIMEOUT_SECONDS = 3600.0
 
 
-@app.command("describe", cls=Command)
 @with_json
 def describe(
     index_id: Annotated[str, typer.Argument(help="index id; by default all")] = "",
@@ -87,7 +73,6 @@ def describe(
         out.print(line)
 
 
-@app.command("tune", cls=Command)
 def tune(
     index_id: INDEX,
     index_type: Annotated[
@@ -120,7 +105,6 @@ def tune(
     out.print(f"{index_id}: tuned on {len(addresses)} shards; tandem index describe shows it")
 
 
-@app.command("rebuild", cls=Command)
 def rebuild(
     index_id: INDEX, modality: MODALITY = None, addresses: ADDRESSES = DEFAULT_ADDRESSES
 ) -> None:
@@ -134,7 +118,6 @@ def rebuild(
     out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
 
 
-@app.command("advise", cls=Command)
 def advise(
     index_id: INDEX,
     modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.terminal.console import aligned, errors, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
 from tandem.client import (
     Access,
@@ -29,6 +29,7 @@ _KEYWORDS = {
 }
 
 
+@with_json
 def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
     """List the indexes that there are, and their items."""
     with Client(address, access=Access.from_environment()) as client:
@@ -45,6 +46,7 @@ def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
     _warn(listing.missing_shards)
 
 
+@with_json
 def show(
     index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
     address: ADDRESS = "127.0.0.1:7400",

@@ -9,7 +9,7 @@ import typer
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import Access, Client
 from tandem.contract.identifiers import check_index_id
@@ -18,6 +18,7 @@ from tandem.contract.limits import MAX_ITEM_ID_COUNT
 _TIMEOUT_SECONDS = 30.0
 
 
+@with_json
 def remove(
     items: Annotated[list[str], typer.Argument(help="item ids, as tandem search prints them")],
     index: Annotated[str, typer.Option(help="index to remove them from")] = "scenes",
@@ -40,6 +41,7 @@ def remove(
         )
 
 
+@with_json
 def drop(
     index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.command_line import Command
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
@@ -26,15 +25,12 @@ from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import Verdict, verify_in_child
 
-app = typer.Typer(help="Verify, back up, restore and grow an item store.", no_args_is_help=True)
-
 _SHOWN_FAULT_COUNT = 20
 
 STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
 BACKUP = Annotated[Path, typer.Argument(help="a folder from tandem shard backup")]
 
 
-@app.command(cls=Command)
 @with_json
 def backup(
     path: STORE,
@@ -50,7 +46,6 @@ def backup(
     out.print(f"{folder}")
 
 
-@app.command(cls=Command)
 @with_json
 def verify(
     path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
@@ -67,7 +62,6 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command(cls=Command)
 @with_json
 def restore(
     backup: BACKUP,
@@ -81,7 +75,6 @@ def restore(
     out.print(f"{path} is {manifest.identity}: start index_svc on it")
 
 
-@app.command(cls=Command)
 @with_json
 def grow(
     path: STORE,

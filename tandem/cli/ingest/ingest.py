@@ -24,7 +24,7 @@ from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.own_index import index_of
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors, one_line, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import (
     Access,
@@ -61,6 +61,7 @@ class LongTexts(enum.StrEnum):
     TRUNCATE = "truncate"
 
 
+@with_json
 def ingest(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
     index: Annotated[

@@ -1,21 +1,22 @@
 """`tandem models add`: exports a checkpoint of tandem train, or a published model, for Triton."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tandem.cli.models.model_source import is_published, read_model
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.user_path import user_path
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.published_export import export_published
+from tandem.modeling.families.published_model import PublishedModel
 from tandem.pictures.image_rules import Fit, ImageRules, RegionRules
 from tandem.repository.manifest import Manifest, model_file
 from tandem.repository.precision import Precision, native_precision
 from tandem.repository.served_functions import TokenSource
-
-if TYPE_CHECKING:
-    from tandem.modeling.families.published_model import PublishedModel
 
 _FITS = {
     Fit.CROP: "a square cut out of the centre",
@@ -87,9 +88,6 @@ def add(
         checkpoint = default_checkpoint() if model is None else user_path(model)
         _tell(repository, _exported(checkpoint, repository, chosen, with_pt2=pt2))
         return
-    from tandem.cli.models.model_source import read_model
-    from tandem.modeling.export.published_export import export_published
-
     with LongWork(often_short=True) as work:
         work.show("read the model", 0)
         retriever = read_model(model, revision, image_encoder)
@@ -118,23 +116,18 @@ def _is_checkpoint(model: str) -> bool:
     if not folder.is_dir():
         # A hub name is "owner/name" at most; anything else was meant as a path.
         return model.count("/") > 1 or model.startswith(("/", ".", "~"))
-    from tandem.cli.models.model_source import is_published
-
     return not is_published(folder)
 
 
 def _exported(
     checkpoint: Path, repository: Path, precision: Precision, *, with_pt2: bool
 ) -> Manifest:
-    # Imported here, because torch takes seconds, which `tandem --help` does not need.
-    from tandem.modeling.export.export import export_model
-
     with LongWork(often_short=True) as work:
         work.show(f"export in {precision.value}", 0)
         return export_model(checkpoint, repository, precision, with_pt2=with_pt2)
 
 
-def _describe(name: str, model: "PublishedModel") -> None:
+def _describe(name: str, model: PublishedModel) -> None:
     out.print(
         f"{name}: {model.family} ({model.architecture}), {model.parameter_count:,} parameters, "
         f"licence {model.licence or 'not named'}"

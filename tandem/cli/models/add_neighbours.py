@@ -7,6 +7,8 @@ import typer
 
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
+from tandem.neighbours.leaprr.saved_model import load_leaprr
+from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
 from tandem.repository.model_repository import our_manifest
 from tandem.repository.neighbour_manifest import NeighbourModelManifest
 
@@ -27,16 +29,12 @@ def add_neighbours(
     base = our_manifest(repository)
     with LongWork(often_short=True) as work:
         work.show("read the networks", 0)
-        from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
-
         path, base_fingerprint = trained_over(folder)
         if base_fingerprint not in (None, base.fingerprint):
             raise ValueError(
                 f"{folder} was trained over model {str(base_fingerprint)[:12]}, and {repository} "
                 f"holds {base.fingerprint[:12]}: add that model, or train over this one"
             )
-        from tandem.neighbours.leaprr.saved_model import load_leaprr
-
         model = load_leaprr(path)
         work.show("export, and compare with the networks themselves", 0)
         _tell(repository, install_leaprr(model, base.fingerprint, repository))

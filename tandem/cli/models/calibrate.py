@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,14 @@ from tandem.corpus.readable_records import (
     SkippedRecords,
     readable_records,
 )
+from tandem.evaluation.calibration.held_out_pools import HeldOutPools
+from tandem.evaluation.calibration.model_calibration import FittedCalibration, calibration_markdown
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
+from tandem.evaluation.offline import OfflineGallery
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.lowered import lowered
 from tandem.repository.calibration import (
     CALIBRATION_NAME,
     Calibration,
@@ -31,10 +36,6 @@ from tandem.repository.calibration import (
 )
 from tandem.repository.precision import Precision, native_precision
 from tandem.texts.text import TextPreprocessor
-
-if TYPE_CHECKING:
-    from tandem.evaluation.calibration.held_out_pools import HeldOutPools
-    from tandem.modeling.checkpoint import Checkpoint
 
 _POOL_SIZE = 20
 
@@ -97,14 +98,6 @@ def calibrate(
     writes = checkpoint is not None if write is None else write
     if report is not None and not report.resolve().parent.is_dir():
         raise ValueError(f"{report} cannot be written: make its folder first")
-    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
-    from tandem.evaluation.calibration.model_calibration import (
-        FittedCalibration,
-        calibration_markdown,
-    )
-    from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.modeling.export.lowered import lowered
-
     folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
     counts = (gallery_count, gallery_count)
     open_divided(corpus, (dev_split, test_split), seed, counts, LeftOut())  # refused early
@@ -143,7 +136,7 @@ def calibrate(
 
 
 def _pools(
-    checkpoint: "Checkpoint",
+    checkpoint: Checkpoint,
     corpus: str,
     split: str,
     seed: int,
@@ -151,10 +144,7 @@ def _pools(
     query_count: int | None,
     k: int,
     on_error: OnError,
-) -> "Mapping[str, HeldOutPools]":
-    from tandem.evaluation.calibration.held_out_pools import HeldOutPools
-    from tandem.evaluation.offline import OfflineGallery
-
+) -> Mapping[str, HeldOutPools]:
     config = checkpoint.model.config
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     check = ModelCheck(

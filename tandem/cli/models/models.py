@@ -1,4 +1,4 @@
-"""`tandem models`: manages the models that Triton loads."""
+"""`tandem models list`, `describe` and `remove`: the models that Triton loads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,9 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.command_line import Command
-from tandem.cli.models.add_model import add
-from tandem.cli.models.add_neighbours import add_neighbours
-from tandem.cli.models.calibrate import calibrate
-from tandem.cli.models.swap import swap
 from tandem.cli.terminal.console import out, shown
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
-from tandem.cli.terminal.progress import LongWork
 from tandem.client import Access, Client, ModelDescription
 from tandem.repository.model_repository import (
     StoredModel,
@@ -24,35 +18,10 @@ from tandem.repository.model_repository import (
     stored_models,
 )
 
-app = typer.Typer(help="Export, list, verify, swap and delete models.", no_args_is_help=True)
-
-app.command("add", cls=Command)(add)
-app.command("add-neighbours", cls=Command)(add_neighbours)
-app.command("calibrate", cls=Command)(calibrate)
-app.command("swap", cls=Command)(swap)
-
 REPOSITORY = Annotated[Path, typer.Option("--model-repository", help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
 
 
-@app.command("combine", cls=Command)
-def combine_two(
-    bi_encoder: Annotated[Path, typer.Argument(help="checkpoint with the BE")],
-    cross_encoder: Annotated[Path, typer.Argument(help="checkpoint with the CE")],
-    folder: Annotated[Path, typer.Option(help="folder of the new checkpoint")],
-) -> None:
-    """Combine two checkpoints into one (Sep+Coop).
-
-    It works like any other. Train the CE from the BE:
-    tandem train cross_encoder_after_be --init BE.
-    """
-    from tandem.modeling.separate_checkpoint import combine
-
-    made = combine(bi_encoder, cross_encoder, folder)
-    out.print(f"{folder}: BE of {bi_encoder}, CE of {cross_encoder}, {made.weights_sha256[:12]}")
-
-
-@app.command("list", cls=Command)
 @with_json
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     """List the models of a repository."""
@@ -76,8 +45,6 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     out.print(table)
 
 
-@app.command("show", cls=Command, hidden=True)
-@app.command("describe", cls=Command)
 @with_json
 def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     """Show the model of a running Tandem, and its limits."""
@@ -110,29 +77,6 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     out.print(table)
 
 
-@app.command("verify", cls=Command)
-@with_json
-def verify(
-    repository: REPOSITORY = DEFAULT_REPOSITORY,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="checkpoint whose answers the models must reproduce")
-    ] = None,
-) -> None:
-    """Check the model's files, load and try them.
-
-    Exits 1 with the cause if they are not whole, or give other answers.
-    """
-    from tandem.modeling.export.verification import verify_repository
-
-    with LongWork(often_short=True) as work:
-        work.show("load and try the model", 0)
-        manifest = verify_repository(repository, checkpoint)
-    answer({"fingerprint": manifest.fingerprint, "is_whole": True})
-    against = "" if checkpoint is None else f", gives what {checkpoint} gives"
-    out.print(f"{repository}: model {manifest.fingerprint[:12]} is whole and answers{against}")
-
-
-@app.command("remove", cls=Command)
 def remove(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,

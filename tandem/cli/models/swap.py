@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.terminal.console import out
+from tandem.modeling.export.version_export import export_version
 from tandem.repository.model_repository import check_swappable, our_manifest
 from tandem.repository.model_version import (
     Serving,
@@ -57,9 +58,6 @@ def swap(
         version = to
     else:
         assert checkpoint is not None
-        # Imported here, because torch takes seconds, which `tandem --help` does not need.
-        from tandem.modeling.export.version_export import export_version
-
         out.print(f"{repository}: {checkpoint} is exported, which takes a minute or more")
         version = export_version(checkpoint, repository, precision)
         out.print(f"{repository}: version {version} is exported")

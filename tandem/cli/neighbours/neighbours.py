@@ -9,18 +9,17 @@ from typing import Annotated
 import typer
 
 from tandem.cli.addresses import checked
-from tandem.cli.command_line import Command
 from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
+from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
 from tandem.cli.seeds import MAX_SEED
 from tandem.cli.terminal.console import errors, out
 from tandem.corpus.readable_records import OnError, SkippedRecords
+from tandem.neighbours.lists.neighbour_file import check_replaceable, save_neighbours
 from tandem.repository.precision import Precision
 
-app = typer.Typer(help="Build the lists that LeaPRR learns from.", no_args_is_help=True)
 
-
-@app.command("build", cls=Command)
 def build(
     file: Annotated[Path, typer.Argument(help="file to write, for example train.neighbours")],
     checkpoint: Annotated[
@@ -76,11 +75,6 @@ def build(
     logits of each query's first items. Pictures that the model was trained on are refused: its
     similarities of them are better than of others.
     """
-    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
-    from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
-    from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
-    from tandem.neighbours.lists.neighbour_file import check_replaceable, save_neighbours
-
     if address and (checkpoint or retriever or precision or rerank_k or regions):
         raise typer.BadParameter(
             "--address takes the embeddings of the model there: leave out --checkpoint, "

@@ -3,5 +3,5 @@
 up, one_process, demo, contact_sheet  `tandem up` and `tandem demo`
 health                                for probes
 certificates, token                   who may call
-settings_page                         docs/settings.md
+service_settings, settings_page       what services read of the environment; docs/settings.md
 """

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.terminal.console import out
+from tandem.local.certificates import LocalAuthority
 
 # Each service of the Compose file, and the name in its certificate that others accept.
 CONTAINERS: Mapping[str, str] = {
@@ -29,9 +30,6 @@ def certificates(
     They are for deploy/compose.tls.yaml, and valid for 30 days. Running services reload them.
     Callers trust the folder's ca.crt.
     """
-    # Imported here, because a service's image has this command line without cryptography.
-    from tandem.local.certificates import LocalAuthority
-
     authority = LocalAuthority(folder)
     for name, kind in CONTAINERS.items():
         authority.issue(name, kind)

@@ -13,6 +13,7 @@ from tandem.cli.evaluate.evaluate import evaluate
 from tandem.cli.ingest.ingest import ingest_items
 from tandem.cli.search.search_table import print_result
 from tandem.cli.serve.contact_sheet import SheetRow, write_contact_sheet
+from tandem.cli.serve.service_settings import given_settings
 from tandem.cli.serve.up import exported, print_endpoints
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.stop_signals import StopSignals
@@ -22,7 +23,6 @@ from tandem.corpus.scenes.nouns import LANGUAGES, Language
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.local.data_folder import DataFolder
-from tandem.local.service_settings import given_settings
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.start_checks import check_machine
 from tandem.modeling.default_checkpoint import default_checkpoint

@@ -8,10 +8,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.cli.addresses import DEFAULT_ADDRESS, nobody_there
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.client import Access
 
 
+@with_json
 def health(
     address: Annotated[
         str, typer.Argument(help="host:port of any service", envvar="TANDEM_ADDRESS")

@@ -1,11 +1,11 @@
 """Runs `tandem up --one-process`: gRPC and HTTP from here, without Triton or other services."""
 
-import importlib
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from embedded.serving import serve_from_one_process
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.terminal.console import out
 from tandem.local.data_folder import DataFolder
@@ -79,9 +79,7 @@ def serve_one_process(
         if ingest is not None:
             ingest.stop()
 
-    # By name, because the command line imports no service.
-    serving = importlib.import_module("embedded.serving")
-    serving.serve_from_one_process(
+    serve_from_one_process(
         [folder.path / f"shard-{number}" for number in range(count)],
         repository,
         manifest,

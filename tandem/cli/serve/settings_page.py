@@ -2,9 +2,9 @@
 
 from tandem.chassis import settings
 from tandem.chassis.telemetry.log import LogSettings
-from tandem.local.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
+from tandem.cli.serve.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
 
-FIRST_HEADING = f"## {SERVICES[0]}_svc"
+FIRST_HEADING = f"## {next(iter(SERVICES))}_svc"
 """The page above it is written by hand."""
 
 

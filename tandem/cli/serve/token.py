@@ -7,18 +7,9 @@ from typing import Annotated
 import typer
 
 from tandem.chassis.access.tokens import Scope
-from tandem.cli.command_line import Command
 from tandem.cli.terminal.console import errors, one_line, out
 
-app = typer.Typer(help="Make bearer tokens for callers.", no_args_is_help=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Make bearer tokens for callers."""
-
-
-@app.command(cls=Command)
 def new(
     name: Annotated[str, typer.Argument(help="name of the caller, for logs and quotas")],
     scope: Annotated[list[Scope], typer.Option(help="a scope; may repeat")] = [Scope.SEARCH],  # noqa: B006 (typer's way)

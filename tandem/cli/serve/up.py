@@ -16,6 +16,7 @@ from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.ingest.own_index import index_of
 from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
+from tandem.cli.serve.service_settings import given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
 from tandem.cli.terminal.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
@@ -26,7 +27,6 @@ from tandem.local.prometheus import (
     PrometheusUnavailable,
     scraped,
 )
-from tandem.local.service_settings import given_settings
 from tandem.local.stack import LocalStack, Ports, StackFailed
 from tandem.local.start_checks import (
     check_machine,

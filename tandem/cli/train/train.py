@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -23,15 +23,20 @@ from tandem.corpus.readable_records import (
 )
 from tandem.corpus.records import Record
 from tandem.repository.precision import Precision, native_precision
+from tandem.training.compute import device_named
+from tandem.training.processes import torchrun_local_rank, torchrun_processes
 from tandem.training.recipes.named_recipes import RECIPES
 from tandem.training.recipes.recipe import MatcherRecipe, Recipe
 from tandem.training.recipes.recipe_settings import with_settings
+from tandem.training.runs.curve_plot import plot_run
+from tandem.training.runs.run import check_free, check_there, check_unfinished, check_writable
+from tandem.training.runs.run_state import FILE_NAME
 from tandem.training.sources.fitting_captions import FittingCaptions
+from tandem.training.sources.record_source import RecordSource
+from tandem.training.sources.scene_source import SceneSource
+from tandem.training.sources.source import TrainingSource
 from tandem.training.sources.spoken_captions import SpokenCaptions
-
-if TYPE_CHECKING:
-    from tandem.training.sources.source import TrainingSource
-
+from tandem.training.train import train as train_by
 
 _HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"
 
@@ -187,15 +192,6 @@ def train(
         return
     if against is not None:
         raise ValueError("--against compares recipes over several seeds: give --seeds as well")
-    # Imported here: torch and matplotlib take seconds, which no other command should wait for.
-    from tandem.training.compute import device_named
-    from tandem.training.processes import torchrun_local_rank, torchrun_processes
-    from tandem.training.runs.curve_plot import plot_run
-    from tandem.training.runs.run import check_free, check_there, check_unfinished, check_writable
-    from tandem.training.sources.record_source import RecordSource
-    from tandem.training.sources.scene_source import SceneSource
-    from tandem.training.train import train as train_by
-
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)
@@ -300,8 +296,6 @@ def _in_native_precision(recipe: Recipe, device: str) -> Recipe:
 
 def _kept(folder: Path, recipe: Recipe) -> str:
     """Returns what an interrupted run leaves and how to continue."""
-    from tandem.training.runs.run_state import FILE_NAME
-
     if (folder / FILE_NAME).exists():
         return f"{folder} keeps the run up to its last state; --resume continues from there"
     return (

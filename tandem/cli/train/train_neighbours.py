@@ -13,6 +13,12 @@ from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings
+from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
+from tandem.neighbours.lists.neighbour_file import (
+    NeighbourManifest,
+    check_same_base,
+    load_neighbours,
+)
 
 PROFILES = ("code", "paper")
 
@@ -49,14 +55,6 @@ def train_neighbours(
 
     Keeps the networks of the best epoch on dev.
     """
-    # Imported here: torch takes seconds, which no other command should wait for.
-    from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
-    from tandem.neighbours.lists.neighbour_file import (
-        NeighbourManifest,
-        check_same_base,
-        load_neighbours,
-    )
-
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
     if seed + seeds - 1 > MAX_SEED:

@@ -18,6 +18,7 @@ from tandem.training.recipes.recipe import (
     in_rounds,
     on_corpus,
 )
+from tandem.training.starting_model import as_trained
 
 FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"
@@ -99,9 +100,6 @@ class TrainOptions:
         return self._on_corpus(named, self.corpus)
 
     def _finetune(self, seed: int) -> Recipe:
-        # Imported here: it loads torch.
-        from tandem.training.starting_model import as_trained
-
         self._refuse_all_but(
             _OF_EVERY_CORPUS,
             f"{FINETUNE} takes its encoder and image source from --init; drop the option, or train "

@@ -22,7 +22,9 @@ from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.evaluate.compare import print_comparison
 from tandem.cli.terminal.console import errors, out
 from tandem.evaluation.reports.report import Report, Spread
+from tandem.training.runs.run import check_unfinished
 from tandem.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
+from tandem.training.runs.run_state import RunStateInvalid
 
 _OWN: Final = {"recipe", "seed", "seed_count", "against", "test", "folder", "resume", "overwrite"}
 _NOTED_EVERY_SECONDS: Final = 5.0
@@ -146,9 +148,6 @@ def _make(runs: SeedRuns, manifest: RunManifest, run: ListedRun) -> None:
 
 def _is_over(folder: Path) -> bool:
     """Returns whether the training in a folder was finished by an earlier try."""
-    from tandem.training.runs.run import check_unfinished
-    from tandem.training.runs.run_state import RunStateInvalid
-
     try:
         check_unfinished(folder)
     except RunStateInvalid:

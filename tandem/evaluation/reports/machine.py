@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tandem import __version__
+from tandem.version import __version__
 
 _CPU_INFO: Final = Path("/proc/cpuinfo")
 _SOURCE: Final = Path(__file__).parents[3]

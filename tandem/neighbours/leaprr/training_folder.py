@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import torch
 
-from tandem import __version__
 from tandem.files.json_object import FileInvalid, from_fields, read_object
 from tandem.files.tensor_file import opened_for_torch
 from tandem.files.whole_file import write_text_whole, write_whole
@@ -20,6 +19,7 @@ from tandem.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
 from tandem.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, OnStep
 from tandem.neighbours.lists.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
 from tandem.neighbours.lists.neighbour_file import NeighbourManifest
+from tandem.version import __version__
 
 MODEL_NAME: Final = "leaprr.safetensors"
 MANIFEST_NAME: Final = "training.json"

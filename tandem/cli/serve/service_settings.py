@@ -1,12 +1,16 @@
 """Reads services' settings from the environment of `tandem up`, and refuses invalid ones."""
 
 import difflib
-import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from encoder_svc.settings import EncoderSettings
+from gateway_svc.settings import GatewaySettings
+from index_svc.settings import IndexSettings
+from orchestrator_svc.settings import OrchestratorSettings
+from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import AccessSettings
 from tandem.chassis.serve.side_doors import SideDoors
 from tandem.chassis.settings import SettingsError, load
@@ -14,7 +18,13 @@ from tandem.chassis.telemetry.tracing import check_trace_settings
 from tandem.chassis.tls import TlsSettings
 from tandem.local.start_refused import StartRefused
 
-SERVICES = ("orchestrator", "encoder", "index", "rerank", "gateway")
+SERVICES: Mapping[str, type[Any]] = {
+    "orchestrator": OrchestratorSettings,
+    "encoder": EncoderSettings,
+    "index": IndexSettings,
+    "rerank": RerankSettings,
+    "gateway": GatewaySettings,
+}
 # Settings that a local stack sets itself, and the option to use instead.
 WIRED: Mapping[str, str] = {
     "ADDRESS": "use --free-ports for other ports",
@@ -65,14 +75,7 @@ class GivenSettings:
 
 def service_groups() -> list[SettingsGroup]:
     """Returns each service's own settings."""
-    groups = []
-    for service in SERVICES:
-        # By name, as services are run, because this room must not import a service.
-        module = importlib.import_module(f"{service}_svc.settings")
-        groups.append(
-            SettingsGroup(f"{service.upper()}_", getattr(module, f"{service.title()}Settings"))
-        )
-    return groups
+    return [SettingsGroup(f"{name.upper()}_", settings) for name, settings in SERVICES.items()]
 
 
 def shared_groups() -> list[SettingsGroup]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tandem.cli.serve.service_settings import given_settings, service_groups
 from tandem.cli.serve.settings_page import FIRST_HEADING, settings_tables
-from tandem.local.service_settings import given_settings, service_groups
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.start_refused import StartRefused
 
