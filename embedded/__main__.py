@@ -13,7 +13,8 @@ from embedded.hosted_gateway import hosted_gateway
 from embedded.hosted_rooms import hosted_rooms
 from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.settings import SettingsError, load_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
+from tandem.chassis.settings import exiting_on_faults
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.files.private_files import keep_files_private
 from tandem.item_store.refused import StoreRefused
@@ -34,9 +35,7 @@ async def main(settings: OrchestratorSettings) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))
+        with exiting_on_faults():
+            asyncio.run(main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))
     except StoreRefused as error:
         sys.exit(f"embedded: {error}")
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)

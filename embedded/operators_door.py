@@ -6,12 +6,13 @@ import grpc
 
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.calls.credentials import server_options
 from tandem.chassis.capacity.admission import AdmissionLimits
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import bind, make_server
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
-from tandem.chassis.tls import Identity, server_options
+from tandem.chassis.tls import Identity
 
 
 class OperatorsDoor:

@@ -5,8 +5,8 @@ import asyncio
 from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.serve.server import serve_room
-from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 
 

@@ -9,11 +9,12 @@ import grpc
 
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.started_threads import started_threads
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.telemetry.tracing import trace_headers
-from tandem.chassis.tls import Identity, triton_credentials
+from tandem.chassis.tls import Identity
 from tandem.encoding.encoder import Encoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel

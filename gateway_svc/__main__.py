@@ -9,7 +9,7 @@ from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.calls.channels import open_channel
-from tandem.chassis.settings import load_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 
 

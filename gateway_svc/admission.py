@@ -29,10 +29,10 @@ from gateway_svc.http_call import HttpCall, Operation, Outcome
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import CallContext, Upstream
 from tandem.chassis.access.call_log import CallLog
+from tandem.chassis.access.callers import caller_of
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.headers import AUTHORIZATION_KEY
 from tandem.chassis.capacity.admission import Admission
-from tandem.chassis.capacity.places import caller_of
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
 from tandem.chassis.telemetry.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, exemplar, tracing

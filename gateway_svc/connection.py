@@ -19,9 +19,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from gateway_svc.faults import HttpRefusal, head_too_large, problem
+from tandem.chassis.calls.credentials import MAX_CONNECTION_AGE_SECONDS
 from tandem.chassis.capacity.crowd import Crowd
 from tandem.chassis.telemetry.request_id import bind_request_id
-from tandem.chassis.tls import MAX_CONNECTION_AGE_SECONDS
 
 _CN = "commonName"
 _IDLE, _ANSWERED = range(2)

@@ -6,8 +6,9 @@ import sys
 from index_svc.assembly import index_room
 from index_svc.settings import IndexSettings
 from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.serve.server import serve_room
-from tandem.chassis.settings import SettingsError, load_or_exit
+from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.files.private_files import keep_files_private
 from tandem.item_store.refused import StoreRefused

@@ -6,7 +6,7 @@ import sys
 from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings, is_in_process
 from tandem.chassis.calls.channels import open_channel
-from tandem.chassis.settings import load_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 
 

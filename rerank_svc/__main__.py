@@ -6,8 +6,9 @@ import sys
 from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import load_guard_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.serve.server import serve_room
-from tandem.chassis.settings import SettingsError, load_or_exit
+from tandem.chassis.settings import exiting_on_faults
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
 from tandem.model_service.metrics import note_shard
@@ -23,9 +24,7 @@ async def main(settings: RerankSettings) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
+        with exiting_on_faults():
+            asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
     except StoreRefused as error:
         sys.exit(f"rerank_svc: {error}")
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)

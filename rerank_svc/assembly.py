@@ -20,13 +20,14 @@ import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.started_threads import started_threads
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.tracing import trace_headers
-from tandem.chassis.tls import Identity, triton_credentials
+from tandem.chassis.tls import Identity
 from tandem.contract.model_description import ModelDescription
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_neighbour_model import ServedNeighbourModel

@@ -11,5 +11,8 @@
 - `interceptors`: what runs around every call, in a fixed order
 - `serve`: a process from its start to its graceful shutdown
 
+`settings`, `tls`, `process`, `telemetry`, `access` and `capacity` import no gRPC, so that a search
+can use them without a service.
+
 A service's `__main__` loads its settings, builds its parts and awaits `serve.server.serve`.
 """

@@ -15,13 +15,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import os
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
-
-from tandem.chassis.telemetry import metrics
 
 SettingsClass = TypeVar("SettingsClass")
 
@@ -114,35 +112,6 @@ def load(
     return settings_class(**values)
 
 
-def load_or_exit(
-    settings_class: type[SettingsClass],
-    prefix: str,
-    arguments: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> SettingsClass:
-    """Returns the process's settings; for `__main__` only.
-
-    With `--settings` or `--metrics`, prints their table and exits 0. Exits 2 with a message if
-    settings are invalid.
-    """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments) == ["--settings"]:
-        print(table(settings_class, prefix))
-        raise SystemExit(0)
-    if list(arguments) == ["--metrics"]:
-        print(metrics.table())
-        raise SystemExit(0)
-    try:
-        if arguments:
-            raise SettingsError(
-                f"unknown arguments: {' '.join(arguments)}; known: --settings, --metrics"
-            )
-        return load(settings_class, prefix, os.environ if environ is None else environ)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
-
-
 def table(settings_class: type[Any], prefix: str) -> str:
     """Returns the settings as a Markdown table: variable, type, default, meaning."""
     types = typing.get_type_hints(settings_class)
@@ -155,6 +124,16 @@ def table(settings_class: type[Any], prefix: str) -> str:
             f"| {field.metadata['doc']} |"
         )
     return "\n".join(rows)
+
+
+@contextmanager
+def exiting_on_faults() -> Iterator[None]:
+    """Prints a SettingsError of the body and exits 2; for `__main__` only."""
+    try:
+        yield
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def _range_faults(field: dataclasses.Field[Any], variable: str, value: object) -> list[str]:

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import os
 import ssl
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import grpc
-
-from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.settings import SettingsError, exiting_on_faults, load, setting
 from tandem.chassis.telemetry.log import get_logger
 
 log = get_logger()
 
 _LOOK_SECONDS = 1.0
-_NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
-# After this, a caller whose authority is no longer trusted must shake hands again.
-MAX_CONNECTION_AGE_SECONDS = 45
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,53 +146,6 @@ class Identity:
             raise SettingsError(f"{chain}, {key}, {authorities}: {error}") from error
 
 
-def server_options(
-    options: Sequence[tuple[str, Any]], identity: Identity | None
-) -> tuple[tuple[str, Any], ...]:
-    """Returns server options that age connections, because only handshakes check the files."""
-    if identity is None:
-        return tuple(options)
-    aging = {
-        "grpc.max_connection_age_ms": MAX_CONNECTION_AGE_SECONDS * 1_000,
-        # For calls in flight; an aged connection gets no new ones.
-        "grpc.max_connection_age_grace_ms": 60_000,
-    }
-    # gRPC takes either of two equal options.
-    return tuple((dict(options) | aging).items())
-
-
-def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Returns credentials that follow the files, and require client certificates if configured."""
-    shown = identity.certificates()
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal shown
-        certificates = identity.certificates()
-        if certificates is shown:
-            return None
-        shown = certificates
-        return _configuration(certificates)
-
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(shown),
-        changed,
-        require_client_authentication=identity.is_client_certificate_required,
-    )
-
-
-def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(certificates.key, certificates.chain)], root_certificates=certificates.authorities
-    )
-
-
-def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
-    """Returns a client's credentials."""
-    return grpc.ssl_channel_credentials(
-        certificates.authorities, certificates.key, certificates.chain
-    )
-
-
 class Rotation:
     """Detects a change of a client's certificates; checks the file system once a second."""
 
@@ -218,42 +165,10 @@ class Rotation:
         return self.certificates is not before
 
 
-def certificate_names(context: grpc.aio.ServicerContext) -> set[str]:
-    """Returns the names in the certificate of a call's connection; none without one."""
-    shown = context.auth_context()
-    return {name.decode(errors="replace") for key in _NAME_KEYS for name in shown.get(key, ())}
-
-
-def triton_credentials(
-    identity: Identity | None, *, is_asked_for: bool
-) -> Callable[[], grpc.ChannelCredentials] | None:
-    """Returns a function that gives the credentials of each call to Triton; None for plain text.
-
-    It returns the same object until the files change. Raises SettingsError without certificates.
-    """
-    if not is_asked_for:
-        return None
-    if identity is None:
-        raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
-    rotation = Rotation(identity)
-    shown = channel_credentials(rotation.certificates)
-
-    def credentials() -> grpc.ChannelCredentials:
-        nonlocal shown
-        if rotation.is_due():
-            shown = channel_credentials(rotation.certificates)
-        return shown
-
-    return credentials
-
-
 def load_identity_or_exit() -> Identity | None:
     """Returns the process's identity by TLS_… variables, None for plain text; for `__main__` only.
 
     Exits 2 with a message if they are invalid.
     """
-    try:
+    with exiting_on_faults():
         return Identity.of(load(TlsSettings, "TLS_", os.environ))
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None

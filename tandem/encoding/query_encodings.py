@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.capacity.places import asking_caller
 from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.deadline import Deadline

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.cache_metrics import CacheMetrics
-from tandem.chassis.capacity.places import asking_caller
 from tandem.chassis.capacity.single_flight_cache import SingleFlightCache
 from tandem.contract.content import TextTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost

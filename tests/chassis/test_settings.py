@@ -7,14 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tandem.chassis.settings import (
-    SHARE_OVER_0,
-    SettingsError,
-    load,
-    load_or_exit,
-    setting,
-    table,
-)
+from tandem.chassis.serve.arguments import load_or_exit
+from tandem.chassis.settings import SHARE_OVER_0, SettingsError, load, setting, table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,11 @@ import pytest
 import trustme
 
 from tandem.chassis.calls.channels import SERVER_OPTIONS, call, open_channel
+from tandem.chassis.calls.credentials import server_credentials, server_options
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import make_server
 from tandem.chassis.settings import SettingsError
-from tandem.chassis.tls import Identity, TlsSettings, server_credentials, server_options
+from tandem.chassis.tls import Identity, TlsSettings
 from tandem.errors import ServiceUnavailable, TandemError
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
@@ -147,7 +148,7 @@ async def test_certificates_change_under_load(
 ) -> None:
     """Twenty rotations of both sides, to new authorities too, at 100 calls a second: none fails."""
     monkeypatch.setattr("tandem.chassis.tls._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("tandem.chassis.tls.MAX_CONNECTION_AGE_SECONDS", 1)
+    monkeypatch.setattr("tandem.chassis.calls.credentials.MAX_CONNECTION_AGE_SECONDS", 1)
     failures: list[TandemError] = []
     answered_count = 0
     done = asyncio.Event()
@@ -196,7 +197,7 @@ async def test_a_removed_authority_admits_no_one(
     tmp_path: Path, server_files: Files, client_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old connections too end, and cannot be made again."""
-    monkeypatch.setattr("tandem.chassis.tls.MAX_CONNECTION_AGE_SECONDS", 1)
+    monkeypatch.setattr("tandem.chassis.calls.credentials.MAX_CONNECTION_AGE_SECONDS", 1)
     following = trustme.CA()
     async with (
         serving(server_files.identity()) as server,

@@ -11,9 +11,9 @@ import trustme
 from typer.testing import CliRunner
 
 from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.calls.credentials import server_credentials
 from tandem.chassis.health.health import LIVENESS, Health
 from tandem.chassis.serve.server import make_server
-from tandem.chassis.tls import server_credentials
 from tandem.cli.app import app
 from tests.chassis.serve.test_serve import started
 from tests.support.chassis.authority import Files

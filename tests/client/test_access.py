@@ -11,9 +11,10 @@ import trustme
 
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.tokens import TokenFile
+from tandem.chassis.calls.credentials import server_credentials
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import make_server
-from tandem.chassis.tls import Identity, TlsSettings, server_credentials
+from tandem.chassis.tls import Identity, TlsSettings
 from tandem.client import Access, AsyncClient
 from tandem.errors import PermissionDenied, ServiceUnavailable, Unauthenticated
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server

@@ -14,10 +14,10 @@ import pytest_asyncio
 
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
+from tandem.chassis.access.callers import CALLER_KEY
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.capacity.places import CALLER_KEY
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import make_server
 from tandem.chassis.telemetry.metrics import REGISTRY

@@ -10,9 +10,9 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from tandem.chassis.access.callers import CALLER_KEY
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.capacity.places import CALLER_KEY
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto

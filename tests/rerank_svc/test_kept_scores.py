@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tandem.chassis.access.callers import CALLER_KEY
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.capacity.places import CALLER_KEY
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration

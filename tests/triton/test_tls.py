@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import trustme
 
-from tandem.chassis.tls import triton_credentials
+from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ModelUnavailable
 from tandem.inference.model_runner import OutputSpec

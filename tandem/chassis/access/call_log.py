@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tandem.chassis.access.guard import current_caller
+from tandem.chassis.access.callers import current_caller
 from tandem.chassis.access.token_bucket import TokenBucket
 from tandem.chassis.telemetry.log import get_logger
 

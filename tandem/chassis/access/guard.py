@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.chassis.access.tokens import Caller, Scope, TokenFile
-from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.access.callers import bind_caller
+from tandem.chassis.access.tokens import Scope, TokenFile
+from tandem.chassis.settings import exiting_on_faults, load, setting
 from tandem.chassis.tls import Identity
 from tandem.contract.access import ACCESS, AccessRule
 from tandem.errors import PermissionDenied, Unauthenticated
 
 _BEARER = "bearer "
-
-_current: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
-    "tandem_caller", default=None
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,23 +65,10 @@ def load_guard_or_exit(identity: Identity | None) -> Guard:
 
     Exits 2 with a message if they are invalid.
     """
-    try:
+    with exiting_on_faults():
         settings = load(AccessSettings, "ACCESS_", os.environ)
         tokens = TokenFile(Path(settings.token_file)) if settings.token_file else None
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
     return Guard(tokens, identity.peer_names if identity else frozenset())
-
-
-def current_caller() -> Caller | None:
-    """Returns the caller of the current call, or None if callers are not identified."""
-    return _current.get()
-
-
-def bind_caller(caller: Caller) -> None:
-    """Sets the caller of the current task, in which gRPC runs one call."""
-    _current.set(caller)
 
 
 def _token(authorization: str | bytes) -> str:

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import grpc
 
+from tandem.chassis.access.callers import CALLER_KEY, asking_caller
+from tandem.chassis.calls.credentials import channel_credentials
 from tandem.chassis.calls.rotating_channel import RotatingChannel
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.chassis.capacity.places import CALLER_KEY, asking_caller
 from tandem.chassis.health.health import LIVENESS
 from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.chassis.telemetry.tracing import current_trace
-from tandem.chassis.tls import Certificates, Identity, Rotation, channel_credentials
+from tandem.chassis.tls import Certificates, Identity, Rotation
 from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.errors import DeadlineExceeded
 

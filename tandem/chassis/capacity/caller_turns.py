@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from tandem.chassis.capacity.places import Places, asking_caller
+from tandem.chassis.access.callers import asking_caller
+from tandem.chassis.capacity.places import Places
 
 T = TypeVar("T")
 

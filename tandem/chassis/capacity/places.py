@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import hashlib
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-
-import grpc
-
-from tandem.chassis.access.guard import current_caller
-from tandem.chassis.access.headers import current_headers
-
-CALLER_KEY = "x-tandem-caller"
-"""The header by which a service tells another for whom it calls."""
-
-_asking: contextvars.ContextVar[str] = contextvars.ContextVar("tandem_asking", default="")
 
 # A caller that asked so recently is still there, for those who ask now.
 _ASKING_SECONDS = 1.0
@@ -163,36 +150,3 @@ class Places:
 
 
 _NOTHING = _Share()
-
-
-def bind_asking_caller(context: grpc.aio.ServicerContext, *, is_internal: bool) -> None:
-    """Sets for whom the current task works; a service is believed for whom it calls."""
-    sent = current_headers().get(CALLER_KEY) if is_internal else None
-    _asking.set(_digest(sent if isinstance(sent, str) else caller_key(context)))
-
-
-def asking_caller() -> str:
-    """Returns a digest that names for whom the current task works; "" outside of a call."""
-    return _asking.get()
-
-
-@lru_cache(1024)
-def _digest(caller: str) -> str:
-    # In ASCII, as headers are, of any name; a digest that a service sent gets one of its own.
-    return hashlib.blake2b(caller.encode(), digest_size=16).hexdigest()
-
-
-def caller_key(context: grpc.aio.ServicerContext) -> str:
-    """Returns the caller of a call: the token's name, or without tokens the host."""
-    return caller_of(peer_host(context))
-
-
-def caller_of(host: str) -> str:
-    """Returns the caller of the current task: the token's name, or without tokens `host`."""
-    caller = current_caller()
-    return host if caller is None else f"token {caller.grant.name}"
-
-
-def peer_host(context: grpc.aio.ServicerContext) -> str:
-    """Returns the peer's address without its port, which differs by connection."""
-    return str(context.peer() or "").rpartition(":")[0]

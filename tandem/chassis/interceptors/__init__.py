@@ -6,7 +6,7 @@ Health and reflection calls skip them: probes are not traffic, and must answer u
 - `headers`, `request_id`, `trace`: what a call carries
 - `access_log`, `metrics`, `outcome`: how a call ended
 - `errors`, `release`: exceptions to statuses, and the memory of refused calls
-- `auth`: who may call
+- `auth`, `peer`: who may call, and who does
 - `reading`, `request_scanner`: requests within their limits
 - `probe_calls`, `slow_messages`: what strangers may hold by health and reflection calls
 - `admission`, `stream_watch`: capacity of calls and streams

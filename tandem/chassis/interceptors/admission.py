@@ -11,13 +11,14 @@ import grpc
 from google.protobuf.message import Message
 
 from tandem.chassis.capacity.admission import Admission
-from tandem.chassis.capacity.places import Places, caller_key
+from tandem.chassis.capacity.places import Places
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
     method_of,
     with_behavior,
 )
+from tandem.chassis.interceptors.peer import caller_key
 from tandem.chassis.interceptors.reading import request_byte_count
 from tandem.chassis.interceptors.stream_watch import StreamWatch
 

@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 
 from tandem.chassis.capacity.admission import Admission
-from tandem.chassis.capacity.places import caller_key
 from tandem.chassis.interceptors.ended_call import end_call
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, of_bytes
+from tandem.chassis.interceptors.peer import caller_key
 
 
 class AnswersInterceptor(HandlerInterceptor):

@@ -8,13 +8,13 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.access.guard import Guard, current_caller
+from tandem.chassis.access.callers import bind_asking_caller, current_caller
+from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.headers import AUTHORIZATION_KEY, current_headers
-from tandem.chassis.capacity.places import bind_asking_caller
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
+from tandem.chassis.interceptors.peer import certificate_names, peer_host
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.telemetry.log import get_logger
-from tandem.chassis.tls import certificate_names
 from tandem.contract.access import AccessRule
 from tandem.errors import Unauthenticated
 
@@ -62,7 +62,7 @@ class AuthInterceptor(HandlerInterceptor):
             if current_caller() is not None:
                 self._probes.note_known(context)
         is_internal = self._guard.access.get(path) is AccessRule.INTERNAL
-        bind_asking_caller(context, is_internal=is_internal)
+        bind_asking_caller(peer_host(context), is_internal=is_internal)
 
 
 class MessageAuthInterceptor(HandlerInterceptor):

@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 import grpc
 
 from tandem.chassis.capacity.crowd import Crowd
-from tandem.chassis.capacity.places import peer_host
-from tandem.chassis.tls import certificate_names
+from tandem.chassis.interceptors.peer import certificate_names, peer_host
 
 # Ranks: of connections with a certificate, or on which a call with an accepted token came, are
 # known. No status can follow an answer whose sending is cancelled, so that is not displaced.

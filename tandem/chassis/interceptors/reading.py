@@ -20,13 +20,14 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from tandem.chassis.capacity.admission import Admission
-from tandem.chassis.capacity.places import Places, caller_key
+from tandem.chassis.capacity.places import Places
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
     behavior,
     method_of,
     of_raw_stream,
 )
+from tandem.chassis.interceptors.peer import caller_key
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.interceptors.request_scanner import RequestScanner
 from tandem.chassis.interceptors.slow_messages import SlowMessages

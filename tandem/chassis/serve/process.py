@@ -18,7 +18,7 @@ from tandem.chassis.process.file_limit import allow_open_files, brief_when_scarc
 from tandem.chassis.process.side_thread import switch_threads_often
 from tandem.chassis.process.started_threads import started_threads
 from tandem.chassis.serve.service_settings import ServiceSettings
-from tandem.chassis.serve.side_doors import SideDoors, load_side_doors_or_exit
+from tandem.chassis.settings import exiting_on_faults, load, setting
 from tandem.chassis.telemetry.log import (
     configure,
     get_logger,
@@ -35,11 +35,22 @@ log = get_logger()
 _THREAD_COUNT = 6
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptionalServices:
+    """Turns reflection and metrics on or off. Health and probes are always on."""
+
+    reflection: bool = setting("whether gRPC reflection is on", default=True)
+    metrics: bool = setting(
+        "whether /metrics is on; the probes on its port always are",
+        default=True,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A prepared process."""
 
-    side_doors: SideDoors
+    optional: OptionalServices
     tracing: Tracing
     stopping: asyncio.Event
     """Set by SIGTERM and SIGINT."""
@@ -47,7 +58,7 @@ class Process:
     @property
     def registry(self) -> CollectorRegistry | None:
         """Returns the metrics to serve; None if they are turned off."""
-        return REGISTRY if self.side_doors.metrics else None
+        return REGISTRY if self.optional.metrics else None
 
 
 def prepare(name: str) -> Process:
@@ -64,7 +75,8 @@ def prepare(name: str) -> Process:
     keep_files_private()
     configure(name, level=load_log_level_or_exit())
     log_stray_faults()
-    side_doors = load_side_doors_or_exit()
+    with exiting_on_faults():
+        optional = load(OptionalServices, "DOOR_", os.environ)
     use(traced := load_tracing_or_exit(name))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(brief_when_scarce("calls", _default))
@@ -73,7 +85,7 @@ def prepare(name: str) -> Process:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    return Process(side_doors, traced, stopping)
+    return Process(optional, traced, stopping)
 
 
 def _default(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

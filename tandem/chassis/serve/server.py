@@ -25,6 +25,7 @@ from grpc_reflection.v1alpha import reflection
 from tandem.chassis.access.exposure import warn_of_exposure
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.calls.credentials import server_credentials, server_options
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.health.health import Health, Probe
 from tandem.chassis.health.metrics_server import STILL_SECONDS, Heartbeat
@@ -39,7 +40,7 @@ from tandem.chassis.serve.process import host_of, open_metrics_port, prepare
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.serve.service_settings import ServiceSettings
 from tandem.chassis.telemetry.log import get_logger
-from tandem.chassis.tls import Identity, server_credentials, server_options
+from tandem.chassis.tls import Identity
 
 log = get_logger()
 
@@ -86,7 +87,7 @@ async def serve(  # noqa: PLR0913
             settings.admission_limits(),
             options,
             guard,
-            is_reflected=process.side_doors.reflection,
+            is_reflected=process.optional.reflection,
         )
         heartbeat = Heartbeat()
         try:

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.settings import SettingsError, exiting_on_faults, load, setting
 from tandem.chassis.telemetry.request_id import current_request_id
 from tandem.chassis.telemetry.tracing import current_trace
 from tandem.chassis.telemetry.withheld import (
@@ -46,14 +46,11 @@ def load_log_level_or_exit() -> int:
     """
     # That variable only: other programs' names begin with LOG_ too.
     environ = {key: value for key, value in os.environ.items() if key == "LOG_LEVEL"}
-    try:
+    with exiting_on_faults():
         # Many programs write LOG_LEVEL=INFO.
         name = load(LogSettings, "LOG_", environ).level.strip().lower()
         if name not in _LEVELS:
             raise SettingsError(f"LOG_LEVEL is '{name}'; it is one of {', '.join(_LEVELS)}")
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
     return _LEVELS[name]
 
 

@@ -10,7 +10,6 @@ import contextvars
 import os
 import random
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from tandem.chassis.settings import SettingsError
+from tandem.chassis.settings import SettingsError, exiting_on_faults
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -206,7 +205,7 @@ def load_tracing_or_exit(service: str) -> Tracing:
     Exits 2 with a message where a variable is invalid. Call it while the event loop runs, because
     the exporter starts a thread.
     """
-    try:
+    with exiting_on_faults():
         if not check_trace_settings(os.environ):
             return Tracing()
         exporter, sampler = _exporter(os.environ), _sampler(os.environ)
@@ -214,9 +213,6 @@ def load_tracing_or_exit(service: str) -> Tracing:
             return Tracing(provider_of(service, exporter, sampler))
         except ValueError as error:
             raise SettingsError(f"the OTEL_… variables are not valid: {error}") from error
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 def provider_of(service: str, exporter: SpanExporter, sampler: Sampler) -> TracerProvider:

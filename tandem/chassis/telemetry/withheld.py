@@ -14,8 +14,6 @@ import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
-import grpc
-
 from tandem.errors import TandemError
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -93,8 +91,9 @@ def _named(error: BaseException) -> str:
     name = type(error).__qualname__
     if isinstance(error, TandemError):
         return f"{name}: {error.reason}"
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{name}: {error.code().name}"
+    # By its name, so that what logs needs no gRPC.
+    if name == "AioRpcError":
+        return f"{name}: {error.code().name}"  # type: ignore[attr-defined]
     if isinstance(error, OSError) and error.errno is not None:
         return f"{name}: [Errno {error.errno}] {os.strerror(error.errno)}"
     if isinstance(error, BaseExceptionGroup):

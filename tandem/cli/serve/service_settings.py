@@ -12,7 +12,7 @@ from index_svc.settings import IndexSettings
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import AccessSettings
-from tandem.chassis.serve.side_doors import SideDoors
+from tandem.chassis.serve.process import OptionalServices
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.telemetry.tracing import check_trace_settings
 from tandem.chassis.tls import TlsSettings
@@ -83,7 +83,7 @@ def shared_groups() -> list[SettingsGroup]:
     return [
         SettingsGroup("TLS_", TlsSettings),
         SettingsGroup("ACCESS_", AccessSettings),
-        SettingsGroup("DOOR_", SideDoors),
+        SettingsGroup("DOOR_", OptionalServices),
     ]
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tandem.chassis.capacity.places import asking_caller
+from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import (
     Content,

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Self
 
-from tandem.chassis.access.guard import current_caller
+from tandem.chassis.access.callers import current_caller
 
 
 class PairQuota:

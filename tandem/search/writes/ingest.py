@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tandem.chassis.capacity.places import Places, asking_caller
+from tandem.chassis.access.callers import asking_caller
+from tandem.chassis.capacity.places import Places
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.deadline import Deadline

@@ -17,15 +17,17 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from structlog.testing import capture_logs
 
-from tandem.chassis.access.guard import Guard, current_caller
+from tandem.chassis.access.callers import current_caller
+from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.token_bucket import TokenBucket
 from tandem.chassis.access.tokens import TokenFile
+from tandem.chassis.calls.credentials import server_credentials
 from tandem.chassis.calls.status import REASON_KEY
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.server import make_server
 from tandem.chassis.settings import SettingsError
-from tandem.chassis.tls import Identity, TlsSettings, server_credentials
+from tandem.chassis.tls import Identity, TlsSettings
 from tandem.client.server_status import ServerStatus
 from tandem.contract.access import ACCESS, AccessRule
 from tests.support.chassis.authority import Files

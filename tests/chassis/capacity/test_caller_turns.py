@@ -9,10 +9,9 @@ from typing import TypeVar
 
 import pytest
 
+from tandem.chassis.access.callers import CALLER_KEY, asking_caller, bind_asking_caller
 from tandem.chassis.access.headers import bind_headers
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.capacity.places import CALLER_KEY, asking_caller, bind_asking_caller
-from tandem.chassis.serve.direct_call import DirectCall
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ class Bench:
 
 async def as_caller(caller: str, work: Callable[[], Awaitable[T]]) -> T:
     bind_headers([(CALLER_KEY, caller)])
-    bind_asking_caller(DirectCall("/a", iter(()), None, ()), is_internal=True)
+    bind_asking_caller("10.0.0.1", is_internal=True)
     return await work()
 
 
@@ -147,8 +146,7 @@ async def test_an_error_is_raised_and_frees_the_thread() -> None:
 async def test_only_internal_methods_accept_a_callers_name() -> None:
     async def name(told: str | None, *, is_internal: bool) -> str:
         bind_headers([] if told is None else [(CALLER_KEY, told)])
-        call = DirectCall("/a", iter(()), None, ())
-        bind_asking_caller(call, is_internal=is_internal)
+        bind_asking_caller("10.0.0.1", is_internal=is_internal)
         return asking_caller()
 
     async def named(told: str | None, *, is_internal: bool = False) -> str:

@@ -13,10 +13,11 @@ import pytest
 import trustme
 
 from tandem.chassis.calls.channels import SERVER_OPTIONS
+from tandem.chassis.calls.credentials import server_credentials, server_options
 from tandem.chassis.health.health import Health
 from tandem.chassis.health.own_port import OwnPort, PortState
 from tandem.chassis.serve.server import make_server
-from tandem.chassis.tls import Identity, server_credentials, server_options
+from tandem.chassis.tls import Identity
 from tests.support.chassis.authority import Files
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.chassis.access.guard import bind_caller
+from tandem.chassis.access.callers import bind_caller
 from tandem.chassis.access.tokens import Caller, TokenFile
 from tandem.errors import QuotaExceeded
 from tandem.search.rerank.pair_quota import PairQuota

@@ -17,7 +17,7 @@ from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import AccessSettings
 from tandem.chassis.health.health import LIVENESS
-from tandem.chassis.serve.side_doors import SideDoors
+from tandem.chassis.serve.process import OptionalServices
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import TlsSettings
 from tests.support.deploy.rendered import Resource, named, of_kind
@@ -41,7 +41,7 @@ _BY_HTTP = {"gateway_svc"}
 # The settings that every service has under the same names.
 _SHARED: Mapping[str, type[Any]] = {
     "ACCESS_": AccessSettings,
-    "DOOR_": SideDoors,
+    "DOOR_": OptionalServices,
     "TLS_": TlsSettings,
 }
 TLS_PROXY = "tandem.chassis.tls_proxy"

@@ -10,7 +10,7 @@ from PIL import Image
 
 from encoder_svc import __main__
 from encoder_svc.settings import EncoderSettings
-from tandem.chassis.settings import load_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.contract.deadline import Deadline
 from tandem.encoding import encoder
 from tandem.pictures.heif_reader import HeifReader

@@ -8,7 +8,7 @@ from prometheus_client import Counter
 from orchestrator_svc import __main__
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.settings import load_or_exit
+from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.chassis.telemetry.tracing import tracing
