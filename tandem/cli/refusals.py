@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final
 
-from tandem.cli.addresses import nobody_there
+from tandem.cli.options import nobody_there
 from tandem.cli.terminal.console import errors
 from tandem.errors import ServiceUnavailable, TandemError
 

@@ -6,31 +6,24 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from typing_extensions import Unpack
 
 from tandem.client.arguments import (
     checked_elements,
-    checked_integer,
     checked_member,
     checked_real,
     checked_type,
     mistyped,
 )
 from tandem.client.search_options import SearchOptions as SearchOptions
-from tandem.client.search_options import checked_options, takes_options
+from tandem.client.search_options import checked_count, set_options, takes_options
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
-from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Modality
-from tandem.contract.filter_expression import parse_filter
-from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
-    KOutOfRange,
     RegionsInvalid,
     RequestMalformed,
     TandemError,
@@ -38,10 +31,7 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2, search_service_pb2
 
-_MOST = {"retrieve_k": MAX_RETRIEVE_K, "rerank_k": MAX_RERANK_K, "return_n": MAX_RETRIEVE_K}
-
 _MODALITIES = {
-    None: content_pb2.MODALITY_UNSPECIFIED,
     Modality.TEXT: content_pb2.MODALITY_TEXT,
     Modality.IMAGE: content_pb2.MODALITY_IMAGE,
 }
@@ -97,11 +87,7 @@ class Search:
         """Takes the keywords of `Client.search`; a bad content fails only this search."""
         self.error: TandemError | None = None
         try:
-            self.request = search_request(
-                query,
-                index_id=index_id,
-                **options,
-            )
+            self.request = search_request(query, index_id=index_id, **options)
         except (
             RequestMalformed,
             TextTooLong,
@@ -123,36 +109,8 @@ def search_request(
     TextTooLong and ImageTooLarge for contents, IndexIdInvalid and ItemIdInvalid for ids,
     KOutOfRange and FilterInvalid.
     """
-    checked = checked_options(options)
-    tokens = checked.get("consistency_tokens", ())
-    tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
-    where = checked.get("where")
-    if isinstance(where, str):
-        where = parse_filter(where)
-    policy = checked.get("truncation_policy")
-    request = search_service_pb2.SearchItemsRequest(
-        index_id=check_index_id(index_id),
-        target_modality=_MODALITIES[checked.get("target_modality")],
-        all_modalities_included=checked.get("all_modalities_included", False),
-        retrieve_k=_count("retrieve_k", checked.get("retrieve_k")),
-        rerank_k=_count("rerank_k", checked.get("rerank_k")),
-        return_n=_count("return_n", checked.get("return_n")),
-        rerank_disabled=checked.get("rerank_disabled", False),
-        rerank_required=checked.get("rerank_required", False),
-        adaptive_depth=checked.get("adaptive_depth", False),
-        neighbours_enabled=checked.get("neighbours_enabled", False),
-        neighbours_required=checked.get("neighbours_required", False),
-        min_probability=checked.get("min_probability"),
-        explained=checked.get("explained", False),
-        truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",
-        content_included=checked.get("content_included", False),
-        attributes_included=checked.get("attributes_included", False),
-        filter=filter_to_proto(where) if where is not None else None,
-        consistency_tokens=tokens,
-        full_coverage_required=checked.get("full_coverage_required", False),
-    )
-    _set_ranking(request, checked)
-    _set_hybrid(request, checked)
+    request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
+    set_options(request, options)
     if isinstance(query, StoredItem | GivenEncoding):
         request.query_parts.append(_part(QueryPart(query)))
     elif isinstance(query, list | tuple):
@@ -183,58 +141,10 @@ def page_request(
     return search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
         cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
-        return_n=_count("return_n", return_n),
+        return_n=None if return_n is None else checked_count("return_n", return_n),
         content_included=content_included,
         attributes_included=attributes_included,
     )
-
-
-def _count(name: str, value: int | None) -> int | None:
-    """Returns the number; raises KOutOfRange for one that no message can carry.
-
-    The server checks the others, because its limits may grow.
-    """
-    if value is None:
-        return None
-    count = checked_integer(name, value)
-    if not -(2**31) <= count < 2**31:
-        raise KOutOfRange(name=name, got=count, low=1, high=_MOST[name])
-    return count
-
-
-def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: dict[str, Any]) -> None:
-    """Sets fusion and diversity only if given, because an empty message is not an unset one."""
-    fusion, weight = options.get("fusion"), options.get("cross_encoder_weight")
-    if fusion is not None or weight is not None:
-        method = FusionMethod.CROSS_ENCODER if fusion is None else fusion
-        request.fusion.MergeFrom(
-            search_service_pb2.Fusion(
-                method=f"FUSION_METHOD_{method.name}", cross_encoder_weight=weight
-            )
-        )
-    relevance, duplicate = options.get("relevance_weight"), options.get("duplicate_similarity")
-    if relevance is not None:
-        request.diversity.relevance_weight = relevance
-    if duplicate is not None:
-        request.diversity.duplicate_similarity = duplicate
-
-
-def _set_hybrid(request: search_service_pb2.SearchItemsRequest, options: dict[str, Any]) -> None:
-    """Sets the hybrid search if `hybrid` or one of its options requests it."""
-    keywords, fusion = options.get("keywords"), options.get("hybrid_fusion")
-    weight = options.get("keyword_weight")
-    is_asked = any(each is not None for each in (keywords, fusion, weight))
-    if not is_asked and not options.get("hybrid", False):
-        return
-    request.hybrid.SetInParent()
-    if keywords is not None:
-        request.hybrid.keywords = check_sendable("keywords", keywords)
-    if fusion is not None:
-        request.hybrid.MergeFrom(
-            search_service_pb2.HybridSearch(fusion=f"HYBRID_FUSION_{fusion.name}")
-        )
-    if weight is not None:
-        request.hybrid.keyword_weight = weight
 
 
 def _part(part: QueryPart) -> search_service_pb2.QueryPart:

@@ -16,12 +16,12 @@ import typer
 from rich import box
 from rich.table import Table
 
-from tandem.cli.addresses import ADDRESS
 from tandem.cli.corpora.corpora import CORPUS_HELP, corpus_place, open_corpus
 from tandem.cli.corpora.detector_files import open_detector_files
 from tandem.cli.evaluate.report_folder import check_writable, write_report
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.cli.ingest.ingest import LongTexts
+from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain

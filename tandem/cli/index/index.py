@@ -11,7 +11,7 @@ import typer
 from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
-from tandem.cli.addresses import all_checked, checked
+from tandem.cli.options import all_checked, checked
 from tandem.cli.terminal.console import aligned, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork

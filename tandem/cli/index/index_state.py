@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tandem.cli.addresses import ADDRESS
+from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import aligned, errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.addresses import ADDRESS
+from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork

@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 import typer
 
-from tandem.cli.addresses import ADDRESS
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.corpora.detector_files import (
@@ -22,6 +21,7 @@ from tandem.cli.corpora.detector_files import (
 )
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.own_index import index_of
+from tandem.cli.options import ADDRESS
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors, one_line, out
 from tandem.cli.terminal.json_answer import answer, with_json

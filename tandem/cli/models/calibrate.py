@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus, open_divided
-from tandem.cli.seeds import MAX_SEED
+from tandem.cli.options import MAX_SEED
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import query_progress
 from tandem.corpus.left_out import LeftOut

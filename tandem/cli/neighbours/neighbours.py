@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.addresses import checked
 from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
-from tandem.cli.seeds import MAX_SEED
+from tandem.cli.options import MAX_SEED, checked
 from tandem.cli.terminal.console import errors, out
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.neighbours.lists.neighbour_file import check_replaceable, save_neighbours

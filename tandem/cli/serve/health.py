@@ -6,7 +6,7 @@ import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tandem.cli.addresses import DEFAULT_ADDRESS, nobody_there
+from tandem.cli.options import DEFAULT_ADDRESS, nobody_there
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.client import Access

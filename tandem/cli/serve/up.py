@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.corpora.corpora import CORPUS_HELP
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.ingest.own_index import index_of
+from tandem.cli.options import DEFAULT_ADDRESS
 from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
 from tandem.cli.serve.service_settings import given_settings
 from tandem.cli.terminal.console import Terminal, errors, out

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tandem.cli.options import with_signature
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.plain_json import json_text, plain
 
@@ -32,10 +33,7 @@ def with_json(command: Function) -> Function:
     option = inspect.Parameter(
         "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON
     )
-    parameters = [*signature.parameters.values(), option]
-    answering.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    answering.__annotations__ = {each.name: each.annotation for each in parameters}
-    return answering  # type: ignore[return-value]
+    return with_signature(answering, [*signature.parameters.values(), option])  # type: ignore[return-value]
 
 
 def answer(found: Mapping[str, object]) -> None:

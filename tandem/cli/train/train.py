@@ -9,7 +9,7 @@ import typer
 
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.corpora.corpora import open_corpus, open_divided
-from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
+from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.train.train_options import FINETUNE, SCENES, TrainOptions

@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from tandem.cli.command_line import report_if_interrupted
-from tandem.cli.seeds import MAX_SEED, MAX_SEED_COUNT
+from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings

@@ -1,0 +1,106 @@
+"""Makes a command's options of a record's fields, and defines those that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
+
+import typer
+
+from tandem.contract.address import Address, AddressInvalid
+
+DEFAULT_ADDRESS = "127.0.0.1:7400"
+MAX_SEED: Final = 2**32 - 1
+"""The largest seed that torch, random and NumPy all accept."""
+MAX_SEED_COUNT: Final = 1_000
+"""More runs than one command can train; the list of a mistyped number would fill the memory."""
+_KNOCK_SECONDS = 1.0
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def with_options(
+    command: Callable[..., None], more: Sequence[inspect.Parameter] = ()
+) -> Callable[..., None]:
+    """Returns the command with an option for each field of the record that it takes.
+
+    It gets the options of `more` as keywords.
+    """
+    record = next(iter(inspect.signature(command, eval_str=True).parameters.values())).annotation
+    hints = get_type_hints(record, include_extras=True)
+    own = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(record)
+    ]
+
+    @functools.wraps(command)
+    def called(**options: Any) -> None:  # noqa: ANN401
+        others = {each.name: options.pop(each.name, each.default) for each in more}
+        command(record(**options), **others)
+
+    return with_signature(called, [*own, *more])
+
+
+def with_signature(command: _Command, keywords: list[inspect.Parameter]) -> _Command:
+    """Returns the command, of which Typer reads these parameters."""
+    shown: Any = command
+    shown.__signature__ = inspect.Signature(keywords)
+    shown.__annotations__ = {each.name: each.annotation for each in keywords}
+    return command
+
+
+def checked(text: str) -> str:
+    """Returns a validated address; raises BadParameter, which says what to write."""
+    try:
+        return Address.parse(text).target
+    except AddressInvalid as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def all_checked(texts: list[str]) -> list[str]:
+    """Returns validated addresses."""
+    return [checked(text) for text in texts]
+
+
+def nobody_there(address: str) -> str | None:
+    """Connects to an address; returns a message if nothing listens, or the host is unknown.
+
+    Returns None if something listens, or if a proxy hides it.
+    """
+    try:
+        place = Address.parse(address)
+    except AddressInvalid:
+        return None
+    if place.host is None or place.port is None:
+        return None
+    try:
+        socket.create_connection((place.host, place.port), _KNOCK_SECONDS).close()
+    except ConnectionRefusedError:
+        return (
+            f"nothing listens at {address}: start it with `tandem up`, or give by --address or "
+            "TANDEM_ADDRESS what tandem up printed"
+        )
+    except socket.gaierror as error:
+        return f"{address}: no machine is found by that name ({error.strerror}); check --address"
+    except OSError:
+        return None
+    return None
+
+
+ADDRESS = Annotated[
+    str,
+    typer.Option(
+        help="host:port of the orchestrator; tandem up prints it",
+        envvar="TANDEM_ADDRESS",
+        callback=checked,
+    ),
+]
