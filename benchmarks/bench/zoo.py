@@ -41,7 +41,7 @@ from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
 from tandem.training.dev_recall import DevSet
-from tandem.training.optimisation import check_loss, recipe_optimiser, step, warm_up_then_decay
+from tandem.training.optimisation import check_loss, recipe_optimiser, recipe_schedule, step
 from tandem.training.recipes.named_recipes import zoo
 from tandem.training.recipes.recipe import Recipe, ZooRecipe
 from tandem.training.sources.scene_pairs import ScenePairs
@@ -165,7 +165,7 @@ def measured(name: RunName, bench: Bench, recipe: ZooRecipe) -> dict[str, Any]:
     _start_words(network, bench.model.network)
     rng = random.Random(f"bench zoo/{name.seed}")
     optimiser = recipe_optimiser(zoo_groups(network, recipe), recipe.head_learning_rate, recipe)
-    schedule = warm_up_then_decay(optimiser, recipe.round_count, recipe.warm_up_step_count)
+    schedule = recipe_schedule(optimiser, recipe.round_count, recipe)
     network.train()
     for number in range(1, recipe.round_count + 1):
         optimiser.zero_grad(set_to_none=True)

@@ -114,6 +114,13 @@ def recipe_optimiser(
     )
 
 
+def recipe_schedule(optimiser: AdamW, step_count: int, recipe: Recipe) -> LambdaLR:
+    """Returns the recipe's schedule over that many steps."""
+    return warm_up_then_decay(
+        optimiser, step_count, recipe.warm_up_step_count, recipe.learning_rate_decay
+    )
+
+
 def warm_up_then_decay(
     optimiser: AdamW,
     step_count: int,

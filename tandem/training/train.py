@@ -24,7 +24,7 @@ from tandem.training.runs.run import Progress, Run, check_init_stays, no_progres
 from tandem.training.sources.source import TrainingData, TrainingSource
 from tandem.training.stages.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.stages.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
-from tandem.training.stages.rounds import train_rounds
+from tandem.training.stages.rounds import EncoderRounds, train_in_rounds
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.zoo_training import starting_zoo_model, train_zoo
 from tandem.zoo.zoo_model import ZooModel
@@ -146,7 +146,7 @@ def _train_encoder(
     best = None
     if not run.found(MATCHER_STAGE):
         if has_rounds:
-            best = train_rounds(model, pool, dev, tokenizer, run)
+            best = train_in_rounds(EncoderRounds(model, pool, dev, tokenizer, run), run)
         else:
             best = rounds_begin_with.recall
             keep_unmatched(model, tokenizer, run, best)

@@ -7,7 +7,7 @@ Shapes: N dev pictures with a text each.
 """
 
 import random
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +19,21 @@ from tandem.evaluation.metrics import recall_at
 from tandem.modeling.two_towers import TwoTowers
 from tandem.training.data.batches import MatchBatch, tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.training.data.mined_negatives import MinedNegatives
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, mean_recall
 from tandem.training.first_recall import FirstRecall
 from tandem.training.optimisation import (
     check_loss,
     recipe_optimiser,
+    recipe_schedule,
     step,
-    warm_up_then_decay,
 )
 from tandem.training.recipes.recipe import Recipe, Towers, ZooRecipe, of_kind
-from tandem.training.runs.loss_curve import CurvePoint, LossCurve
-from tandem.training.runs.run import Run, restore
+from tandem.training.runs.divergence import StepPlace
+from tandem.training.runs.run import Run
 from tandem.training.sources.source import TrainingData, TrainingSource
-from tandem.training.stages.rounds import made_by
+from tandem.training.stages.rounds import train_in_rounds
 from tandem.training.starting_model import starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
 from tandem.zoo.config import ZooConfig
@@ -40,7 +41,6 @@ from tandem.zoo.network import Lesson, ZooNetwork
 from tandem.zoo.word_readers import TransformerWords
 from tandem.zoo.zoo_model import ZooModel
 
-ZOO_STAGE = "zoo"
 _SCORED_AT_ONCE = 8
 
 
@@ -62,7 +62,7 @@ def train_zoo(
         model.config.max_text_tokens,
         run.recipe.view_count,
     )
-    best = _train_rounds(model, pool, dev, tokenizer, run)
+    best = train_in_rounds(ZooRounds(model, pool, dev, tokenizer, run), run)
     return FirstRecall(before, len(dev.tokens), len(dev.tokens)), best
 
 
@@ -132,60 +132,47 @@ def zoo_recall(network: ZooNetwork, dev: DevSet) -> DevRecall:
     return recall
 
 
-def _train_rounds(
-    model: ZooModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
-) -> DevRecall:
-    recipe, network = run.recipe, model.network
-    assert isinstance(recipe, ZooRecipe), "the network is of the zoo"
-    groups = zoo_groups(network, recipe)
-    optimiser = recipe_optimiser(groups, recipe.head_learning_rate, recipe)
-    schedule = warm_up_then_decay(
-        optimiser, recipe.round_count, recipe.warm_up_step_count, recipe.learning_rate_decay
-    )
-    rng = random.Random(f"zoo/{recipe.seed}")
-    best: DevRecall | None = None
-    done = 0
-    modules: dict[str, nn.Module] = {"network": network}
-    if state := run.found(ZOO_STAGE):
-        restore(state, modules, optimiser, schedule, rng)
-        done = state.step
-        best = DevRecall(**state.best) if state.best else None
-    run.progress(ZOO_STAGE, done, recipe.round_count, "")
-    with closing(LossCurve(run.folder, done, run.seconds())) as curve:
-        for number in range(done + 1, recipe.round_count + 1):
-            place = run.place(ZOO_STAGE, number, recipe.round_count)
-            network.train()
-            optimiser.zero_grad(set_to_none=True)
-            batch = run.compute.put(pool.match_batch(rng, recipe.be_batch_size))
-            with run.compute.autocast():
-                loss = zoo_loss(network, batch, recipe, number)
-            loss.backward()
-            with place.named():
-                check_loss(recipe.zoo_model, loss.item())
-                step(optimiser, recipe.gradient_clip_norm)
-            rate = float(schedule.get_last_lr()[0])
-            schedule.step()
-            recall: DevRecall | None = None
-            if recipe.measures_after(number):
-                recall = zoo_recall(model.network, dev)
-                run.progress(ZOO_STAGE, number, recipe.round_count, f"dev {recall}")
-                if best is None or recall.score > best.score:
-                    best = recall
-                    with place.named():
-                        save_zoo_checkpoint(
-                            run.folder,
-                            model,
-                            tokenizer,
-                            made_by(run, number, recall),
-                            trained_pictures=run.trained_pictures,
-                        )
-            losses = {"be": loss.item()}
-            curve.add(CurvePoint(number, losses, rate, run.seconds(), recall))
-            if number % 10 == 0:
-                run.progress(ZOO_STAGE, number, recipe.round_count, f"loss {loss.item():.3f}")
-            run.keep(ZOO_STAGE, number, modules, optimiser, schedule, rng, best)
-    assert best is not None, "the last round is always scored"
-    return best
+class ZooRounds:
+    """Takes one step a round, by the hinges of its batch and what the network's paper adds."""
+
+    stage = "zoo"
+    mined: MinedNegatives | None = None
+
+    def __init__(
+        self, model: ZooModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
+    ) -> None:
+        recipe = run.recipe
+        assert isinstance(recipe, ZooRecipe), "the network is of the zoo"
+        self._model, self._pool, self._dev, self._tokenizer = model, pool, dev, tokenizer
+        self._recipe, self._run = recipe, run
+        groups = zoo_groups(model.network, recipe)
+        self.optimiser = recipe_optimiser(groups, recipe.head_learning_rate, recipe)
+        self.schedule = recipe_schedule(self.optimiser, recipe.round_count, recipe)
+        self.rng = random.Random(f"zoo/{recipe.seed}")
+        self.modules: Mapping[str, nn.Module] = {"network": model.network}
+
+    def learn(self, round_number: int, place: StepPlace) -> dict[str, float]:
+        """Takes the round's step; the curve has its loss as the BE's."""
+        run, recipe, network = self._run, self._recipe, self._model.network
+        network.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        batch = run.compute.put(self._pool.match_batch(self.rng, recipe.be_batch_size))
+        with run.compute.autocast():
+            loss = zoo_loss(network, batch, recipe, round_number)
+        loss.backward()
+        with place.named():
+            check_loss(recipe.zoo_model, loss.item())
+            step(self.optimiser, recipe.gradient_clip_norm)
+        return {"be": loss.item()}
+
+    def recall(self) -> DevRecall:
+        return zoo_recall(self._model.network, self._dev)
+
+    def save(self, about: dict[str, object]) -> None:
+        run = self._run
+        save_zoo_checkpoint(
+            run.folder, self._model, self._tokenizer, about, trained_pictures=run.trained_pictures
+        )
 
 
 def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: ZooRecipe, number: int) -> Tensor:

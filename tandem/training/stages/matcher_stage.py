@@ -29,9 +29,9 @@ from tandem.training.dev_recall import DevRecall, DevSet, dev_recall, similarity
 from tandem.training.optimisation import (
     check_loss,
     recipe_optimiser,
+    recipe_schedule,
     step,
     tower_groups,
-    warm_up_then_decay,
 )
 from tandem.training.recipes.recipe import Towers
 from tandem.training.runs.run import Run, restore
@@ -65,9 +65,7 @@ def train_matcher(
     dev = run.compute.put(dev)
     groups, _ = tower_groups(encoder, recipe, recipe.matcher_learning_rate)
     optimiser = recipe_optimiser(groups, recipe.matcher_learning_rate, recipe)
-    schedule = warm_up_then_decay(
-        optimiser, step_count, recipe.warm_up_step_count, recipe.learning_rate_decay
-    )
+    schedule = recipe_schedule(optimiser, step_count, recipe)
     rng = random.Random(f"matcher/{recipe.seed}")
     modules = {f"matcher {n}": part for n, part in enumerate(encoder.matcher_parts())}
     hidden_id = mask_id(tokenizer)
