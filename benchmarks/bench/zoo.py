@@ -49,10 +49,9 @@ from tandem.training.sources.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape
 from tandem.training.zoo_training import starting_zoo_model, zoo_groups, zoo_loss, zoo_recall
 from tandem.zoo.config import ZooName
-from tandem.zoo.models import NETWORKS, network_of
 from tandem.zoo.network import ZooNetwork
 from tandem.zoo.word_readers import TransformerWords
-from tandem.zoo.zoo_model import ZooModel
+from tandem.zoo.zoo_model import NETWORKS, ZooModel
 
 HINGES = ("all", "hardest", "all_then_hardest")
 DATA_SEED = 1
@@ -161,7 +160,8 @@ def measured(name: RunName, bench: Bench, recipe: ZooRecipe) -> dict[str, Any]:
     """Trains one network from its seed, and returns its recalls in percent and what it cost."""
     began = time.process_time()
     torch.manual_seed(name.seed)
-    network = network_of(replace(bench.model.zoo, model=name.network))  # type: ignore[arg-type]
+    config = replace(bench.model.zoo, model=name.network)  # type: ignore[arg-type]
+    network = NETWORKS[config.model](config)
     _start_words(network, bench.model.network)
     rng = random.Random(f"bench zoo/{name.seed}")
     optimiser = recipe_optimiser(zoo_groups(network, recipe), recipe.head_learning_rate, recipe)

@@ -2,7 +2,7 @@
 
 - config.py: what a model reads and how large it is; checkpoint.py: the folder that keeps one
 - word_readers.py, region_inputs.py: what all of them read
-- network.py: networks that embed, and that score pairs; losses.py: their losses
-- networks/: the networks, a paper each; models.py: their names
-- zoo_model.py: a network over a frozen image backbone; served.py: the same, ready to be exported
+- network.py: networks that embed, and that score pairs, and their hinges
+- networks/: the networks, a paper each
+- zoo_model.py: a network by name over a frozen image backbone; served.py: ready to be exported
 """

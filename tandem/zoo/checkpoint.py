@@ -47,17 +47,12 @@ def save_zoo_checkpoint(
     *,
     trained_pictures: TrainedPictures | None = None,
 ) -> None:
-    """Writes a checkpoint, as save_checkpoint does."""
     fields = {**model.config.to_dict(), "zoo": model.zoo.fields()}
     write_checkpoint(folder, model, fields, tokenizer, training, trained_pictures=trained_pictures)
 
 
 def load_zoo_checkpoint(folder: Path) -> ZooCheckpoint:
-    """Returns the checkpoint in evaluation mode.
-
-    Raises ValueError naming the folder, as load_checkpoint does, and for a checkpoint of another
-    kind.
-    """
+    """Returns the checkpoint in evaluation mode; raises ValueError as load_checkpoint does."""
     files = CheckpointFiles.read(folder)
     if files.zoo is None:
         raise ValueError(f"{folder} is not a model of the zoo; tandem train zoo makes one")

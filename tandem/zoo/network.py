@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-
-from tandem.zoo.losses import hinge_loss
 
 Parts = tuple[Tensor, ...]
 """A network's reading of texts or images; the first axis of each tensor is the batch."""
@@ -45,11 +45,11 @@ class ZooNetwork(nn.Module, ABC):
 
     @abstractmethod
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns the network's reading of texts."""
+        """Reads texts."""
 
     @abstractmethod
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns the network's reading of pictures."""
+        """Reads pictures."""
 
     @abstractmethod
     def scores(self, images: Parts, texts: Parts) -> Tensor:
@@ -84,40 +84,50 @@ class ZooNetwork(nn.Module, ABC):
         )
 
     def further_loss(self, images: Parts, texts: Parts, lesson: Lesson) -> Tensor | None:
-        """Returns the losses that the network's paper adds to the hinges; None without any."""
+        """Returns what the network's paper adds to the hinges; None without any."""
         return None
 
 
 class EmbeddingNetwork(ZooNetwork):
-    """Embeds texts and pictures apart; their score is the cosine."""
+    """Embeds texts and pictures apart; their score is the cosine.
+
+    The first part of what it reads is the embedding.
+    """
 
     embeds = True
     scores_pairs = False
 
-    @abstractmethod
-    def embed_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, D]."""
-
-    @abstractmethod
-    def embed_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, D]."""
-
-    def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns the embeddings."""
-        return (self.embed_texts(ids_BT, mask_BT),)
-
-    def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns the embeddings."""
-        return (self.embed_images(tokens_BRI, mask_BR),)
-
     def embedding(self, parts: Parts) -> Tensor:
-        """Returns what was read: it is the embedding."""
         return parts[0]
 
     def scores(self, images: Parts, texts: Parts) -> Tensor:
-        """Returns the cosines, [P, C]."""
         return (texts[0] @ images[0][..., None])[..., 0]
 
     def every(self, images: Parts, texts: Parts) -> Tensor:
         """Returns the cosines of all pictures with all captions, by one product."""
         return images[0] @ texts[0].T
+
+
+def hinge_loss(
+    scores_BB: Tensor, groups_B: Tensor, margin: float, *, takes_hardest: bool
+) -> Tensor:
+    """Returns the sum over the batch of hinges in both directions, of own pairs on the diagonal.
+
+        hardest: sum_j [ max_k (m + s_jk - s_jj)+ + max_k (m + s_kj - s_jj)+ ]
+        all:     sum_j [ sum_k (m + s_jk - s_jj)+ + sum_k (m + s_kj - s_jj)+ ]
+
+    k runs over the rows of other groups; the published codes leave only the pair itself out, which
+    is what groups that are all different give (Faghri et al. 2018, equations 5 and 6).
+
+    >>> scores = torch.tensor([[0.5, 0.6], [0.1, 0.9]])
+    >>> round(hinge_loss(scores, torch.arange(2), 0.2, takes_hardest=True).item(), 4)
+    0.3
+    """
+    own_B1 = scores_BB.diagonal()[:, None]
+    same_BB = groups_B[:, None] == groups_B[None, :]
+    wrong_captions_BB = F.relu(margin + scores_BB - own_B1).masked_fill(same_BB, 0.0)
+    wrong_images_BB = F.relu(margin + scores_BB - own_B1.T).masked_fill(same_BB, 0.0)
+    if takes_hardest:
+        return wrong_captions_BB.amax(1).sum() + wrong_images_BB.amax(0).sum()
+    total: Tensor = torch.stack([wrong_captions_BB, wrong_images_BB]).sum()
+    return total

@@ -42,6 +42,14 @@ class RegionInputs(nn.Module):
         return self.cells.expand(tokens_BRI.shape[0], -1, -1)
 
 
+def projection(wide: int, width: int) -> nn.Linear:
+    """Returns a layer as most papers start theirs: Xavier's weights, and a bias of 0."""
+    layer = nn.Linear(wide, width)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 def unit(vectors: Tensor) -> Tensor:
     """Returns the vectors of the last axis in unit length; zero stays zero."""
     return F.normalize(vectors, dim=-1)

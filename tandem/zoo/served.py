@@ -30,10 +30,7 @@ FAMILY: Final = "zoo"
 
 
 def read_zoo_model(folder: Path) -> PublishedModel:
-    """Returns the functions of a checkpoint of the zoo, ready to be exported.
-
-    Raises ValueError as load_zoo_checkpoint.
-    """
+    """Returns the functions of a checkpoint of the zoo, ready to be exported."""
     checkpoint = load_zoo_checkpoint(folder)
     model = checkpoint.model
     text = own_text_rules(checkpoint.files)
@@ -57,7 +54,6 @@ class EmbedText(nn.Module):
         self.network = model.network
 
     def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, D]."""
         return self.network.embedding(self.network.read_texts(token_ids_BT, text_mask_BT))
 
 
@@ -69,7 +65,6 @@ class EmbedImage(nn.Module):
         self.backbone, self.network = model.image_backbone, model.network
 
     def forward(self, pixels_BHW3: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, D]."""
         tokens_BRI = self.backbone(pixels_BHW3)
         return self.network.embedding(self.network.read_images(tokens_BRI, _all_of(tokens_BRI)))
 
@@ -82,7 +77,6 @@ class EmbedRegions(nn.Module):
         self.network = model.network
 
     def forward(self, regions_BRI: Tensor, image_mask_BR: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, D]."""
         return self.network.embedding(self.network.read_images(regions_BRI, image_mask_BR))
 
 

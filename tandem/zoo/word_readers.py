@@ -47,7 +47,6 @@ class WordGru(WordReader):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the mean of both directions' states, or those of the one."""
         words_BTW = self.dropout(self.word(ids_BT))
         states_BTD: Tensor = self.onward(words_BTW)[0]
         if self.backward_gru is None:
@@ -58,7 +57,6 @@ class WordGru(WordReader):
         return (states_BTD + _at(turned_BTD, back_BT)) / 2
 
     def whole(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the state after the last word."""
         return last_state(states_BTD, mask_BT)
 
 
@@ -72,7 +70,6 @@ class TransformerWords(WordReader):
         self.project = nn.Linear(config.inputs.width, config.width) if projects else nn.Identity()
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the states of the last layer."""
         states_BTD: Tensor = self.project(self.trunk(ids_BT, mask_BT))
         return states_BTD
 
@@ -88,7 +85,6 @@ def word_reader(
     dropout: float = 0.0,
     projects: bool = True,
 ) -> WordReader:
-    """Returns the reader that the model is configured with."""
     if config.text_reader == "transformer":
         return TransformerWords(config, projects=projects)
     return WordGru(config, is_bidirectional=is_bidirectional, dropout=dropout)

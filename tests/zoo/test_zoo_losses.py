@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tandem.zoo.losses import hinge_loss
+from tandem.zoo.network import hinge_loss
 
 SCORES = torch.tensor([[0.5, 0.6, 0.1], [0.45, 0.9, 0.2], [0.0, 0.85, 0.3]])
 MARGIN = 0.2

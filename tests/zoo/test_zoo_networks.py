@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tandem.zoo.config import TextReader, ZooName
-from tandem.zoo.models import NETWORKS
 from tandem.zoo.network import Lesson
+from tandem.zoo.zoo_model import NETWORKS
 from tests.support.zoo.tiny_zoo import (
     all_regions,
     tiny_network,

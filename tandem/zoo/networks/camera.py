@@ -137,7 +137,6 @@ class ViewSummary(nn.Module):
         self.view = nn.Linear(sum(width // part for _, _, part in _WINDOWS), _VIEW_COUNT)
 
     def forward(self, states_BRD: Tensor, mask_BR: Tensor) -> Tensor:
-        """Returns [B, R, V]."""
         states_BDR = (states_BRD * mask_BR[..., None].to(states_BRD.dtype)).transpose(1, 2)
         read = [torch.relu(window(states_BDR)) for window in self.windows]
         scores_BRV: Tensor = self.view(torch.cat(read, dim=1).transpose(1, 2))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.network import Parts, ZooNetwork
-from tandem.zoo.region_inputs import RegionInputs, mean_of, unit
+from tandem.zoo.region_inputs import RegionInputs, mean_of, projection, unit
 from tandem.zoo.word_readers import word_reader
 
 _MAP_COUNT: Final = 4
@@ -27,19 +27,15 @@ class CampReader(ZooNetwork):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.regions = RegionInputs(config.inputs)
-        self.project = nn.Linear(self.regions.feature_width, config.width)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        self.project = projection(self.regions.feature_width, config.width)
         self.words = word_reader(config, is_bidirectional=True)
         self.image_key = _key(config.width)
         self.text_key = _key(config.width)
 
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns words and the mask."""
         return self.words(ids_BT, mask_BT), mask_BT
 
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns regions and the mask."""
         return self.project(self.regions(tokens_BRI)), mask_BR
 
     def messages(self, images: Parts, texts: Parts) -> tuple[Tensor, Tensor]:
@@ -59,7 +55,6 @@ class Camp(CampReader):
         self.word_query, self.word_key = _key(config.width), _key(config.width)
 
     def scores(self, images: Parts, texts: Parts) -> Tensor:
-        """Returns cosines [P, C]."""
         pictures = tuple(each[:, None] for each in images)
         to_regions_PCRD, to_words_PCTD = self.messages(pictures, texts)
         image_PCD = self._whole(to_regions_PCRD, pictures[1], self.region_query, self.region_key)
@@ -102,7 +97,6 @@ class GatedCamp(CampReader):
         return torch.sigmoid(self.score(torch.cat([image_PCD, text_PCD], dim=-1)))[..., 0]
 
     def logits(self, scores: Tensor) -> Tensor:
-        """Returns the log odds of the probabilities."""
         return torch.logit(scores, eps=_SURE)
 
     def ranking_loss(

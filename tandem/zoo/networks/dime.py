@@ -19,7 +19,7 @@ from tandem.zoo.network import Parts, ZooNetwork
 from tandem.zoo.networks.camp import read_by
 from tandem.zoo.networks.cross_attention import attended
 from tandem.zoo.networks.word_convolutions import WordConvolutions
-from tandem.zoo.region_inputs import RegionInputs, mean_of, unit
+from tandem.zoo.region_inputs import RegionInputs, mean_of, projection, unit
 from tandem.zoo.word_readers import word_reader
 
 _SHARPNESS: Final = {"i2t": 4.0, "t2i": 9.0}
@@ -40,9 +40,7 @@ class Dime(ZooNetwork):
         width = config.width
         self.refining = refining
         self.regions = RegionInputs(config.inputs)
-        self.project = nn.Linear(self.regions.feature_width, width)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        self.project = projection(self.regions.feature_width, width)
         self.image_norm = nn.BatchNorm1d(width) if refining == "t2i" else nn.Identity()
         self.words = word_reader(config, is_bidirectional=True, projects=False)
         self.windows = WordConvolutions(self.words.width, width)
@@ -55,7 +53,6 @@ class Dime(ZooNetwork):
         self.norm = nn.BatchNorm1d(width)
 
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns unit vectors of words and of the whole text, and the mask."""
         words_BTW = self.words(ids_BT, mask_BT)
         features_BTE, highest_BE = self.windows(words_BTW, mask_BT)
         own_BTD = self.text_project(words_BTW)
@@ -63,7 +60,6 @@ class Dime(ZooNetwork):
         return unit(self.window_project(features_BTE) + own_BTD), unit(whole_BD), mask_BT
 
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns unit vectors of regions and of the whole picture, and the mask."""
         regions_BRD = self.project(self.regions(tokens_BRI))
         whole_BD = self.image_norm(mean_of(regions_BRD, mask_BR))
         return unit(regions_BRD), unit(whole_BD), mask_BR
@@ -148,7 +144,6 @@ class FragmentAttention(nn.Module):
         )
 
     def forward(self, fragments: Tensor, counts: Tensor) -> Tensor:
-        """Returns fragments of the same shape."""
         query, key, value = (
             layer(fragments).unflatten(-1, (self.head_count, -1)).transpose(-2, -3)
             for layer in (self.query, self.key, self.value)

@@ -46,15 +46,16 @@ class Saem(EmbeddingNetwork):
         self.dropout = nn.Dropout(0.1)
         self.text_project = nn.Linear(6 * width, width)
 
-    def embed_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Tensor:
+    def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
         """Returns the mean of the regions after one layer of BERT, without positions."""
-        states_BRD = self.project(self.regions(tokens_BRI))
-        return unit(mean_of(self.attend(states_BRD, mask_BR.bool()[:, None, None]), mask_BR))
+        states_BRD = self.attend(
+            self.project(self.regions(tokens_BRI)), mask_BR.bool()[:, None, None]
+        )
+        return (unit(mean_of(states_BRD, mask_BR)),)
 
-    def embed_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the projected maxima over the windows."""
+    def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
         _, highest_BE = self.windows(self.words(ids_BT, mask_BT), mask_BT)
-        return unit(self.text_project(self.dropout(highest_BE)))
+        return (unit(self.text_project(self.dropout(highest_BE))),)
 
     def further_loss(self, images: Parts, texts: Parts, lesson: Lesson) -> Tensor:
         """Returns the angular loss by its falling weight, and the norms of the image side."""

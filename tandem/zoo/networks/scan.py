@@ -6,12 +6,12 @@ ask.
 
 from typing import Final, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.network import Parts, ZooNetwork
 from tandem.zoo.networks.cross_attention import attended
-from tandem.zoo.region_inputs import RegionInputs, mean_of, unit
+from tandem.zoo.region_inputs import RegionInputs, mean_of, projection, unit
 from tandem.zoo.word_readers import word_reader
 
 ScanPooling = Literal["mean", "lse"]
@@ -36,21 +36,16 @@ class Scan(ZooNetwork):
         super().__init__()
         self.asking, self.pooling = asking, pooling
         self.regions = RegionInputs(config.inputs)
-        self.project = nn.Linear(self.regions.feature_width, config.width)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        self.project = projection(self.regions.feature_width, config.width)
         self.words = word_reader(config, is_bidirectional=True)
 
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns unit vectors of words, and the mask."""
         return unit(self.words(ids_BT, mask_BT)), mask_BT
 
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns unit vectors of regions, and the mask."""
         return unit(self.project(self.regions(tokens_BRI))), mask_BR
 
     def scores(self, images: Parts, texts: Parts) -> Tensor:
-        """Returns the pooled cosines, [P, C]."""
         regions, words = tuple(each[:, None] for each in images), texts
         (asking_PCQD, asks_PCQ), read = (
             (words, regions) if self.asking == "t2i" else (regions, words)

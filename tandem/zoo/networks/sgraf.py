@@ -45,12 +45,10 @@ class Sgraf(ZooNetwork):
         self.score = nn.Linear(narrow, 1)
 
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns unit vectors of words and of the whole text, and the mask."""
         words_BTD = unit(self.words(ids_BT, mask_BT))
         return words_BTD, self.text_whole(words_BTD, mask_BT), mask_BT
 
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
-        """Returns unit vectors of regions and of the whole picture, and the mask."""
         regions_BRD = unit(self.project(self.regions(tokens_BRI)))
         return regions_BRD, self.image_whole(regions_BRD, mask_BR), mask_BR
 
@@ -69,7 +67,6 @@ class Sgraf(ZooNetwork):
         return torch.sigmoid(self.score(self.read(vectors_PCNS, counts_PCN)))[..., 0]
 
     def logits(self, scores: Tensor) -> Tensor:
-        """Returns the log odds of the probabilities."""
         return torch.logit(scores, eps=1e-6)
 
 
@@ -87,7 +84,6 @@ class GatedWhole(nn.Module):
         self.dropout = nn.Dropout(_DROPOUT)
 
     def forward(self, states_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Returns unit vectors [B, D]."""
         parts_BLD = self.dropout(torch.tanh(self.fragment_norm(self.fragment(states_BLD))))
         mean_BD = mean_of(states_BLD, mask_BL)
         mean_BD = self.dropout(torch.tanh(self.mean_norm(self.mean(mean_BD))))
@@ -106,7 +102,6 @@ class SimilarityGraph(nn.Module):
         )
 
     def forward(self, vectors_PCNS: Tensor, counts_PCN: Tensor) -> Tensor:
-        """Returns [P, C, S]."""
         unread_PC1N = counts_PCN[:, :, None, :] == 0
         for query, key, out in zip(self.query, self.key, self.out, strict=True):
             edges_PCNN = query(vectors_PCNS) @ key(vectors_PCNS).transpose(-1, -2)
@@ -124,7 +119,6 @@ class SimilarityFilter(nn.Module):
         self.norm = nn.BatchNorm1d(1)
 
     def forward(self, vectors_PCNS: Tensor, counts_PCN: Tensor) -> Tensor:
-        """Returns unit vectors [P, C, S]."""
         gates_PCN = torch.sigmoid(self._normed(self.weigh(vectors_PCNS)[..., 0], counts_PCN))
         gates_PCN = gates_PCN * counts_PCN.to(gates_PCN.dtype)
         shares_PCN = gates_PCN / (gates_PCN.sum(-1, keepdim=True) + 1e-8)

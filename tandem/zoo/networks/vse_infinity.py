@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tandem.zoo.config import ZooConfig
-from tandem.zoo.network import EmbeddingNetwork
+from tandem.zoo.network import EmbeddingNetwork, Parts
 from tandem.zoo.region_inputs import RegionInputs, unit
 from tandem.zoo.word_readers import reversed_places, word_reader
 
@@ -39,19 +39,17 @@ class VseInfinity(EmbeddingNetwork):
         self.image_pool = GeneralisedPool()
         self.text_pool = GeneralisedPool()
 
-    def embed_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Tensor:
-        """Returns the pooled regions."""
+    def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
         features_BRF = self.regions(tokens_BRI)
         narrow_BRH = self.narrow(features_BRF)
         normed_BRH = self.norm(narrow_BRH.flatten(0, 1)).view_as(narrow_BRH).relu()
         states_BRD = self.project(features_BRF) + self.widen(normed_BRH)
         if self.training:
             mask_BR = _some_of(mask_BR)
-        return unit(self.image_pool(states_BRD, mask_BR))
+        return (unit(self.image_pool(states_BRD, mask_BR)),)
 
-    def embed_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Returns the pooled words."""
-        return unit(self.text_pool(self.words(ids_BT, mask_BT), mask_BT))
+    def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
+        return (unit(self.text_pool(self.words(ids_BT, mask_BT), mask_BT)),)
 
 
 class GeneralisedPool(nn.Module):

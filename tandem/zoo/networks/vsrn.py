@@ -1,41 +1,37 @@
 """Defines VSRN (Li et al. 2019): regions reason over their graph, then a GRU reads them in order.
 
-Shapes: B batch, T text tokens, R regions, D width.
+Shapes: B batch, T text tokens, R regions, D width of regions, H width of the decoder, V vocabulary.
 """
 
 from typing import Final
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.zoo.config import ZooConfig
-from tandem.zoo.network import Lesson, Parts, ZooNetwork
-from tandem.zoo.networks.caption_decoder import CaptionDecoder
-from tandem.zoo.region_inputs import RegionInputs, unit
+from tandem.zoo.network import EmbeddingNetwork, Lesson, Parts
+from tandem.zoo.region_inputs import RegionInputs, projection, unit
 from tandem.zoo.word_readers import last_state, word_reader
 
 _LAYER_COUNT: Final = 4
+_UNREAD: Final = -1e4
 
 
-class Vsrn(ZooNetwork):
+class Vsrn(EmbeddingNetwork):
     """Embeds texts and pictures apart, and learns to tell the caption from the picture too."""
-
-    embeds = True
-    scores_pairs = False
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         width = config.width
         self.regions = RegionInputs(config.inputs)
-        self.project = nn.Linear(self.regions.feature_width, width)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        self.project = projection(self.regions.feature_width, width)
         self.graph = nn.ModuleList(RegionGraph(width) for _ in range(_LAYER_COUNT))
         self.order = nn.GRU(width, width, batch_first=True)
         self.words = word_reader(config)
         self.decoder = CaptionDecoder(width, config.inputs.vocabulary_size)
 
     def read_texts(self, ids_BT: Tensor, mask_BT: Tensor) -> Parts:
-        """Returns the embeddings."""
         return (unit(self.words.whole(self.words(ids_BT, mask_BT), mask_BT)),)
 
     def read_images(self, tokens_BRI: Tensor, mask_BR: Tensor) -> Parts:
@@ -49,14 +45,6 @@ class Vsrn(ZooNetwork):
         regions_BRD = unit(regions_BRD)
         read_BRD = self.order(regions_BRD)[0]
         return unit(last_state(read_BRD, mask_BR)), regions_BRD
-
-    def embedding(self, parts: Parts) -> Tensor:
-        """Returns the embeddings of what was read."""
-        return parts[0]
-
-    def scores(self, images: Parts, texts: Parts) -> Tensor:
-        """Returns the cosines, [P, C]."""
-        return (texts[0] @ images[0][..., None])[..., 0]
 
     def further_loss(self, images: Parts, texts: Parts, lesson: Lesson) -> Tensor:
         """Returns the negative log-likelihood of the captions."""
@@ -80,3 +68,41 @@ class RegionGraph(nn.Module):
         read_BRD = self.out(edges_BRR @ self.value(regions_BRD))
         normed_BRD: Tensor = self.norm(read_BRD.flatten(0, 1)).view_as(read_BRD)
         return regions_BRD + normed_BRD
+
+
+class CaptionDecoder(nn.Module):
+    """Reads regions by a GRU, and decodes a caption by another that attends to its states."""
+
+    def __init__(self, width: int, vocabulary_size: int) -> None:
+        super().__init__()
+        hidden = width // 4
+        self.encode = nn.GRU(width, hidden, batch_first=True)
+        self.word = nn.Embedding(vocabulary_size, hidden)
+        self.attend = nn.Linear(2 * hidden, hidden)
+        self.weigh = nn.Linear(hidden, 1, bias=False)
+        self.decode = nn.GRUCell(2 * hidden, hidden)
+        self.choose = nn.Linear(hidden, vocabulary_size)
+        self.read_dropout, self.write_dropout = nn.Dropout(0.2), nn.Dropout(0.5)
+
+    def loss(
+        self, regions_BRD: Tensor, is_region_BR: Tensor, ids_BT: Tensor, is_word_BT: Tensor
+    ) -> Tensor:
+        """Returns the negative log-likelihood of each next word, summed, a picture's mean."""
+        states_BRH = self.read_dropout(self.encode(regions_BRD)[0])
+        count_B = is_region_BR.sum(1)
+        hidden_BH = states_BRH[torch.arange(len(count_B)), count_B - 1]
+        words_BTH = self.word(ids_BT)
+        steps = []
+        for place in range(ids_BT.shape[1] - 1):
+            context_BH = self._context(states_BRH, is_region_BR, hidden_BH)
+            hidden_BH = self.decode(torch.cat([words_BTH[:, place], context_BH], -1), hidden_BH)
+            steps.append(self.choose(self.write_dropout(hidden_BH)))
+        each_BT = F.cross_entropy(torch.stack(steps, dim=2), ids_BT[:, 1:], reduction="none")
+        return (each_BT * is_word_BT[:, 1:]).sum() / len(ids_BT)
+
+    def _context(self, states_BRH: Tensor, is_region_BR: Tensor, hidden_BH: Tensor) -> Tensor:
+        asked_BRH = hidden_BH[:, None].expand_as(states_BRH)
+        fits_BRH = torch.tanh(self.attend(torch.cat([states_BRH, asked_BRH], dim=-1)))
+        logits_BR = self.weigh(fits_BRH)[..., 0].masked_fill(is_region_BR == 0, _UNREAD)
+        context_BH: Tensor = (logits_BR.softmax(-1)[..., None] * states_BRH).sum(1)
+        return context_BH

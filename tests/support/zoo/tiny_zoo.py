@@ -9,9 +9,8 @@ from torch import Tensor
 from tandem.modeling.config import JointConfig
 from tandem.zoo.checkpoint import save_zoo_checkpoint
 from tandem.zoo.config import TextReader, ZooConfig, ZooName
-from tandem.zoo.models import network_of
 from tandem.zoo.network import ZooNetwork
-from tandem.zoo.zoo_model import ZooModel
+from tandem.zoo.zoo_model import NETWORKS, ZooModel
 from tests.support.modeling.tiny_checkpoint import TEXTS, tiny_tokenizer
 
 REGION_COUNT = 4
@@ -43,7 +42,7 @@ def tiny_network(model: ZooName, seed: int = 0, text_reader: TextReader = "gru")
     """Returns a network in evaluation mode whose weights are drawn from the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return network_of(tiny_config(model, text_reader=text_reader)).eval()
+        return NETWORKS[model](tiny_config(model, text_reader=text_reader)).eval()
 
 
 def tiny_texts(count: int = 3, length: int = 5, seed: int = 1) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,8 @@ import pytest
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.loaded_model import parameter_count
 from tandem.zoo.config import ZooConfig
-from tandem.zoo.models import network_of
 from tandem.zoo.networks.scan import Scan, ScanPooling
+from tandem.zoo.zoo_model import NETWORKS
 from tests.support.zoo.by_hand import attended, linear, unit
 from tests.support.zoo.one_pair import one_pair
 from tests.support.zoo.tiny_zoo import tiny_config
@@ -43,6 +43,6 @@ def test_its_size_at_the_papers_widths() -> None:
     inputs = JointConfig(vocabulary_size=8_481, image_source="regions")
     gru = 3 * (1_024 * 300 + 1_024 * 1_024 + 2 * 1_024)
 
-    count = parameter_count(network_of(ZooConfig(model="scan_t2i", inputs=inputs)))
+    count = parameter_count(NETWORKS["scan_t2i"](ZooConfig(model="scan_t2i", inputs=inputs)))
 
     assert count == 2_048 * 1_024 + 1_024 + 8_481 * 300 + 2 * gru

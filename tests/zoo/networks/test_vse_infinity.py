@@ -98,7 +98,7 @@ def test_training_leaves_regions_out() -> None:
     torch.manual_seed(0)
 
     def embed() -> torch.Tensor:
-        return network.embed_images(pair.tokens.expand(2, -1, -1), pair.image_mask.expand(2, -1))
+        return network.read_images(pair.tokens.expand(2, -1, -1), pair.image_mask.expand(2, -1))[0]
 
     drawn = [embed() for _ in range(12)]
 

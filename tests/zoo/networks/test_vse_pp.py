@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.loaded_model import parameter_count
 from tandem.zoo.config import ZooConfig
-from tandem.zoo.models import network_of
 from tandem.zoo.networks.vse_pp import VsePlusPlus
 from tandem.zoo.word_readers import WordGru
+from tandem.zoo.zoo_model import NETWORKS
 from tests.support.zoo.tiny_zoo import all_regions, tiny_network, tiny_texts, tiny_tokens
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ def test_a_picture_is_its_projected_mean() -> None:
     mask[0, 3] = 0
     weight, bias = (p.double().numpy() for p in network.project.parameters())
 
-    embedded = network.embed_images(tokens, mask).numpy()
+    embedded = network.read_images(tokens, mask)[0].numpy()
 
     for row, count in ((0, 3), (1, 4)):
         rows = [tokens[row, region].double().numpy() for region in range(count)]
@@ -51,7 +51,7 @@ def test_a_text_is_the_last_state_of_its_gru() -> None:
     weights = {n: p.double().numpy() for n, p in network.words.onward.named_parameters()}
     table = network.words.word.weight.double().numpy()
 
-    embedded = network.embed_texts(ids, mask).numpy()
+    embedded = network.read_texts(ids, mask)[0].numpy()
 
     def gates(kind: str, vector: Floats) -> list[Floats]:
         whole = weights[f"weight_{kind}_l0"] @ vector + weights[f"bias_{kind}_l0"]
@@ -72,7 +72,7 @@ def test_a_text_is_the_last_state_of_its_gru() -> None:
 def test_its_size_at_the_papers_widths() -> None:
     """A detector's 2,048 features or a ResNet's, width 1,024, words of 300, Flickr30k's 8,481."""
     inputs = JointConfig(vocabulary_size=8_481, image_source="regions")
-    network = network_of(ZooConfig(model="vse_pp", inputs=inputs))
+    network = NETWORKS["vse_pp"](ZooConfig(model="vse_pp", inputs=inputs))
 
     picture = 2_048 * 1_024 + 1_024
     gru = 3 * (1_024 * 300 + 1_024 * 1_024 + 2 * 1_024)
