@@ -11,8 +11,8 @@ from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Content, Encoding
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import cost_to_proto
-from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT
-from tandem.errors import BatchSizeOutOfRange, ContentMissing, TandemError
+from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
+from tandem.errors import ContentMissing, TandemError
 from tandem.search.contents.content_room import ContentBudget
 from tandem.search.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
 from tandem.search.contents.stored_items import StoredItems
@@ -87,9 +87,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         self, request: pb.EmbedContentsRequest, context: grpc.aio.ServicerContext
     ) -> pb.EmbedContentsResponse:
         """Returns each content's embedding or error."""
-        count = len(request.contents)
-        if not 1 <= count <= MAX_CONTENT_COUNT:
-            raise BatchSizeOutOfRange(name="contents", got=count, low=1, high=MAX_CONTENT_COUNT)
+        check_batch_size("contents", len(request.contents), MAX_CONTENT_COUNT)
         contents = await converted(
             lambda: [_or_error(content_from_proto, each) for each in request.contents]
         )

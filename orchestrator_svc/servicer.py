@@ -12,8 +12,8 @@ from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_prot
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.deadline import Deadline
-from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT
-from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
+from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT, check_batch_size
+from tandem.errors import CursorInvalid, TandemError
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.item_reader import FetchedItem
 from tandem.search.contents.content_room import ContentBudget
@@ -107,9 +107,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> search_service_pb2.BatchSearchItemsResponse:
         """Answers several queries, each with its answer or its own error."""
         self.content_budget.hold_for(context)
-        count = len(request.searches)
-        if not 1 <= count <= MAX_SEARCH_COUNT:
-            raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)
+        check_batch_size("searches", len(request.searches), MAX_SEARCH_COUNT)
         queries = await converted(
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),

@@ -14,6 +14,7 @@ from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import (
     MAX_PAIR_COUNT,
     MAX_SCORE_QUERY_COUNT,
+    check_batch_size,
 )
 from tandem.errors import NeighbourModelMissing, TandemError
 from tandem.reranking.metrics import observe_stage
@@ -29,7 +30,6 @@ from tandem.wire.reranking import (
     scores_to_proto,
     tokens_of_request,
 )
-from tandem.wire.retrieval import check_batch_size
 
 
 class CandidateReranker(Protocol):

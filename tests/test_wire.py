@@ -87,21 +87,11 @@ def test_embeddings_are_little_endian_float32() -> None:
     assert wire.embedding_to_proto(embedding).values == values
 
 
-_BAD_EMBEDDINGS = [
-    (b"", "0 bytes"),
-    (b"\0" * 7, "7 bytes"),
-    (struct.pack("<2f", float("nan"), 1.0), "NaN or infinity"),
-    (struct.pack("<2f", float("inf"), 1.0), "NaN or infinity"),
-    (struct.pack("<2f", 0.0, 0.0), "length is 0 instead"),
-    (struct.pack("<2f", 3e38, 3e38), "length is 4.24264e[+]38 instead"),
-    (struct.pack("<2f", 1.0, 0.05), "length is 1.00125 instead"),
-    (struct.pack(">2f", 0.6, 0.8), "length is"),
-]
+_BAD_EMBEDDINGS = [(b"", "0 bytes"), (b"\0" * 7, "7 bytes")]
 
 
 @pytest.mark.parametrize(("values", "why"), _BAD_EMBEDDINGS)
-def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> None:
-    """Also big-endian, which is well-formed bytes of something else."""
+def test_bytes_that_are_no_floats_are_refused_with_their_count(values: bytes, why: str) -> None:
     with pytest.raises(EmbeddingInvalid, match=why):
         wire.embedding_from_proto(content_pb2.Embedding(values=values))
 
@@ -137,13 +127,6 @@ def test_a_batch_of_embeddings_is_each_of_them(count: int, dimension: int) -> No
     assert read_ND.dtype == np.float32
     for message, read_D in zip(messages, read_ND, strict=True):
         np.testing.assert_array_equal(read_D, wire.embedding_from_proto(message))
-
-
-def test_embeddings_within_a_thousandth_of_unit_length_pass() -> None:
-    """float16 on the way may cost that much."""
-    values = struct.pack("<2f", 0.0, 1.0009)
-
-    assert wire.embedding_from_proto(content_pb2.Embedding(values=values)).shape == (2,)
 
 
 @given(hnp.arrays(np.int32, st.integers(1, 64), elements=st.integers(0, 2**31 - 1)))

@@ -13,8 +13,8 @@ from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shap
 from tandem.contract.content import Modality
 from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto, hybrid_rank_to_proto
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_RETRIEVE_K
-from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
+from tandem.contract.limits import MAX_RETRIEVE_K, check_k
+from tandem.errors import CursorInvalid, InternalFault, TandemError
 from tandem.search.ranking.explanation import RankExplanation, RankTerm, StageRank
 from tandem.search.ranking.ranking import RankedHit
 from tandem.stages.hit import Hit
@@ -93,8 +93,7 @@ def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
     if held.index_id != index_id:
         raise CursorInvalid(why="it belongs to a search of another index")
     return_n = request.return_n if request.HasField("return_n") else held.return_n
-    if not 1 <= return_n <= MAX_RETRIEVE_K:
-        raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
+    check_k("return_n", return_n, MAX_RETRIEVE_K)
     ranked = _ranked(held, return_n)
     for column in _COLUMNS:
         # Items after the page are checked when they are requested.

@@ -11,19 +11,16 @@ from tandem.contract.attribute_wire import (
     checked_filter,
     filter_to_proto,
 )
-from tandem.contract.content import Content, Modality, TextContent
+from tandem.contract.content import Modality
 from tandem.contract.filter_expression import parse_filter
-from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion, hybrid_rank_to_proto
 from tandem.contract.inference_cost import InferenceCost, cost_to_proto
-from tandem.contract.limits import MAX_KEYWORDS_BYTES
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
 from tandem.errors import (
     FilterInvalid,
     QueryInvalid,
     RankingInvalid,
     TandemError,
-    TokensInvalid,
 )
 from tandem.search.calls.item_reader import FetchedItem
 from tandem.search.coverage import SearchCoverage
@@ -36,7 +33,8 @@ from tandem.search.query import (
     SearchQuery,
     StoredItemSource,
     WeightedPart,
-    check_part_count,
+    usual_keywords,
+    usual_target,
 )
 from tandem.search.ranking.ranking import RankedHit
 from tandem.search.search import SearchAnswer
@@ -55,7 +53,6 @@ from tandem.wire import (
     truncation_policy_from_proto,
 )
 
-_WEIGHTLESS = (None, FusionMethod.CROSS_ENCODER)
 _HYBRID_FUSIONS: Mapping[int, HybridFusion] = {
     search_service_pb2.HYBRID_FUSION_UNSPECIFIED: HybridFusion.RECIPROCAL_RANK,
     search_service_pb2.HYBRID_FUSION_RECIPROCAL_RANK: HybridFusion.RECIPROCAL_RANK,
@@ -65,7 +62,7 @@ _HYBRID_FUSIONS: Mapping[int, HybridFusion] = {
 
 
 def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
-    """Returns the query; raises what is wrong with it, as far as the message alone shows."""
+    """Returns the query; raises what is unknown in it, and what SearchQuery raises."""
     parts = _parts(request)
     return SearchQuery(
         parts=parts,
@@ -105,32 +102,13 @@ def _filter(request: search_service_pb2.SearchItemsRequest) -> CheckedFilter | N
 def _hybrid(
     request: search_service_pb2.SearchItemsRequest, parts: Sequence[WeightedPart]
 ) -> HybridRule:
-    """Returns the rule; raises RankingInvalid, and QueryInvalid if there are no or too many words.
-
-    A text of the query may be longer than words may be: then its first ones count.
-    """
+    """Returns the rule; raises RankingInvalid, and what HybridRule raises."""
     message = request.hybrid
-    if request.adaptive_depth:
-        raise RankingInvalid(
-            why="adaptive_depth was fitted to bi-encoder order; drop it, or drop hybrid"
-        )
-    if len(message.keywords.encode()) > MAX_KEYWORDS_BYTES:
-        raise QueryInvalid(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes; send fewer")
-    texts = (
-        part.source.text
-        for part in parts
-        if isinstance(part.source, TextContent) and part.weight > 0
-    )
-    keywords = message.keywords or " ".join(texts).encode()[:MAX_KEYWORDS_BYTES].decode(
-        errors="ignore"
-    )
-    if not keywords:
-        raise QueryInvalid(
-            why="hybrid needs keywords, since no part of the query is a text; send some"
-        )
     if message.fusion not in _HYBRID_FUSIONS:
         raise RankingInvalid(why=f"hybrid fusion {message.fusion} is unknown; send a HybridFusion")
-    rule = HybridRule(keywords=keywords, fusion=_HYBRID_FUSIONS[message.fusion])
+    rule = HybridRule(
+        keywords=message.keywords or usual_keywords(parts), fusion=_HYBRID_FUSIONS[message.fusion]
+    )
     if not message.HasField("keyword_weight"):
         return rule
     return replace(rule, keyword_weight=message.keyword_weight)
@@ -214,8 +192,6 @@ def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[WeightedP
         return (WeightedPart(content_from_proto(request.query)),)
     if not request.query_parts:
         raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
-    # Before they are converted: there may be very many, and each may be an image.
-    check_part_count(len(request.query_parts))
     return tuple(map(_part, request.query_parts))
 
 
@@ -239,10 +215,6 @@ def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
         raise QueryInvalid(why="a given encoding has no modality; send one")
-    if tokens is not None and tokens.modality is not modality:
-        raise TokensInvalid(why=f"they are of {tokens.modality.value}, not of {modality.value}")
-    if not message.model_fingerprint:
-        raise QueryInvalid(why="a given encoding has no model_fingerprint; send one")
     return EncodingSource(
         embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
     )
@@ -253,25 +225,12 @@ def _target(
 ) -> Modality:
     """Returns the modality to find; raises QueryInvalid for one that this version does not know."""
     if not request.target_modality:
-        return _usual_target(parts)
+        return usual_target(parts)
     if (found := modality_from_proto(request.target_modality)) is None:
         raise QueryInvalid(
             why=f"target_modality {request.target_modality} is unknown; send a Modality"
         )
     return found
-
-
-def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
-    """Returns the default target: the modality that the parts do not have."""
-    modalities = {
-        part.source.modality for part in parts if isinstance(part.source, Content | EncodingSource)
-    }
-    if len(modalities) != 1:
-        raise QueryInvalid(
-            why="query_parts of both modalities, or of stored items, do not say what to find: set "
-            "target_modality (tandem search --target-modality)"
-        )
-    return modalities.pop().other
 
 
 def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
@@ -280,25 +239,11 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     method = fusion_from_proto(fusion.method)
     if method is None and fusion.method:
         raise RankingInvalid(why=f"fusion method {fusion.method} is unknown; send a FusionMethod")
-    if fusion.HasField("cross_encoder_weight") and method in _WEIGHTLESS:
-        raise RankingInvalid(
-            why="cross_encoder_weight applies only to the fusion methods ADD, NORMALISED_ADD and "
-            "LOGIT_ADD; drop it, or choose one of them"
-        )
-    if request.rerank_disabled:
-        for name, is_set in {
-            "fusion": method not in _WEIGHTLESS,
-            "min_probability": request.HasField("min_probability"),
-            "rerank_required": request.rerank_required,
-        }.items():
-            if is_set:
-                raise RankingInvalid(why=f"{name} needs a rerank; drop it, or drop rerank_disabled")
-    if request.neighbours_required and not request.neighbours_enabled:
-        raise RankingInvalid(
-            why="neighbours_required needs neighbours_enabled; set it, or drop neighbours_required"
-        )
-    rule = RankingRule(
+    return RankingRule(
         fusion=method,
+        cross_encoder_weight=fusion.cross_encoder_weight
+        if fusion.HasField("cross_encoder_weight")
+        else None,
         min_probability=request.min_probability if request.HasField("min_probability") else None,
         relevance_weight=diversity.relevance_weight
         if diversity.HasField("relevance_weight")
@@ -307,9 +252,6 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
         if diversity.HasField("duplicate_similarity")
         else None,
     )
-    if not fusion.HasField("cross_encoder_weight"):
-        return rule
-    return replace(rule, cross_encoder_weight=fusion.cross_encoder_weight)
 
 
 def _cost(answer: SearchAnswer) -> InferenceCost:

@@ -7,6 +7,7 @@ from tandem.client.item import NewContent as NewContent
 from tandem.client.item import NewItem as NewItem
 from tandem.client.item import item_parts
 from tandem.contract.attribute_wire import attributes_from_proto, attributes_to_proto
+from tandem.contract.attributes import check_attributes
 from tandem.contract.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
 from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.region_wire import regions_to_proto
@@ -79,7 +80,7 @@ def item_to_proto(item: NewItem) -> index_service_pb2.Item:
     item_id, content, attributes = item_parts(item)
     check_item_id(item_id)
     messages = attributes_to_proto(attributes)
-    attributes_from_proto(messages)  # checks them
+    check_attributes(attributes_from_proto(messages))
     return index_service_pb2.Item(
         item_id=item_id, content=content_to_proto(content, "the content"), attributes=messages
     )

@@ -15,7 +15,6 @@ from tandem.contract.attributes import (
     MAX_ATTRIBUTE_COUNT,
     Attributes,
     AttributeValue,
-    check_attributes,
 )
 from tandem.contract.filters import (
     MAX_CONDITION_COUNT,
@@ -39,7 +38,8 @@ from tandem.v1 import attribute_pb2 as pb
 
 
 def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attributes:
-    """Returns validated attributes; raises `AttributeInvalid`."""
+    """Returns the attributes; raises `AttributeInvalid` for too many, and for unknown values."""
+    # Before they are converted: there may be very many.
     if len(messages) > MAX_ATTRIBUTE_COUNT:
         raise AttributeInvalid(
             why=f"there are {len(messages):,}; send at most {MAX_ATTRIBUTE_COUNT}"
@@ -53,7 +53,6 @@ def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attribut
                 "number, true, false or a list of texts, or leave it out"
             )
         attributes[name] = value
-    check_attributes(attributes)
     return attributes
 
 

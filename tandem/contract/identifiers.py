@@ -1,13 +1,14 @@
-"""Validates the ids that callers choose."""
+"""Validates the ids that callers choose, and fingerprints of models."""
 
 from __future__ import annotations
 
 import re
 
-from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
+from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid, RequestMalformed
 
 MAX_ITEM_ID_BYTES = 256
 MAX_REQUEST_ID_BYTES = 64
+MAX_FINGERPRINT_LENGTH = 128
 
 _INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -48,3 +49,14 @@ def check_request_id(request_id: str) -> str:
     if byte_count > MAX_REQUEST_ID_BYTES:
         raise RequestIdInvalid(got=byte_count, limit=MAX_REQUEST_ID_BYTES)
     return request_id
+
+
+def check_fingerprint(fingerprint: str) -> str:
+    """Returns the fingerprint; raises `RequestMalformed` for an empty or too long one."""
+    # An index keeps the first fingerprint it gets, so an empty one would stay.
+    if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
+        raise RequestMalformed(
+            why=f"model_fingerprint has {len(fingerprint)} characters, "
+            f"not 1 to {MAX_FINGERPRINT_LENGTH}"
+        )
+    return fingerprint

@@ -1,5 +1,7 @@
 """States the limits that a server enforces on a request and its clients must keep to."""
 
+from tandem.errors import BatchSizeOutOfRange, KOutOfRange
+
 MAX_MESSAGE_BYTES = 64 * 2**20
 """The largest message that gRPC sends or receives: ingest splits larger batches of pictures."""
 
@@ -46,3 +48,15 @@ MAX_KEYWORDS_BYTES = 8_192
 
 MAX_CONSISTENCY_TOKEN_COUNT = 256
 """Consistency tokens in one search."""
+
+
+def check_batch_size(name: str, count: int, high: int) -> None:
+    """Raises BatchSizeOutOfRange unless there are 1 to `high`."""
+    if not 1 <= count <= high:
+        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
+
+
+def check_k(name: str, k: int, high: int) -> None:
+    """Raises KOutOfRange unless it is 1 to `high`."""
+    if not 1 <= k <= high:
+        raise KOutOfRange(name=name, got=k, low=1, high=high)

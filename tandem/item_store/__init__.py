@@ -1,7 +1,6 @@
 """Stores the items of one shard in LMDB; the indexes in memory are derived from it.
 
 item_store     `ItemStore`: reads, scans, and `apply`, which commits writes in one transaction
-item_write     what a write asks for, and its outcome
 item_record    the bytes of one item
 change_log, request_log   what changed in which order; answers to repeated requests
 checksum       the CRC before every value

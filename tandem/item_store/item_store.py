@@ -47,10 +47,10 @@ from tandem.item_store.change_log import (
 from tandem.item_store.environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.item_store.files import ShardIdentity, StoreFiles
 from tandem.item_store.item_record import RecordView, item_key, item_version, pack_item
-from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.item_store.verdict import CheckDepth, verify_in_child
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 
 DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)

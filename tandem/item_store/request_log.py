@@ -4,16 +4,23 @@ Of its two databases, `requests` has the answers by request id, and `request_ord
 order, to know which to forget.
 """
 
+import hashlib
 import json
+import struct
+from collections.abc import Iterable
 
 import lmdb
 
+from tandem.contract.content import content_bytes
 from tandem.errors import ItemCorrupt, RequestIdReused
 from tandem.item_store.checksum import ChecksumMismatch, seal, unseal
 from tandem.item_store.files import StoreFiles, seal_json
-from tandem.item_store.item_write import Committed, ItemWrite
+from tandem.item_store.item_record import attributes_json
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 
 KEPT_REQUEST_COUNT = 100_000
+
+_LENGTH = struct.Struct("<Q")
 
 
 class RequestLog:
@@ -36,7 +43,7 @@ class RequestLog:
         if value is None:
             return None
         digest, sequence, deleted_count = json.loads(_unsealed(key, value))
-        if digest != write.digest().hex():
+        if digest != _digest(write).hex():
             raise RequestIdReused(request_id=write.request_id)
         return Committed(sequence, deleted_count, is_repeat=True)
 
@@ -45,7 +52,7 @@ class RequestLog:
         if not write.request_id:
             return
         key = write.request_id.encode()
-        answer = [write.digest().hex(), committed.sequence, committed.deleted_count]
+        answer = [_digest(write).hex(), committed.sequence, committed.deleted_count]
         txn.put(key, seal_json(key, answer), db=self._files.requests)
         with txn.cursor(self._files.request_order) as cursor:
             number = int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
@@ -69,3 +76,31 @@ def _unsealed(key: bytes, value: bytes | memoryview) -> bytes:
         return bytes(unseal(key, value))
     except ChecksumMismatch as error:
         raise ItemCorrupt(item_id=f"(request {key!a})", why=str(error)) from error
+
+
+def _digest(write: ItemWrite) -> bytes:
+    """Returns a hash of all but the request id, equal for two attempts at one write.
+
+    Embeddings and tokens are left out. They follow from content and model, but encoding the
+    same content again may round differently in another batch.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts(write):
+        digest.update(_LENGTH.pack(len(part)))
+        digest.update(part)
+    return digest.digest()
+
+
+def _parts(write: ItemWrite) -> Iterable[bytes]:
+    match write:
+        case Upsert(index_id, fingerprint, items):
+            yield from (b"upsert", index_id.encode(), fingerprint.encode())
+            for item in items:
+                yield item.item_id.encode()
+                yield item.content.modality.value.encode()
+                yield content_bytes(item.content)
+                yield attributes_json(item.attributes)
+        case Delete(index_id, item_ids):
+            yield from (b"delete", index_id.encode(), *(each.encode() for each in item_ids))
+        case Drop(index_id):
+            yield from (b"drop", index_id.encode())

@@ -27,7 +27,7 @@ from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.content_room import Taking
 from tandem.stages.items import Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.retrieval import Embeddings, ShardDescription, ShardHits, ShardQuery
+from tandem.stages.retrieval import ShardDescription, ShardHits, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer, hits_of_searches
 from tandem.v1 import index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
@@ -69,24 +69,24 @@ class ShardClient:
         self._number = number
         self._shard_map_version = shard_map_version
 
-    async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
-    ) -> ShardHits:
-        """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
-        [hits] = await self.search_each(query, [embeddings], deadline)
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardHits:
+        """Returns the items nearest to any of its embeddings, best first, as `search_each` does."""
+        [hits] = await self.search_each([query], deadline)
         return hits
 
     async def search_each(
-        self, query: ShardQuery, requests: Sequence[Embeddings], deadline: Deadline
+        self, queries: Sequence[ShardQuery], deadline: Deadline
     ) -> list[ShardHits]:
-        """Returns, for each request, the items nearest to any of its embeddings, best first.
+        """Returns, for each of equal queries, the items nearest to any of its embeddings.
 
-        An item appears once a request. Takes at most MAX_EMBEDDING_COUNT embeddings in all.
-        Raises SequenceNotReached if the shard does not apply `query.minimum_sequence` in time.
+        An item appears once a query. Takes at most MAX_EMBEDDING_COUNT embeddings in all. Raises
+        SequenceNotReached if the shard does not apply `minimum_sequence` in time.
         """
-        embeddings = [each for request in requests for each in request]
-        answer = await self._search(replace(query, embeddings=embeddings), deadline)
-        return hits_of_searches(answer, query, [len(each) for each in requests])
+        [query, *further] = queries
+        if further:
+            query = replace(query, embeddings=[e for each in queries for e in each.embeddings])
+        answer = await self._search(query, deadline)
+        return hits_of_searches(answer, query, [len(each.embeddings) for each in queries])
 
     async def _search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         request = query_to_proto(query, self._shard_map_version)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
-from tandem.errors import KOutOfRange
+from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K, check_k
 
 # The paper's best trade-off of accuracy and time (Geigle et al. 2022, section 6).
 _DEFAULT_RERANK_K = 20
@@ -36,5 +35,5 @@ class Depth:
 
 
 def _check(name: str, value: int | None, high: int) -> None:
-    if value is not None and not 1 <= value <= high:
-        raise KOutOfRange(name=name, got=value, low=1, high=high)
+    if value is not None:
+        check_k(name, value, high)

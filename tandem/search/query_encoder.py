@@ -1,6 +1,5 @@
 """Encodes a query's parts into embeddings for retrieval and tokens for the rerank."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -12,13 +11,10 @@ from tandem.contract.content import (
     Content,
     Encoding,
     Modality,
-    TextContent,
     TextUse,
     Tokens,
-    TruncationPolicy,
 )
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.errors import (
@@ -31,11 +27,10 @@ from tandem.errors import (
     RankingInvalid,
     TandemError,
     TextTooLong,
-    TruncationPolicyInvalid,
 )
 from tandem.search.calls.item_reader import ItemReader
 from tandem.search.fan_out import fan_out
-from tandem.search.query import EncodingSource, SearchQuery, StoredItemSource, check_part_count
+from tandem.search.query import EncodingSource, SearchQuery, StoredItemSource
 from tandem.search.rerank.rerank import STOP_OF_ERROR, RerankStop
 from tandem.search.shard_map import ShardMap
 from tandem.search.stored_contents import StoredContents
@@ -98,11 +93,10 @@ class QueryEncoder:
         """Returns the query's encoding.
 
         Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
-        ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
-        several parts, CrossEncoderMissing for min_probability of a bi-encoder alone, and the
-        encoder's errors. A stored item without tokens is read and encoded for the rerank.
+        ModelMismatch for parts of different models, CrossEncoderMissing for min_probability of a
+        bi-encoder alone, and the encoder's errors. A stored item without tokens is read and encoded
+        for the rerank.
         """
-        _check_parts(query)
         stored: Mapping[str, tuple[Encoding, str]] = {}
         if any(isinstance(part.source, StoredItemSource) for part in query.parts):
             both = await fan_out(self._encode(query, deadline), self._read_stored(query, deadline))
@@ -177,7 +171,7 @@ class QueryEncoder:
     ) -> dict[str, tuple[Encoding, str]]:
         """Returns the stored items' encodings and fingerprints by id."""
         item_ids = {
-            check_item_id(part.source.item_id): None
+            part.source.item_id: None
             for part in query.parts
             if isinstance(part.source, StoredItemSource)
         }
@@ -224,22 +218,6 @@ class _ReadPart:
         if self.tokens is None:
             return False
         return not self.tokens.is_empty or self.content is not None
-
-
-def _check_parts(query: SearchQuery) -> None:
-    check_part_count(len(query.parts))
-    if not all(math.isfinite(part.weight) for part in query.parts):
-        raise QueryInvalid(why="a part's weight is not finite; send a number")
-    if (
-        query.truncation_policy is TruncationPolicy.BEST_WINDOW
-        and (len(query.parts) > 1 or query.parts[0].weight < 0)
-        and any(isinstance(part.source, TextContent) for part in query.parts)
-    ):
-        raise TruncationPolicyInvalid(
-            policy=query.truncation_policy.value,
-            why="BEST_WINDOW requires a query with exactly one text part of positive weight; "
-            "send that, or another policy",
-        )
 
 
 def _read_parts(

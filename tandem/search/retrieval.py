@@ -21,7 +21,7 @@ from tandem.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import fused_hits
 from tandem.search.time_budget import TimeShares
 from tandem.stages.hit import Hit, merge_hits, merge_keyword_hits
-from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
+from tandem.stages.retrieval import ShardHits, ShardQuery, ShardSearcher
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,6 @@ class Retrieval:
 
     query: ShardQuery
     """The query of every shard, without its minimum sequence."""
-    embeddings: Embeddings
     minimum_sequences: Mapping[int, int]
     """By shard number, what its change log must have reached; these shards may not be missing."""
     full_coverage_required: bool
@@ -201,7 +200,7 @@ async def _ask_one(
     if sequence := retrieval.minimum_sequences.get(number):
         query = replace(query, minimum_sequence=sequence)
     try:
-        return await shard.search(query, retrieval.embeddings, deadline)
+        return await shard.search(query, deadline)
     except IndexNotFound as error:
         return error
     except MISSING_ERRORS as error:

@@ -7,8 +7,7 @@ from typing import Self
 
 from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_index_id
-from tandem.errors import CrossEncoderMissing, RankingInvalid, Uncalibrated
+from tandem.errors import CrossEncoderMissing, Uncalibrated
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.shard_client import ShardClient
 from tandem.search.calls.item_reader import FetchedItem, ItemReader
@@ -182,11 +181,6 @@ class Searcher:
 
     async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
         laps = StageLaps()
-        check_index_id(query.index_id)
-        if query.rerank_required and query.rerank_disabled:
-            raise RankingInvalid(
-                why="rerank_required needs a rerank; drop it, or drop rerank_disabled"
-            )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         budget = TimeBudget.until(
             deadline, self.services.shares, neighbours_enabled=query.neighbours_enabled
@@ -221,6 +215,7 @@ class Searcher:
                         ShardQuery(
                             index_id=query.index_id,
                             fingerprint=encoded.fingerprint,
+                            embeddings=encoded.embeddings,
                             modality=modality,
                             query_modality=encoded.modality,
                             retrieve_k=query.depth.retrieve_k,
@@ -228,7 +223,6 @@ class Searcher:
                             embeddings_included=query.are_embeddings_needed,
                             keywords=query.hybrid.keywords if query.hybrid else "",
                         ),
-                        encoded.embeddings,
                         minimum_sequences,
                         query.full_coverage_required,
                         query.hybrid,

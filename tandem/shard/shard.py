@@ -22,7 +22,6 @@ from tandem.errors import (
 )
 from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
-from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.shard.metrics import (
     COMMIT_RECORDS,
     ITEMS,
@@ -42,6 +41,7 @@ from tandem.shard.upkeep.recall_check import RecallCheck
 from tandem.shard.upkeep.record_check import RecordCheck, take_out, take_out_damaged
 from tandem.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.shard.upkeep.tuning_file import TuningFile
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery

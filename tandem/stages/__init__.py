@@ -4,8 +4,9 @@
 - `retrieval`: one shard of an index; `shard_answer`: what it answers; `hit`: hits of a search
 - `reranking`: candidates in, match scores out
 - `neighbours`: reranking by neighbours
-- `items`: an item as a shard stores it
+- `items`: an item as a shard stores it; `item_write`: what changes a shard
+- `unit_length`: the check of embeddings
 
-A stage is local, behind a socket, or an outside engine; a search cannot tell which. Nothing here
-knows gRPC or torch.
+A record is checked when it is made, so no caller of a stage can miss a check. A stage is local,
+behind a socket, or an outside engine; a search cannot tell which. Nothing here knows gRPC or torch.
 """

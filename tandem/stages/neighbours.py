@@ -9,13 +9,25 @@ from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_fingerprint, check_index_id
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import (
+    MAX_NEIGHBOUR_CANDIDATE_COUNT,
+    MAX_RETRIEVE_K,
+    check_batch_size,
+    check_k,
+)
 from tandem.contract.model_description import ModelDescription
+from tandem.errors import BatchSizeOutOfRange, EmbeddingInvalid
+from tandem.stages.unit_length import check_unit_lengths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardNeighbourQuery:
-    """Describes a request for the neighbours that one shard has of a query and its candidates."""
+    """Describes a request for the neighbours that one shard has of a query and its candidates.
+
+    Raises IndexIdInvalid, RequestMalformed, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid.
+    """
 
     index_id: str
     fingerprint: str
@@ -25,6 +37,18 @@ class ShardNeighbourQuery:
     """Items of each modality, nearest to the query, among which neighbours are found."""
     pillar_k: int
     neighbour_k: int
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_fingerprint(self.fingerprint)
+        check_k("pool_k", self.pool_k, MAX_RETRIEVE_K)
+        check_k("pillar_k", self.pillar_k, self.pool_k)
+        check_k("neighbour_k", self.neighbour_k, self.pool_k)
+        if (count := len(self.nodes) - 1) > MAX_NEIGHBOUR_CANDIDATE_COUNT:
+            raise BatchSizeOutOfRange(
+                name="candidates", got=count, low=0, high=MAX_NEIGHBOUR_CANDIDATE_COUNT
+            )
+        check_unit_lengths(self.nodes)
 
     @property
     def query_D(self) -> NDArray[np.float32]:
@@ -50,7 +74,10 @@ ShardNeighbours: TypeAlias = Mapping[Modality, ModalityNeighbours]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Holds a query, its items and their neighbours, as a neighbour model reads them."""
+    """Holds a query, its items and their neighbours, as a neighbour model reads them.
+
+    Raises BatchSizeOutOfRange and EmbeddingInvalid.
+    """
 
     fingerprint: str
     """Of the model that made the embeddings."""
@@ -63,6 +90,17 @@ class Graph:
     """[L, d]."""
     near: Mapping[Modality, NDArray[np.int64]]
     """[V, C], each node's nearest items of that modality; each item has one number."""
+
+    def __post_init__(self) -> None:
+        for name, embeddings, high in [
+            ("nodes", self.nodes, 1 + MAX_NEIGHBOUR_CANDIDATE_COUNT),
+            ("item_pillars", self.item_pillars, MAX_RETRIEVE_K),
+            ("query_pillars", self.query_pillars, MAX_RETRIEVE_K),
+        ]:
+            check_batch_size(name, len(embeddings), high)
+            if embeddings.shape[1] != self.nodes.shape[1]:
+                raise EmbeddingInvalid(why="nodes and pillars have different dimensions")
+            check_unit_lengths(embeddings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ import numpy as np
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import MAX_RERANK_K, check_batch_size
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration, relevance
 from tandem.errors import TandemError
 
@@ -53,12 +55,20 @@ class ScoreQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Pairs a query's tokens with the items of one shard to score against them."""
+    """Pairs a query's tokens with the items of one shard to score against them.
+
+    Raises BatchSizeOutOfRange and ItemIdInvalid.
+    """
 
     tokens: Tokens
     item_ids: Sequence[str]
     content: Content | None = None
     """The query itself, for a cross-encoder that reads contents."""
+
+    def __post_init__(self) -> None:
+        check_batch_size("item_ids", len(self.item_ids), MAX_RERANK_K)
+        for item_id in self.item_ids:
+            check_item_id(item_id)
 
 
 Matches: TypeAlias = Mapping[str, Match]

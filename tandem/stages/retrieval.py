@@ -11,9 +11,19 @@ from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.filters import Filter
+from tandem.contract.identifiers import check_fingerprint, check_index_id
 from tandem.contract.index_description import ShardIndex
+from tandem.contract.limits import (
+    MAX_EMBEDDING_COUNT,
+    MAX_KEYWORDS_BYTES,
+    MAX_RETRIEVE_K,
+    check_batch_size,
+    check_k,
+)
 from tandem.contract.search_path import KeywordState, SearchPath
+from tandem.errors import RequestMalformed
 from tandem.stages.hit import Hit, KeywordHit
+from tandem.stages.unit_length import check_unit_lengths
 
 Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
 """One query's, float32 [d] of unit length each. The one nearest to an item gives its similarity."""
@@ -23,7 +33,8 @@ Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
 class ShardQuery:
     """Describes a search of one shard, for one or several embeddings.
 
-    Searches with equal queries can share one call: their embeddings do not count.
+    Searches with equal queries can share one call: their embeddings do not count. Raises
+    IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, RequestMalformed.
     """
 
     index_id: str
@@ -34,6 +45,8 @@ class ShardQuery:
     query_modality: Modality
     """Of what the embeddings encode."""
     retrieve_k: int
+    embeddings: Embeddings = field(compare=False, repr=False)
+    """1 to MAX_EMBEDDING_COUNT. Each is searched on its own."""
     filter: CheckedFilter | None = None
     """A condition on the items' attributes; None finds all."""
     minimum_sequence: int = 0
@@ -41,8 +54,18 @@ class ShardQuery:
     embeddings_included: bool = False
     keywords: str = ""
     """Words that find items too; empty for none."""
-    embeddings: Embeddings = field(default=(), compare=False, repr=False)
-    """Each is searched on its own."""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_fingerprint(self.fingerprint)
+        check_k("retrieve_k", self.retrieve_k, MAX_RETRIEVE_K)
+        check_batch_size("queries", len(self.embeddings), MAX_EMBEDDING_COUNT)
+        for embedding in self.embeddings:  # of one length each: the index says which is right
+            check_unit_lengths(embedding[np.newaxis])
+        if self.minimum_sequence < 0:
+            raise RequestMalformed(why=f"minimum_sequence is {self.minimum_sequence}")
+        if len(self.keywords.encode()) > MAX_KEYWORDS_BYTES:
+            raise RequestMalformed(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
 
     @property
     def where(self) -> Filter | None:
@@ -72,10 +95,8 @@ class ShardHits:
 class ShardSearcher(Protocol):
     """Searches one shard, as index_svc does; `ShardClient` says what it raises."""
 
-    async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
-    ) -> ShardHits:
-        """Returns the items nearest to any of the embeddings, best first."""
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardHits:
+        """Returns the items nearest to any of the query's embeddings, best first."""
         ...
 
     def note_late(self, waited_seconds: float) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
-from tandem.contract.limits import MAX_CONTENT_COUNT
-from tandem.errors import BatchSizeOutOfRange, InternalFault, TandemError
+from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
+from tandem.errors import InternalFault, TandemError
 from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb
@@ -34,8 +34,7 @@ def contents_to_proto(
 
 def contents_from_proto(messages: Sequence[content_pb2.Content]) -> list[Content | TandemError]:
     """Returns each content or its error; raises BatchSizeOutOfRange."""
-    if not 1 <= len(messages) <= MAX_CONTENT_COUNT:
-        raise BatchSizeOutOfRange(name="contents", got=len(messages), low=1, high=MAX_CONTENT_COUNT)
+    check_batch_size("contents", len(messages), MAX_CONTENT_COUNT)
     return [_content_or_error(message) for message in messages]
 
 

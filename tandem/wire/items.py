@@ -10,18 +10,19 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.content import Encoding
-from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.identifiers import (
+    check_index_id,
+    check_item_id,
+)
 from tandem.contract.limits import (
     MAX_ITEM_ID_COUNT,
     MAX_PAGE_SIZE,
-    MAX_UPSERT_ITEM_COUNT,
+    check_batch_size,
 )
 from tandem.errors import (
-    ItemIdDuplicate,
     RequestMalformed,
-    TokensInvalid,
 )
-from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
@@ -32,7 +33,6 @@ from tandem.wire import (
     tokens_from_proto,
     tokens_to_proto,
 )
-from tandem.wire.retrieval import check_batch_size, check_fingerprint
 
 
 def upsert_to_proto(
@@ -53,34 +53,23 @@ def upsert_to_proto(
 
 
 def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
-    """Returns the items to store.
-
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
-    EmbeddingInvalid, TokensInvalid, AttributeInvalid, RequestIdInvalid, RequestMalformed.
-    """
-    check_batch_size("items", len(request.items), MAX_UPSERT_ITEM_COUNT)
-    _check_different(item.item_id for item in request.items)
+    """Returns the items to store; raises what Upsert raises, and the errors of contents."""
     embeddings_ND = embeddings_from_proto([item.embedding for item in request.items])
     items = [
         _item_from_proto(item, embedding_D)
         for item, embedding_D in zip(request.items, embeddings_ND, strict=True)
     ]
     return Upsert(
-        index_id=check_index_id(request.index_id),
-        fingerprint=check_fingerprint(request.model_fingerprint),
+        index_id=request.index_id,
+        fingerprint=request.model_fingerprint,
         items=items,
-        request_id=check_request_id(request.request_id),
+        request_id=request.request_id,
     )
 
 
 def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
-    """Returns the items to delete.
-
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid.
-    """
-    check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
-    item_ids = [check_item_id(item_id) for item_id in request.item_ids]
-    return Delete(check_index_id(request.index_id), item_ids, check_request_id(request.request_id))
+    """Returns the items to delete; raises what Delete raises."""
+    return Delete(request.index_id, list(request.item_ids), request.request_id)
 
 
 def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
@@ -139,23 +128,9 @@ def encoded_items_to_proto(items: Iterable[ItemRecord]) -> list[pb.EncodedItem]:
 
 
 def _item_from_proto(message: pb.EncodedItem, embedding_D: NDArray[np.float32]) -> ItemRecord:
-    content = content_from_proto(message.content)
-    tokens = tokens_from_proto(message.tokens, may_be_empty=True)
-    if tokens.modality is not content.modality:
-        raise TokensInvalid(
-            why=f"they are of {tokens.modality.value}, but the content is {content.modality.value}"
-        )
     return ItemRecord(
-        check_item_id(message.item_id),
-        content,
-        Encoding(embedding_D, tokens),
+        message.item_id,
+        content_from_proto(message.content),
+        Encoding(embedding_D, tokens_from_proto(message.tokens, may_be_empty=True)),
         attributes_from_proto(message.attributes),
     )
-
-
-def _check_different(item_ids: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for item_id in item_ids:
-        if item_id in seen:
-            raise ItemIdDuplicate(item_id=item_id)
-        seen.add(item_id)

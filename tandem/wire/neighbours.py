@@ -6,22 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
-from tandem.contract.identifiers import check_index_id
-from tandem.contract.limits import MAX_NEIGHBOUR_CANDIDATE_COUNT, MAX_RETRIEVE_K
-from tandem.errors import (
-    BatchSizeOutOfRange,
-    EmbeddingInvalid,
-    InternalFault,
-    KOutOfRange,
-    RequestMalformed,
-)
+from tandem.errors import InternalFault, RequestMalformed
 from tandem.stages.neighbours import (
     Graph,
     ModalityNeighbours,
     ShardNeighbourQuery,
     ShardNeighbours,
 )
-from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.wire import (
@@ -30,7 +21,6 @@ from tandem.wire import (
     modality_from_proto,
     modality_to_proto,
 )
-from tandem.wire.retrieval import check_fingerprint
 
 
 def neighbour_query_to_proto(
@@ -50,23 +40,10 @@ def neighbour_query_to_proto(
 
 
 def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> ShardNeighbourQuery:
-    """Returns the query for neighbours.
-
-    Raises IndexIdInvalid, RequestMalformed, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid.
-    """
-    _check_k("pool_k", request.pool_k, MAX_RETRIEVE_K)
-    _check_k("pillar_k", request.pillar_k, request.pool_k)
-    _check_k("neighbour_k", request.neighbour_k, request.pool_k)
-    if len(request.candidates) > MAX_NEIGHBOUR_CANDIDATE_COUNT:
-        raise BatchSizeOutOfRange(
-            name="candidates",
-            got=len(request.candidates),
-            low=0,
-            high=MAX_NEIGHBOUR_CANDIDATE_COUNT,
-        )
+    """Returns the query for neighbours; raises what ShardNeighbourQuery and embeddings raise."""
     return ShardNeighbourQuery(
-        index_id=check_index_id(request.index_id),
-        fingerprint=check_fingerprint(request.model_fingerprint),
+        index_id=request.index_id,
+        fingerprint=request.model_fingerprint,
         nodes=embeddings_from_proto([request.query, *request.candidates]),
         pool_k=request.pool_k,
         pillar_k=request.pillar_k,
@@ -116,28 +93,16 @@ def graph_to_proto(graph: Graph) -> rerank_pb.ScoreGraphRequest:
 
 
 def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
-    """Returns the graph; raises RequestMalformed, BatchSizeOutOfRange and EmbeddingInvalid."""
+    """Returns the graph; raises RequestMalformed, and what Graph and embeddings raise."""
     modality = modality_from_proto(request.query_modality)
     if modality is None:
         raise RequestMalformed(why="query_modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
-    nodes = _checked_embeddings(
-        "nodes", [node.embedding for node in request.nodes], 1 + MAX_NEIGHBOUR_CANDIDATE_COUNT
-    )
-    pillars = {
-        name: _checked_embeddings(name, messages, MAX_RETRIEVE_K)
-        for name, messages in [
-            ("item_pillars", request.item_pillars),
-            ("query_pillars", request.query_pillars),
-        ]
-    }
-    if any(each.shape[1] != nodes.shape[1] for each in pillars.values()):
-        raise EmbeddingInvalid(why="nodes and pillars have different dimensions")
     return Graph(
         request.model_fingerprint,
         modality,
-        nodes,
-        pillars["item_pillars"],
-        pillars["query_pillars"],
+        embeddings_from_proto([node.embedding for node in request.nodes]),
+        embeddings_from_proto(request.item_pillars),
+        embeddings_from_proto(request.query_pillars),
         {
             Modality.TEXT: _numbers("near_texts", [node.near_texts for node in request.nodes]),
             Modality.IMAGE: _numbers("near_images", [node.near_images for node in request.nodes]),
@@ -159,11 +124,6 @@ def _neighbourhood_to_proto(found: ModalityNeighbours) -> pb.Neighbourhood:
     )
 
 
-def _check_k(name: str, count: int, high: int) -> None:
-    if not 1 <= count <= high:
-        raise KOutOfRange(name=name, got=count, low=1, high=high)
-
-
 def _neighbourhood_from_proto(
     message: pb.Neighbourhood, query: ShardNeighbourQuery, shard: str
 ) -> ModalityNeighbours:
@@ -174,20 +134,11 @@ def _neighbourhood_from_proto(
             why=f"{shard} answered {len(message.lists)} lists, of lengths {sorted(lengths)}, for "
             f"{len(query.nodes)} embeddings"
         )
-    pillars = np.zeros((0, query.nodes.shape[1]), np.float32)
     return ModalityNeighbours(
-        embeddings_from_proto(message.pillars) if message.pillars else pillars,
+        embeddings_from_proto(message.pillars).reshape(-1, query.nodes.shape[1]),
         np.array([each.numbers for each in message.lists], np.int64),
         np.array([each.similarities for each in message.lists], np.float32),
     )
-
-
-def _checked_embeddings(
-    name: str, messages: Sequence[content_pb2.Embedding], high: int
-) -> NDArray[np.float32]:
-    if not 1 <= len(messages) <= high:
-        raise BatchSizeOutOfRange(name=name, got=len(messages), low=1, high=high)
-    return embeddings_from_proto(messages)
 
 
 def _numbers(name: str, lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tandem.contract.content import Tokens
-from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
-from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K
+from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.errors import ModelOutputInvalid, TandemError
 from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
 from tandem.v1 import rerank_service_pb2 as pb
@@ -22,7 +21,6 @@ from tandem.wire import (
     tokens_from_proto,
     tokens_to_proto,
 )
-from tandem.wire.retrieval import check_batch_size
 
 _Scored = pb.ScoreCandidatesResponse | pb.ScoreBatchResponse
 
@@ -55,15 +53,11 @@ def batch_to_proto(
 
 
 def candidates_from_proto(message: pb.ScoreCandidatesRequest | pb.QueryCandidates) -> Candidates:
-    """Returns a query with its candidates.
-
-    Raises BatchSizeOutOfRange, TokensInvalid, ItemIdInvalid, and the errors of contents.
-    """
-    check_batch_size("item_ids", len(message.item_ids), MAX_RERANK_K)
+    """Returns a query with its candidates; raises TokensInvalid, and what Candidates raises."""
     return Candidates(
         # A model without a cross-encoder makes none, and a remote one reads none.
         tokens_from_proto(message.query, may_be_empty=True),
-        [check_item_id(item_id) for item_id in message.item_ids],
+        list(message.item_ids),
         content_from_proto(message.query_content) if message.HasField("query_content") else None,
     )
 

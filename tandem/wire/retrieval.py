@@ -1,4 +1,4 @@
-"""Converts a shard's queries and answers to messages and back, checking what comes in."""
+"""Converts a shard's queries and answers to messages and back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from tandem.contract.attribute_wire import checked_filter
-from tandem.contract.identifiers import check_index_id
-from tandem.contract.limits import (
-    MAX_EMBEDDING_COUNT,
-    MAX_KEYWORDS_BYTES,
-    MAX_RETRIEVE_K,
-)
 from tandem.contract.search_path import (
     SearchPath,
     keyword_state_from_proto,
     path_from_proto,
     path_to_proto,
 )
-from tandem.errors import BatchSizeOutOfRange, InternalFault, KOutOfRange, RequestMalformed
+from tandem.errors import InternalFault, RequestMalformed
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import F32, Found, KeywordFound, RowHit, ShardAnswer, WordHit
 from tandem.v1 import attribute_pb2 as pb_attribute
@@ -32,8 +26,6 @@ from tandem.wire import (
     modality_from_proto,
     modality_to_proto,
 )
-
-MAX_FINGERPRINT_LENGTH = 128
 
 
 def query_to_proto(query: ShardQuery, shard_map_version: int) -> pb.SearchEmbeddingsRequest:
@@ -58,20 +50,14 @@ def query_to_proto(query: ShardQuery, shard_map_version: int) -> pb.SearchEmbedd
 def query_from_proto(request: pb.SearchEmbeddingsRequest) -> ShardQuery:
     """Returns the query of a request.
 
-    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, FilterInvalid,
-    RequestMalformed.
+    Raises what ShardQuery raises, EmbeddingInvalid, FilterInvalid and RequestMalformed.
     """
-    if not 1 <= request.retrieve_k <= MAX_RETRIEVE_K:
-        raise KOutOfRange(name="retrieve_k", got=request.retrieve_k, low=1, high=MAX_RETRIEVE_K)
-    check_batch_size("queries", len(request.queries), MAX_EMBEDDING_COUNT)
     modality = modality_from_proto(request.modality)
     if modality is None:
         raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
-    if request.minimum_sequence < 0:
-        raise RequestMalformed(why=f"minimum_sequence is {request.minimum_sequence}")
     return ShardQuery(
-        index_id=check_index_id(request.index_id),
-        fingerprint=check_fingerprint(request.model_fingerprint),
+        index_id=request.index_id,
+        fingerprint=request.model_fingerprint,
         modality=modality,
         query_modality=modality_from_proto(request.query_modality) or modality.other,
         embeddings=[embedding_from_proto(query) for query in request.queries],
@@ -79,7 +65,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> ShardQuery:
         minimum_sequence=request.minimum_sequence,
         filter=checked_filter(request.filter) if request.HasField("filter") else None,
         embeddings_included=request.embeddings_included,
-        keywords=check_keywords(request.keywords),
+        keywords=request.keywords,
     )
 
 
@@ -113,31 +99,6 @@ def answer_from_proto(
         if query.keywords
         else None,
     )
-
-
-def check_fingerprint(fingerprint: str) -> str:
-    """Returns the fingerprint; raises RequestMalformed for an empty or too long one."""
-    # An index keeps the first fingerprint it gets, so an empty one would stay.
-    if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
-        raise RequestMalformed(
-            why=f"model_fingerprint has {len(fingerprint)} characters, "
-            f"not 1 to {MAX_FINGERPRINT_LENGTH}"
-        )
-    return fingerprint
-
-
-def check_keywords(keywords: str) -> str:
-    """Returns the words; raises RequestMalformed for too long ones."""
-    # len() first: a long text need not be encoded.
-    if len(keywords) > MAX_KEYWORDS_BYTES or len(keywords.encode()) > MAX_KEYWORDS_BYTES:
-        raise RequestMalformed(why=f"keywords have more than {MAX_KEYWORDS_BYTES:,} bytes")
-    return keywords
-
-
-def check_batch_size(name: str, count: int, high: int) -> None:
-    """Raises BatchSizeOutOfRange unless there are 1 to `high`."""
-    if not 1 <= count <= high:
-        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
 
 
 def _hit_list_to_proto(found: Found) -> pb.HitList:

@@ -10,7 +10,7 @@ from tandem.cli.app import app
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.stored_values import overwrite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
+from tandem.stages.item_write import Upsert
 from tests.support.deploy.rendered import KUBERNETES, ROOT, parsed, rendered
 from tests.support.deploy.workloads import workloads
 from tests.support.item_store.made_items import FINGERPRINT, text_item

@@ -35,7 +35,7 @@ from tandem.repository.manifest import Manifest
 from tandem.stages.encoding import EncodePurpose
 from tandem.stages.items import ItemRecord
 from tandem.stages.reranking import Candidates, ScoreQuery
-from tandem.stages.retrieval import ShardQuery
+from tandem.stages.retrieval import Embeddings, ShardQuery
 from tests.support.pictures.pictures import encoded, noise
 
 INDEX = "colours"
@@ -75,9 +75,9 @@ async def queried(services: InProcessServices) -> Encoding:
     return made.outcomes[0]
 
 
-def shard_query(manifest: Manifest, **changed: Any) -> ShardQuery:
+def shard_query(manifest: Manifest, embeddings: Embeddings, **changed: Any) -> ShardQuery:
     """Returns a query of the shard for its five nearest pictures."""
-    plain = ShardQuery(INDEX, manifest.fingerprint, Modality.IMAGE, Modality.TEXT, 5)
+    plain = ShardQuery(INDEX, manifest.fingerprint, Modality.IMAGE, Modality.TEXT, 5, embeddings)
     return dataclasses.replace(plain, **changed)
 
 
@@ -155,9 +155,9 @@ async def test_what_a_shard_finds_is_that_of_a_message(
     shard, own = services.clients.shards[0], (await queried(services)).embedding
     other = np.roll(own, 1)
     for requests in ([[own]], [[own, other]], [[own], [other, own]]):
-        query = shard_query(tiny_manifest)
-        direct = await shard.search_each(query, requests, soon())
-        sent = await ShardClient.search_each(shard, query, requests, soon())
+        queries = [shard_query(tiny_manifest, each) for each in requests]
+        direct = await shard.search_each(queries, soon())
+        sent = await ShardClient.search_each(shard, queries, soon())
         assert [len(each.hits) for each in direct] == [5] * len(requests)
         assert direct == sent
 
@@ -189,10 +189,10 @@ async def test_errors_are_those_of_messages(
         ({"index_id": "none"}, IndexNotFound),
         ({"fingerprint": "another"}, ModelMismatch),
     ):
-        asked = shard_query(tiny_manifest, **changed)
+        asked = shard_query(tiny_manifest, own, **changed)
         for client in (type(shard), ShardClient):
             with pytest.raises(error):
-                await client.search_each(shard, asked, [own], soon())
+                await client.search_each(shard, [asked], soon())
     made = await clients.encoder.encode([ImageContent(encoded(noise(3), "PNG"))], soon())
     assert isinstance(made.outcomes[0], Encoding)
     picture = Candidates(made.outcomes[0].tokens, ["picture-1"])

@@ -18,11 +18,11 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.errors import ServiceUnavailable, ShardMapMismatch
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.rerank_client import RerankClient
 from tandem.remote.shard_client import ShardClient
 from tandem.remote.startup import Dependencies
+from tandem.stages.item_write import Upsert
 from tandem.stages.retrieval import ShardQuery
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
@@ -111,9 +111,11 @@ async def test_only_a_sound_shard_of_this_process_is_called_without_messages(
         assert [type(shard) for shard in clients.shards] == [DirectShardClient, ShardClient]
         assert type(clients.encoder) is EncoderClient
         assert {type(shard.reranker) for shard in clients.shards} == {RerankClient}
-        query = ShardQuery(INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 5)
+        query = ShardQuery(
+            INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 5, [unit_vector(0)]
+        )
         with pytest.raises(ShardMapMismatch):
-            await clients.shards[0].search(query, [unit_vector(0)], Deadline.after(60.0))
+            await clients.shards[0].search(query, Deadline.after(60.0))
         for channel in others:
             await channel.close()
 

@@ -13,7 +13,7 @@ import pytest
 
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
+from tandem.stages.item_write import Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.faults.condition import wait_until
 from tests.support.faults.damage import Damage, damage

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Upsert
+from tandem.stages.item_write import Committed, Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto
 from tests.support.faults.history import Finding, FindingKind, History, Outcome

@@ -10,8 +10,8 @@ from tandem.errors import (
 )
 from tandem.item_store.change_log import Change
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Delete, Upsert
-from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tandem.stages.item_write import Delete, Upsert
+from tests.support.item_store.made_items import FINGERPRINT, text_item, upserts_of
 from tests.support.item_store.made_stores import MAP_BYTES, changes
 
 
@@ -35,7 +35,7 @@ def test_changes_since_a_sequence_are_returned_in_order(store: ItemStore) -> Non
 def test_changes_beyond_one_transaction_are_returned(store: ItemStore) -> None:
     """More changes than one transaction reads come complete."""
     items = [text_item(f"{number:04}") for number in range(1300)]
-    store.apply([Upsert("scenes", FINGERPRINT, items)])
+    store.apply(upserts_of(items))
 
     found = changes(store, 7)
 

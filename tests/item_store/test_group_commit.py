@@ -12,7 +12,7 @@ import pytest
 from tandem.errors import InternalFault, Overloaded, ServiceUnavailable, StoreFull, TandemError
 from tandem.item_store.group_commit import GroupCommit
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, ItemWrite, Upsert
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 

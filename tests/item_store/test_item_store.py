@@ -20,13 +20,14 @@ from tandem.errors import (
 )
 from tandem.item_store.item_record import RecordView, item_key, pack_item
 from tandem.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding
-from tandem.item_store.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.item_store.made_items import (
     DIMENSION,
     FINGERPRINT,
     image_item,
     text_item,
     unit_vector,
+    upserts_of,
 )
 from tests.support.item_store.made_stores import MAP_BYTES, scanned
 from tests.support.item_store.stored_values import overwrite
@@ -210,7 +211,7 @@ def test_indexes_do_not_see_each_other(store: ItemStore) -> None:
 def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) -> None:
     item_ids = [f"{number:05}" for number in range(1300)]
     items = [text_item(item_id, int(item_id)) for item_id in item_ids]
-    store.apply([Upsert("scenes", FINGERPRINT, items), Upsert("z", FINGERPRINT, items[:1])])
+    store.apply([*upserts_of(items), Upsert("z", FINGERPRINT, items[:1])])
 
     found = scanned(store, "scenes")
 

@@ -11,7 +11,7 @@ from tandem.errors import IndexNotFound, ItemCorrupt
 from tandem.item_store.checksum import seal
 from tandem.item_store.item_record import RecordView, item_key, item_version, pack_item
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Delete, Upsert
+from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 from tests.support.item_store.stored_values import overwrite, stored_value

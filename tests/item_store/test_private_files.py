@@ -11,7 +11,7 @@ import pytest
 from tandem.files.private_files import private_files
 from tandem.item_store.backup import back_up, restore
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES
 

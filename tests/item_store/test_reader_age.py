@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.item_store.reader_age import CommitTimes, reader_ids
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 

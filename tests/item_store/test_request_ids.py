@@ -12,7 +12,7 @@ from tandem.errors import (
     RequestIdReused,
 )
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, scanned
 

@@ -19,10 +19,10 @@ from tandem.item_store.backup_manifest import BackupManifest
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.files import RESTORING_NAME, SCHEMA_VERSION
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import verify_in_child
 from tandem.item_store.writer_lock import WriterLock
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.grid import sampled
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 

@@ -10,7 +10,7 @@ from tandem.errors import (
 from tandem.item_store.checksum import seal
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore, StoredEmbedding
-from tandem.item_store.item_write import Upsert
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES
 from tests.support.item_store.stored_values import overwrite, stored_value

@@ -17,7 +17,7 @@ from tandem.errors import (
 )
 from tandem.item_store.environment import StoreEnvironment, raise_limit
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, scanned
 
@@ -25,11 +25,10 @@ ROOT = Path(__file__).parents[2]
 WRITER = (
     "import sys; from pathlib import Path\n"
     "from tandem.item_store.item_store import ItemStore\n"
-    "from tandem.item_store.item_write import Upsert\n"
-    "from tests.support.item_store.made_items import FINGERPRINT, text_item\n"
+    "from tests.support.item_store.made_items import text_item, upserts_of\n"
     "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
     "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"
-    "store.apply([Upsert('scenes', FINGERPRINT, items)])\n"
+    "store.apply(upserts_of(items))\n"
     "store.close()\n"
 )
 """Stores 2,000 items: a few megabytes."""
@@ -69,7 +68,7 @@ def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
     """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
-    items = [text_item(f"new {n}", n, 256) for n in range(600)]
+    items = [text_item(f"new {n}", n, 256) for n in range(256)]
     (refused,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
     assert isinstance(refused, StoreFull)
 
@@ -78,7 +77,7 @@ def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
     (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
     assert isinstance(outcome, Committed)
     assert store.map_bytes() == 8 << 20
-    assert len(scanned(store, "scenes")) == len(stored_ids) + 600
+    assert len(scanned(store, "scenes")) == len(stored_ids) + 256
     store.close()
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     assert store.map_bytes() == 8 << 20

@@ -13,8 +13,8 @@ from tandem.errors import StoreFull
 from tandem.item_store import file_system
 from tandem.item_store.file_system import file_system_type
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, Upsert
 from tandem.item_store.refused import StoreRefused
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.grid import sampled
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 

@@ -20,9 +20,9 @@ from tandem.item_store.checksum import seal
 from tandem.item_store.files import SCHEMA_VERSION
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import verify_in_child
+from tandem.stages.item_write import Committed, Upsert
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import DIMENSION, FINGERPRINT, image_item, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, changes, scanned

@@ -15,9 +15,9 @@ from tandem.item_store.environment import DATA_NAME, raise_limit
 from tandem.item_store.files import SCHEMA_VERSION, seal_json
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore, StoredEmbedding
-from tandem.item_store.item_write import Delete, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import CheckDepth, Verdict, verify_in_child
+from tandem.stages.item_write import Delete, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 from tests.support.item_store.stored_values import overwrite, stored_value
 

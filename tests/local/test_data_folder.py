@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, Upsert
 from tandem.local.certificates import LocalAuthority
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_refused import StartRefused
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.faults.small_disk import SmallDisk
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.cli.serve.up import exported
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.local.data_folder import DataFolder
 from tandem.local.ports import Ports
 from tandem.local.start_checks import check_machine, check_ports, shard_count
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 HOLD = """

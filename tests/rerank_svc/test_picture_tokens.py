@@ -13,10 +13,10 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.pictures.image import decode_image
 from tandem.repository.manifest import IMAGE_BACKBONE, Manifest
 from tandem.repository.served_functions import ServedFunctions, TokenSource
+from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb

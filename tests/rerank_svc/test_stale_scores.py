@@ -28,8 +28,8 @@ from tandem.inference.joined_scoring import JoinedScoring
 from tandem.inference.model_runner import Inferred
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore, StoredTokens
-from tandem.item_store.item_write import Delete, Upsert
 from tandem.reranking.reranker import Reranker
+from tandem.stages.item_write import Delete, Upsert
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tests.support.repository.made_manifest import made_manifest

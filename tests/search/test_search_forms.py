@@ -10,7 +10,6 @@ import grpc
 import numpy as np
 import pytest
 
-from orchestrator_svc.wire.search_wire import query_from_proto
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import TextUse
@@ -439,31 +438,3 @@ async def test_a_stream_ends_as_a_search_does(
     assert not first.next_cursor
     assert list(last.items) == list(single.items)
     assert last.next_cursor == single.next_cursor
-
-
-def test_parts_are_counted_before_any_is_looked_at() -> None:
-    """Each part has a fault of its own, which would be reported if it were converted first."""
-    request = pb.SearchItemsRequest(query_parts=[pb.QueryPart()] * 17)
-    with pytest.raises(errors.QueryInvalid, match="it has 17 parts; send 1 to 16"):
-        query_from_proto(request)
-
-
-async def test_the_models_authors_choose_the_default_method(
-    behind: Stack, stub: SearchServiceStub
-) -> None:
-    """Scores come with the method of the model's authors; a named one takes precedence."""
-    for shard in behind.shards:
-        shard.default_fusion = "FUSION_METHOD_LOGIT_ADD"
-    by_authors = await answered(stub, rerank_k=10, retrieve_k=10)
-    sum_of_both = {"method": "FUSION_METHOD_LOGIT_ADD", "cross_encoder_weight": 1 / 3}
-    added = await answered(stub, rerank_k=10, retrieve_k=10, fusion=sum_of_both)
-    by_logit = await answered(
-        stub, rerank_k=10, retrieve_k=10, fusion={"method": "FUSION_METHOD_CROSS_ENCODER"}
-    )
-
-    assert [item.score for item in by_authors.items] == pytest.approx(
-        [item.score for item in added.items]
-    )
-    assert ids(by_logit)[0] == "image-9"
-    assert all(item.score == item.match_logit for item in by_logit.items)
-    assert all(item.score != item.match_logit for item in by_authors.items)

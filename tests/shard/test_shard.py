@@ -23,13 +23,13 @@ from tandem.errors import (
 )
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import IndexInfo, ItemStore
-from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.verdict import verify_in_child
 from tandem.shard.metrics import CORRUPT_ITEMS
 from tandem.shard.retrieval.index_type import IndexTuning
 from tandem.shard.retrieval.searchable_index import SearchableIndex
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.upkeep.record_check import take_out
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 from tests.support.item_store.stored_values import overwrite, stored_value
@@ -198,8 +198,10 @@ def test_dead_rows_are_dropped_if_the_configured_index_cannot_be_built(tmp_path:
     shard.load()
     shard.maintenance.stop()  # stepped here instead
     item_ids = [f"{number:04}" for number in range(1_500)]
-    shard.write(upsert(*item_ids)).result(60)
-    shard.write(Delete("scenes", item_ids[:1_200])).result(60)
+    for start in range(0, 1_500, 250):
+        shard.write(upsert(*item_ids[start : start + 250])).result(60)
+    for start in range(0, 1_200, 240):
+        shard.write(Delete("scenes", item_ids[start : start + 240])).result(60)
 
     steps = [shard.maintenance.step() for _ in range(10)]
 
@@ -332,7 +334,9 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: Shard) -> None:
     """The index stays until it is empty; a search finds the rest."""
-    shard.write(upsert(*[f"item-{n:03}" for n in range(300)])).result(60)
+    ids = [f"item-{n:03}" for n in range(300)]
+    for start in (0, 150):
+        shard.write(upsert(*ids[start : start + 150])).result(60)
 
     first = shard.drop("scenes", deadline_time=0.0)
     left = found(shard)

@@ -10,11 +10,11 @@ import pytest
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.shard.metrics import LIST_IMBALANCE
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.shard_gauges import SHARD_GAUGES
 from tandem.shard.upkeep import maintenance
+from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 INDEX_ID = "pets"

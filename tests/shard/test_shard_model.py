@@ -44,12 +44,12 @@ from tandem.contract.filters import (
 from tandem.errors import IndexNotFound, RequestIdReused
 from tandem.item_store.backup import back_up, restore
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.shard.retrieval import index_type
 from tandem.shard.retrieval.index_type import IndexTuning
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.upkeep import index_loader, maintenance, rebuild
 from tandem.shard.upkeep.snapshot_check import check_here
+from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import RowHit

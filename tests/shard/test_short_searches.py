@@ -12,9 +12,9 @@ import pytest
 from index_svc.servicer import IndexServicer
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.shard.shard import Shard
 from tandem.shard.short_searches import ShortSearches
+from tandem.stages.item_write import Upsert
 from tandem.stages.retrieval import ShardQuery
 from tests.support.index_svc.encoded_items import INDEX_ID, search_request
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector

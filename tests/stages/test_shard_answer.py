@@ -1,5 +1,7 @@
 """A shard's answer becomes the hits of each search that shared the call."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,9 @@ from tandem.stages.shard_answer import (
     hits_of_searches,
 )
 
-QUERY = ShardQuery("scenes", "model-a", Modality.IMAGE, Modality.TEXT, 10, keywords="cup")
+QUERY = ShardQuery(
+    "scenes", "model-a", Modality.IMAGE, Modality.TEXT, 10, [np.eye(1, dtype=np.float32)[0]]
+)
 
 
 def answer(*similarities: float) -> ShardAnswer:
@@ -53,7 +57,7 @@ def test_a_similarity_is_a_cosine_despite_rounding() -> None:
 
 
 def test_a_shard_that_ignored_the_minimum_is_refused() -> None:
-    query = ShardQuery("scenes", "model-a", Modality.IMAGE, Modality.TEXT, 10, minimum_sequence=4)
+    query = replace(QUERY, minimum_sequence=4)
     with pytest.raises(SequenceNotReached):
         hits_of_searches(answer(0.5), query, [1])
 

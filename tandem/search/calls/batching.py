@@ -22,7 +22,7 @@ from tandem.remote.shard_client import ShardClient
 from tandem.search.calls.call_batcher import CallBatcher, OpenSearches
 from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
 from tandem.stages.reranking import Candidates, CandidateScorer, ScoredBatch, ScoreQuery
-from tandem.stages.retrieval import Embeddings, ShardHits, ShardQuery, ShardSearcher
+from tandem.stages.retrieval import ShardHits, ShardQuery, ShardSearcher
 
 # Of a message's 64 MiB.
 _MAX_ANSWER_BYTES = 48 * 2**20
@@ -79,31 +79,29 @@ class BatchingShardSearcher(ShardSearcher):
 
     def __init__(self, shard: ShardClient, searches: OpenSearches) -> None:
         self._shard = shard
-        self._batcher = CallBatcher[tuple[ShardQuery, int], Embeddings, ShardHits](
+        self._batcher = CallBatcher[tuple[ShardQuery, int], ShardQuery, ShardHits](
             self._search_all, searches, max_size=MAX_EMBEDDING_COUNT
         )
         self.close = self._batcher.close
 
-    async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
-    ) -> ShardHits:
-        """Returns the items nearest to any of the embeddings, best first."""
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardHits:
+        """Returns the items nearest to any of the query's embeddings, best first."""
         # An embedding that does not fit the index fails alone.
-        dimension = len(embeddings[0])
-        size = len(embeddings)
+        dimension = len(query.embeddings[0])
+        size = len(query.embeddings)
         if query.embeddings_included:
             # Words may find as many again.
             size *= answer_share(dimension, query.retrieve_k * (2 if query.keywords else 1))
-        return await self._batcher.ask((query, dimension), embeddings, size, deadline)
+        return await self._batcher.ask((query, dimension), query, size, deadline)
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search of the shard was abandoned after that time."""
         self._shard.note_late(waited_seconds)
 
     async def _search_all(
-        self, key: tuple[ShardQuery, int], requests: Sequence[Embeddings], deadline: Deadline
+        self, _: tuple[ShardQuery, int], requests: Sequence[ShardQuery], deadline: Deadline
     ) -> Sequence[ShardHits]:
-        return await self._shard.search_each(key[0], requests, deadline)
+        return await self._shard.search_each(requests, deadline)
 
 
 class BatchingScorer(CandidateScorer):

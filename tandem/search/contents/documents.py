@@ -8,9 +8,8 @@ from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K
+from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K, check_batch_size
 from tandem.errors import (
-    BatchSizeOutOfRange,
     ItemNotFound,
     ModelMismatch,
     TandemError,
@@ -127,10 +126,7 @@ class DocumentScorer:
         Raises the query's error, errors of the whole call, and TokensInvalid if a stored item has
         the query's modality.
         """
-        if not 1 <= len(documents) <= MAX_RERANK_K:
-            raise BatchSizeOutOfRange(
-                name="documents", got=len(documents), low=1, high=MAX_RERANK_K
-            )
+        check_batch_size("documents", len(documents), MAX_RERANK_K)
         given = {n: each for n, each in enumerate(documents) if not isinstance(each, str)}
         stored = {
             n: check_item_id(each) for n, each in enumerate(documents) if isinstance(each, str)

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE
-from tandem.errors import BatchSizeOutOfRange, IndexNotFound
+from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
+from tandem.errors import IndexNotFound
 from tandem.search.calls.item_reader import FetchedItem, ItemReader
 from tandem.search.contents.content_room import ContentRoom, Taking
 from tandem.search.fan_out import fan_out
@@ -40,7 +40,7 @@ class StoredItems:
     ) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
         check_index_id(index_id)
-        _check("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
+        check_batch_size("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
         owned_by = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
 
         async def read(
@@ -64,7 +64,7 @@ class StoredItems:
         Raises IndexNotFound if no shard has the index.
         """
         check_index_id(index_id)
-        _check("page_size", size, MAX_PAGE_SIZE)
+        check_batch_size("page_size", size, MAX_PAGE_SIZE)
         if after:
             check_item_id(after)
 
@@ -85,8 +85,3 @@ async def _or_none(reading: Awaitable[T]) -> T | None:
         return await reading
     except IndexNotFound:
         return None
-
-
-def _check(name: str, count: int, high: int) -> None:
-    if not 1 <= count <= high:
-        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)

@@ -9,8 +9,8 @@ from tandem.chassis.access.callers import current_caller
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
-from tandem.contract.limits import MAX_PAGE_SIZE
-from tandem.errors import BatchSizeOutOfRange, IndexNotFound, InternalFault, TandemError
+from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.errors import IndexNotFound, InternalFault, TandemError
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, refusal_of
 from tandem.search.fan_out import fan_out
 
@@ -61,8 +61,7 @@ class IndexList:
         Raises ShardsMissing, or DeadlineExceeded, if no shard answered, or full coverage is
         required and one did not.
         """
-        if not 1 <= size <= MAX_PAGE_SIZE:
-            raise BatchSizeOutOfRange(name="page_size", got=size, low=1, high=MAX_PAGE_SIZE)
+        check_batch_size("page_size", size, MAX_PAGE_SIZE)
         if after:
             check_index_id(after)
         caller = current_caller()

@@ -96,10 +96,12 @@ class NeighbourStage:
         found, missing = await self._find(query, deadline)
         if not found:
             return NeighbourOutcome(_stop_of(missing), missing=missing)
-        graph = joined_graph(found, nodes_VD, ordered.query_modality, ordered.fingerprint, model)
-        if graph is None:
-            return NeighbourOutcome(NeighbourStop.TOO_FEW_ITEMS, missing=missing)
         try:
+            graph = joined_graph(
+                found, nodes_VD, ordered.query_modality, ordered.fingerprint, model
+            )
+            if graph is None:
+                return NeighbourOutcome(NeighbourStop.TOO_FEW_ITEMS, missing=missing)
             scored = await self._score(graph, deadline)
         except TandemError as error:
             # The service may have another model by now than the one that it described.

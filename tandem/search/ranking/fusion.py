@@ -10,6 +10,8 @@ from tandem.search.ranking.explanation import RankTerm
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 
+_DEFAULT_WEIGHT = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
@@ -41,7 +43,8 @@ class Fusion:
     ) -> None:
         """Takes `matches` by item id; the pool is the hits that have one."""
         self._method = rule.fusion or FusionMethod.CROSS_ENCODER
-        self._weight = rule.cross_encoder_weight
+        weight = rule.cross_encoder_weight
+        self._weight = _DEFAULT_WEIGHT if weight is None else weight
         self._matches = matches
         self._similarity_spread = self._relevance_spread = _Spread(0.0, 1.0)
         if self._method is FusionMethod.NORMALISED_ADD:

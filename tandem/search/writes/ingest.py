@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 
 from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.places import Places
-from tandem.contract.attributes import Attributes
+from tandem.contract.attributes import Attributes, check_attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
-from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
+from tandem.contract.limits import MAX_INGEST_ITEM_COUNT, check_batch_size
 from tandem.errors import (
-    BatchSizeOutOfRange,
     ItemIdDuplicate,
     TandemError,
     TruncationPolicyInvalid,
@@ -29,11 +28,14 @@ from tandem.stages.items import ItemRecord
 
 @dataclass(frozen=True, slots=True)
 class IncomingItem:
-    """Holds an item as it arrived, or why it cannot be accepted."""
+    """Holds an item as it arrived, or why it cannot be accepted; raises AttributeInvalid."""
 
     item_id: str
     content: Content | TandemError
     attributes: Attributes = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +167,7 @@ class Ingester:
 
 
 def _check_batch(batch: IngestBatch) -> None:
-    count = len(batch.items)
-    if not 1 <= count <= MAX_INGEST_ITEM_COUNT:
-        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_INGEST_ITEM_COUNT)
+    check_batch_size("items", len(batch.items), MAX_INGEST_ITEM_COUNT)
     if batch.truncation_policy is TruncationPolicy.BEST_WINDOW:
         raise TruncationPolicyInvalid(
             policy=batch.truncation_policy.value,

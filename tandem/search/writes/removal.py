@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
-from tandem.contract.limits import MAX_ITEM_ID_COUNT
+from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
 from tandem.errors import (
-    BatchSizeOutOfRange,
     DeadlineExceeded,
     IndexNotFound,
     ServiceUnavailable,
@@ -54,10 +53,7 @@ class Remover:
         """
         check_index_id(index_id)
         check_request_id(request_id)
-        if not 1 <= len(item_ids) <= MAX_ITEM_ID_COUNT:
-            raise BatchSizeOutOfRange(
-                name="item_ids", got=len(item_ids), low=1, high=MAX_ITEM_ID_COUNT
-            )
+        check_batch_size("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
         owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
         # Not a fan_out, which would cancel the other deletes and leave their outcome unknown.
         outcomes = await asyncio.gather(

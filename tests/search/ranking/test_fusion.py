@@ -62,12 +62,12 @@ def test_scores_are_those_that_evaluations_give(
     assert [fusion.score(hit) for hit in scored] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-@given(pools(), st.sampled_from(FusionMethod), weights)
+@given(pools(), st.sampled_from(FusionMethod))
 def test_a_score_is_the_sum_of_its_terms(
-    pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod, weight: float
+    pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod
 ) -> None:
     hits, matches = pool
-    fusion = Fusion(RankingRule(fusion=method, cross_encoder_weight=weight), hits, matches)
+    fusion = Fusion(RankingRule(fusion=method), hits, matches)
 
     for hit in hits:
         score = math.fsum(term.value * term.weight for term in fusion.score_terms(hit))

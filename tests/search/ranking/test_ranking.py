@@ -123,7 +123,6 @@ def ids(ranked: list[RankedHit]) -> list[str]:
 rules = st.builds(
     RankingRule,
     fusion=st.sampled_from(FusionMethod),
-    cross_encoder_weight=st.floats(0, 1),
     min_probability=st.none() | st.floats(0, 1),
     relevance_weight=st.none() | st.floats(0, 1),
     duplicate_similarity=st.none() | st.floats(-1, 1),
@@ -276,7 +275,6 @@ async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score()
 @pytest.mark.parametrize(
     ("field", "low"),
     [
-        ("cross_encoder_weight", 0.0),
         ("min_probability", 0.0),
         ("relevance_weight", 0.0),
         ("duplicate_similarity", -1.0),

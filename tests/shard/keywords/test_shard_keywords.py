@@ -15,9 +15,9 @@ from tandem.contract.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
 from tandem.errors import RequestMalformed
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Delete, Drop, Upsert
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.short_searches import ShortSearches
+from tandem.stages.item_write import Delete, Drop, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import KeywordFound

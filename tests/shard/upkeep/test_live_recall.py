@@ -6,7 +6,7 @@ from tandem.contract.content import Modality
 from tandem.shard.upkeep.live_recall import LiveRecall
 from tandem.stages.retrieval import ShardQuery
 
-EMBEDDING = np.ones(4, dtype=np.float32)
+EMBEDDING = np.full(4, 0.5, dtype=np.float32)
 
 
 def sampled(target: Modality) -> ShardQuery:

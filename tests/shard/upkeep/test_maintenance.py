@@ -14,7 +14,6 @@ import pytest
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Delete, Upsert
 from tandem.shard.retrieval import index_type
 from tandem.shard.retrieval.arrays import F32
 from tandem.shard.retrieval.faiss_index import FaissIndex
@@ -22,6 +21,7 @@ from tandem.shard.retrieval.index_type import IndexTuning
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.upkeep import maintenance, rebuild, snapshot
 from tandem.shard.upkeep.index_loader import load_index
+from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector

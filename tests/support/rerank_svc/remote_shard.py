@@ -19,7 +19,6 @@ from tandem.contract.content import (
 )
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Delete, Upsert
 from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.remote.canary import RemoteCanary
 from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteShape
@@ -27,6 +26,7 @@ from tandem.reranking.remote.http_client import RemoteHttpClient
 from tandem.reranking.remote.remote_reranker import RemoteReranker
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.stored_documents import StoredDocuments
+from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import unit_vector
 from tests.support.pictures.pictures import encoded, noise

@@ -22,9 +22,9 @@ from tandem.contract.content import (
 )
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.item_write import Upsert
 from tandem.repository.manifest import Manifest
 from tandem.reranking.reranker import Reranker
+from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (

@@ -1,0 +1,125 @@
+"""Defines the writes that a shard takes, and their outcome."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem.contract.attributes import check_attributes
+from tandem.contract.identifiers import (
+    check_fingerprint,
+    check_index_id,
+    check_item_id,
+    check_request_id,
+)
+from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_UPSERT_ITEM_COUNT, check_batch_size
+from tandem.errors import EmbeddingInvalid, ItemIdDuplicate, TokensInvalid
+from tandem.stages.items import ItemRecord
+from tandem.stages.unit_length import check_unit_lengths
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Upsert:
+    """Stores items, replacing those of the same ids.
+
+    There is at least one; their ids differ, and their embeddings have one dimension. A write whose
+    `request_id` was stored before gets the same answer and is not stored again.
+
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, EmbeddingInvalid,
+    TokensInvalid, AttributeInvalid, RequestIdInvalid, RequestMalformed.
+    """
+
+    index_id: str
+    fingerprint: str
+    items: Sequence[ItemRecord]
+    request_id: str = ""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_fingerprint(self.fingerprint)
+        check_request_id(self.request_id)
+        check_batch_size("items", len(self.items), MAX_UPSERT_ITEM_COUNT)
+        seen: set[str] = set()
+        for item in self.items:
+            _check_item(item)
+            if item.item_id in seen:
+                raise ItemIdDuplicate(item_id=item.item_id)
+            seen.add(item.item_id)
+        _check_embeddings(self.items)
+
+    @property
+    def record_count(self) -> int:
+        """Returns how many records it changes at most."""
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delete:
+    """Deletes items by id, ignoring missing ones; `request_id` as in Upsert.
+
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid.
+    """
+
+    index_id: str
+    item_ids: Sequence[str]
+    request_id: str = ""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_request_id(self.request_id)
+        check_batch_size("item_ids", len(self.item_ids), MAX_ITEM_ID_COUNT)
+        for item_id in self.item_ids:
+            check_item_id(item_id)
+
+    @property
+    def record_count(self) -> int:
+        """Returns how many records it changes at most."""
+        return len(self.item_ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drop:
+    """Forgets an index if it has no items left."""
+
+    index_id: str
+    request_id: str = ""
+
+    @property
+    def record_count(self) -> int:
+        """Returns 0: its items were deleted before."""
+        return 0
+
+
+ItemWrite = Upsert | Delete | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Reports a write that is on disk, and the `sequence` of the change log after it.
+
+    With `is_repeat` it was on disk before: nothing was stored now, and indexes need no change.
+    """
+
+    sequence: int
+    deleted_count: int = 0
+    is_repeat: bool = False
+    is_dropped: bool = False
+    """Whether a drop found the index empty and forgot it."""
+
+
+def _check_item(item: ItemRecord) -> None:
+    check_item_id(item.item_id)
+    check_attributes(item.attributes)
+    modality, tokens = item.content.modality, item.encoding.tokens
+    if tokens.modality is not modality:
+        raise TokensInvalid(
+            why=f"they are of {tokens.modality.value}, but the content is {modality.value}"
+        )
+
+
+def _check_embeddings(items: Sequence[ItemRecord]) -> None:
+    embeddings = [item.encoding.embedding for item in items]
+    for embedding in embeddings:
+        if len(embedding) != len(embeddings[0]):
+            raise EmbeddingInvalid(
+                why=f"it has {len(embedding)} dimensions, the batch's first {len(embeddings[0])}"
+            )
+    check_unit_lengths(embeddings)
