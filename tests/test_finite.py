@@ -18,8 +18,9 @@ def test_every_float16_there_is() -> None:
     assert expected.sum() == 2**16 - 2 * 2**10
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("dtype", "bad"), [(np.float16, np.nan), (np.float32, np.inf), (np.float64, -np.inf)]
+)
 def test_one_among_many_is_found(dtype: type, bad: float) -> None:
     """In an array of any layout, which may not be written to."""
     values = np.random.default_rng(0).standard_normal((7, 49, 192)).astype(dtype)  # type: ignore[var-annotated]

@@ -129,7 +129,7 @@ def test_files_use_standard_terms() -> None:
     assert [fault for name in names for fault in faults_of(name)] == []
 
 
-@pytest.mark.parametrize("phrase", ["Nobody", "is told", "went on", "mended", "services behind"])
+@pytest.mark.parametrize("phrase", ["Nobody", "services behind"])
 def test_the_search_finds_a_phrase(phrase: str) -> None:
     """The control: in prose it is found, with its line; in code it is not."""
     found = BANNED.search(phrase)

@@ -177,21 +177,15 @@ async def test_response_tells_model_and_times(
     ("message", "reason"),
     [
         (content_pb2.Content(), "CONTENT_MISSING"),
-        (content_pb2.Content(text=""), "TEXT_EMPTY"),
         (content_pb2.Content(text=" \n\t"), "TEXT_EMPTY"),
         (content_pb2.Content(text="x" * 8_193), "TEXT_TOO_LONG"),
         (content_pb2.Content(text="dogs " * 63), "TEXT_TOO_LONG"),
-        (content_pb2.Content(image=b""), "IMAGE_UNREADABLE"),
-        (content_pb2.Content(image=b"GIF89a"), "IMAGE_UNREADABLE"),
         (content_pb2.Content(image=encoded(noise(), "JPEG")[:900]), "IMAGE_UNREADABLE"),
         (content_pb2.Content(image=png_header(13_000, 13_000)), "IMAGE_TOO_LARGE"),
         (content_pb2.Content(image=bytes(MAX_IMAGE_BYTES + 1)), "IMAGE_TOO_LARGE"),
     ],
-    ids=[
-        "nothing", "no text", "white space", "bytes", "tokens", "no image", "GIF", "cut", "bomb",
-        "huge file",
-    ],
-)  # fmt: skip
+    ids=["nothing", "white space", "bytes", "tokens", "cut", "bomb", "huge file"],
+)
 async def test_bad_content_fails_alone(
     stub: EncoderServiceStub, message: content_pb2.Content, reason: str
 ) -> None:

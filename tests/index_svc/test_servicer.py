@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import Message
 
 from index_svc.servicer import IndexServicer
 from tandem import errors
@@ -27,7 +28,6 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceStub,
     add_IndexServiceServicer_to_server,
 )
-from tests.support.grid import sampled
 from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
@@ -239,7 +239,7 @@ async def test_an_item_upserted_in_the_other_modality_leaves_its_old_one(
     assert await hits(stub, search_request([1], modality=content_pb2.MODALITY_IMAGE)) == [["a"]]
 
 
-@pytest.mark.parametrize(("k", "count"), [(1, 1), (4, 4), (5, 5), (6, 5), (1000, 5)])
+@pytest.mark.parametrize(("k", "count"), [(4, 4), (6, 5)])
 async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, count: int) -> None:
     """Hits are never padded."""
     await stub.UpsertItems(upsert_request([text_item(f"{seed}", seed) for seed in range(5)]))
@@ -311,54 +311,64 @@ def embedding(values: np.ndarray | bytes) -> content_pb2.Embedding:
     )
 
 
-BAD_EMBEDDINGS = {
-    "missing": embedding(b""),
-    "cut": embedding(UNIT.tobytes()[:-1]),
-    "NaN": embedding(WITH_NAN),
-    "infinite": embedding(np.full(8, np.inf)),
-    "zero": embedding(np.zeros(8)),
-    "too long": embedding(UNIT * 1.01),
-    "too short": embedding(UNIT * 0.99),
-}
 WRONG_DIMENSION = embedding(unit_vector(1, 16))
 
 
-@pytest.mark.parametrize("k", [0, -1, 1001, 10_000_000, -(2**31), 2**31 - 1])
-async def test_a_bad_k_is_refused(stub: IndexServiceStub, k: int) -> None:
-    """retrieve_k must be 1 to 1,000."""
-    code, error = await refusal(stub.SearchEmbeddings(search_request([1], k)))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.KOutOfRange)
-    assert error.metadata == {"name": "retrieve_k", "got": str(k), "low": "1", "high": "1000"}
-
-
-@pytest.mark.parametrize("name", sampled([*BAD_EMBEDDINGS, "wrong dimension"]))
-async def test_a_bad_query_is_refused(stub: IndexServiceStub, name: str) -> None:
-    await stub.UpsertItems(upsert_request([text_item("a")]))
-    request = search_request([1, 2])
-    request.queries[1].CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
-
-    code, error = await refusal(stub.SearchEmbeddings(request))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
-
-
-@pytest.mark.parametrize("count", [0, 65])
-async def test_a_bad_number_of_queries_is_refused(stub: IndexServiceStub, count: int) -> None:
-    """A batch has 1 to 64 queries."""
-    code, error = await refusal(stub.SearchEmbeddings(search_request([1] * count)))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.BatchSizeOutOfRange)
-
-
-@pytest.mark.parametrize("modality", [0, 3, -1])
-async def test_a_search_for_no_modality_is_refused(stub: IndexServiceStub, modality: int) -> None:
+def searched(**fields: Any) -> pb.SearchEmbeddingsRequest:
+    """Returns a search with other fields."""
     request = search_request([1])
-    request.modality = modality  # type: ignore[assignment]
+    for name in fields:
+        request.ClearField(name)
+    request.MergeFrom(pb.SearchEmbeddingsRequest(**fields))
+    return request
 
-    code, error = await refusal(stub.SearchEmbeddings(request))
 
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
+def upsert_of(**fields: Any) -> pb.UpsertItemsRequest:
+    """Returns an upsert of two items, the second with other fields."""
+    request = upsert_request([text_item("b", 1), text_item("c", 1)])
+    for name in fields:
+        request.items[1].ClearField(name)
+    request.items[1].MergeFrom(pb.EncodedItem(**fields))
+    return request
+
+
+IMAGE = encoded_item(image_item("a"))
+CUT_TOKENS = content_pb2.ContentTokens()
+CUT_TOKENS.CopyFrom(IMAGE.tokens)
+CUT_TOKENS.image.token_count = 48
+
+REFUSED: dict[str, tuple[Message, type[errors.TandemError]]] = {
+    "k of 0": (searched(retrieve_k=0), errors.KOutOfRange),
+    "k of 1,001": (searched(retrieve_k=1001), errors.KOutOfRange),
+    "no query": (searched(queries=[]), errors.BatchSizeOutOfRange),
+    "65 queries": (search_request([1] * 65), errors.BatchSizeOutOfRange),
+    "no modality": (searched(modality=0), errors.RequestMalformed),
+    "a modality to come": (searched(modality=3), errors.RequestMalformed),
+    "a query of NaN": (searched(queries=[embedding(WITH_NAN)]), errors.EmbeddingInvalid),
+    "a wide query": (searched(queries=[WRONG_DIMENSION]), errors.EmbeddingInvalid),
+    "a search of no model": (searched(model_fingerprint=""), errors.RequestMalformed),
+    "a long fingerprint": (searched(model_fingerprint="x" * 129), errors.RequestMalformed),
+    "an item of NaN": (upsert_of(embedding=embedding(WITH_NAN)), errors.EmbeddingInvalid),
+    "a wide item": (upsert_of(embedding=WRONG_DIMENSION), errors.EmbeddingInvalid),
+    "no content": (upsert_of(content=None), errors.ContentMissing),
+    "no tokens": (upsert_of(tokens=None), errors.TokensInvalid),
+    "cut tokens": (upsert_of(content=IMAGE.content, tokens=CUT_TOKENS), errors.TokensInvalid),
+    "tokens of another modality": (upsert_of(tokens=IMAGE.tokens), errors.TokensInvalid),
+}
+
+
+@pytest.mark.parametrize(("request_", "error"), REFUSED.values(), ids=REFUSED)
+async def test_a_request_is_refused_by_name(
+    stub: IndexServiceStub, request_: Message, error: type[errors.TandemError]
+) -> None:
+    """Nothing of its batch is stored."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+    method = type(request_).__name__.removesuffix("Request")
+
+    code, found = await refusal(getattr(stub, method)(request_))
+
+    assert (code, type(found)) == (grpc.StatusCode.INVALID_ARGUMENT, error)
+    assert await hits(stub, search_request([1])) == [["a"]]
 
 
 async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> None:
@@ -380,19 +390,6 @@ async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> No
     assert await hits(stub, search_request([1])) == [["a"]]
 
 
-@pytest.mark.parametrize("fingerprint", ["", "x" * 129])
-async def test_a_fingerprint_that_names_no_model_is_refused(
-    stub: IndexServiceStub, fingerprint: str
-) -> None:
-    """It is empty or too long."""
-    request = upsert_request([text_item("a")])
-    request.model_fingerprint = fingerprint
-
-    code, error = await refusal(stub.UpsertItems(request))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
-
-
 def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.UnaryUnaryCall]]:
     """Returns each method that needs an existing index, called on that index."""
     ids: dict[str, Any] = {"index_id": index_id, "item_ids": ["a"]}
@@ -404,17 +401,15 @@ def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.Un
     )
 
 
-@pytest.mark.parametrize("method", range(4))
-async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int) -> None:
-    code, error = await refusal(calls_on("nowhere")[method](stub))
+async def test_an_unknown_index_is_not_found(stub: IndexServiceStub) -> None:
+    for call in calls_on("nowhere"):
+        code, error = await refusal(call(stub))
 
-    assert (code, type(error)) == (grpc.StatusCode.NOT_FOUND, errors.IndexNotFound)
-    assert error.metadata == {"index_id": "nowhere"}
+        assert (code, type(error)) == (grpc.StatusCode.NOT_FOUND, errors.IndexNotFound)
+        assert error.metadata == {"index_id": "nowhere"}
 
 
-@pytest.mark.parametrize(
-    "index_id", sampled(["", "-a", "A", "a b", "a/b", "a\0b", "a\n", "x" * 64, "ä"])
-)
+@pytest.mark.parametrize("index_id", ["", "a/b"])
 async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) -> None:
     upsert = stub.UpsertItems(upsert_request([text_item("a")], index_id))
 
@@ -423,7 +418,7 @@ async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) 
         assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.IndexIdInvalid)
 
 
-@pytest.mark.parametrize("item_id", ["", "a\0b", "x" * 257, "ä" * 129, "x" * 10_000])
+@pytest.mark.parametrize("item_id", ["", "ä" * 129])
 async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) -> None:
     """Every method refuses it, and nothing is stored."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
@@ -500,66 +495,17 @@ async def test_a_bad_number_of_items_is_refused(stub: IndexServiceStub, count: i
         assert isinstance(error, errors.BatchSizeOutOfRange)
 
 
-@pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
-async def test_an_item_with_a_bad_embedding_is_refused(stub: IndexServiceStub, name: str) -> None:
-    """It refuses the whole batch, and does not create the index."""
-    request = upsert_request([text_item("a"), text_item("b")])
-    request.items[1].embedding.CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
-
-    code, error = await refusal(stub.UpsertItems(request))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
-    code, error = await refusal(stub.SearchEmbeddings(search_request([1])))
-    assert isinstance(error, errors.IndexNotFound)
-
-
-async def test_a_batch_of_another_dimension_than_the_indexs_is_refused(
-    stub: IndexServiceStub,
-) -> None:
-    """The index's first upsert sets its dimension."""
-    await stub.UpsertItems(upsert_request([text_item("a")]))
-
-    code, error = await refusal(stub.UpsertItems(upsert_request([text_item("b", dimension=16)])))
-
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
-
-
-async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexServiceStub) -> None:
-    """Tokens must be complete and of the content's modality."""
-    without_content, without_tokens, cut, other = (
-        encoded_item(text_item("a")),
-        encoded_item(text_item("a")),
-        encoded_item(image_item("a")),
-        encoded_item(text_item("a")),
-    )
-    without_content.ClearField("content")
-    without_tokens.ClearField("tokens")
-    cut.tokens.image.token_count = 48
-    other.tokens.CopyFrom(encoded_item(image_item("a")).tokens)
-
-    for item, expected in (
-        (without_content, errors.ContentMissing),
-        (without_tokens, errors.TokensInvalid),
-        (cut, errors.TokensInvalid),
-        (other, errors.TokensInvalid),
-    ):
-        request = upsert_request([])
-        request.items.append(item)
-        code, error = await refusal(stub.UpsertItems(request))
-        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, expected)
-
-
-@pytest.mark.parametrize("message", sampled([b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0a\x7f"]))
-@pytest.mark.parametrize("method", ["SearchEmbeddings", "UpsertItems", "DeleteItems", "GetItems"])
+@pytest.mark.parametrize("message", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe"])
 async def test_bytes_that_are_not_a_message_are_refused(
-    channel: grpc.aio.Channel, method: str, message: bytes
+    channel: grpc.aio.Channel, message: bytes
 ) -> None:
     """Garbage and invalid UTF-8 are the caller's fault."""
-    call = channel.unary_unary(f"/tandem.v1.IndexService/{method}")
+    for method in ("SearchEmbeddings", "UpsertItems", "DeleteItems", "GetItems"):
+        call = channel.unary_unary(f"/tandem.v1.IndexService/{method}")
 
-    code, error = await refusal(call(message))
+        code, error = await refusal(call(message))
 
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
 
 
 async def test_a_full_store_refuses_writes_and_keeps_serving(tmp_path: Path) -> None:

@@ -26,24 +26,7 @@ GOOD = {
             {"ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT": "0"},
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1",
         ),
-        (
-            {"ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT": "0"},
-            "ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT must be at least 1",
-        ),
-        (
-            {"ORCHESTRATOR_SHARD_MAP_VERSION": "0"},
-            "ORCHESTRATOR_SHARD_MAP_VERSION must be at least 1",
-        ),
         ({"ORCHESTRATOR_MINIMUM_COVERAGE": "50"}, "ORCHESTRATOR_MINIMUM_COVERAGE must be a share"),
-        (
-            {"ORCHESTRATOR_RETRIEVAL_TIME_SHARE": "0"},
-            "ORCHESTRATOR_RETRIEVAL_TIME_SHARE must be a share",
-        ),
-        ({"ORCHESTRATOR_RESERVE_TIME_SHARE": "1"}, "ORCHESTRATOR_RESERVE_TIME_SHARE must be a"),
-        (
-            {"ORCHESTRATOR_RERANK_CHUNK_PAIR_COUNT": "0"},
-            "ORCHESTRATOR_RERANK_CHUNK_PAIR_COUNT must be at least 1",
-        ),
     ],
 )
 def test_settings_that_cannot_work_stop_the_start(

@@ -65,9 +65,7 @@ async def answers(
     return [each async for each in call]
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"content_included": True}, {"rerank_disabled": True}, {"return_n": 20}]
-)
+@pytest.mark.parametrize("fields", [{"content_included": True}, {"rerank_disabled": True}])
 async def test_a_stream_ends_with_the_answer_of_a_search(
     filled: Stack, fields: dict[str, Any]
 ) -> None:

@@ -107,7 +107,6 @@ async def test_at_first_all_of_them_are_waited_for() -> None:
     [
         ({"rerankers": (False, False)}, None),
         ({"indexes": (True, False), "rerankers": (True, False)}, None),
-        ({"indexes": (False, False, True), "rerankers": (False, False, True)}, None),
         ({"indexes": (False, False)}, "index-0"),
         ({"encoder": False}, "encoder"),
     ],

@@ -199,15 +199,12 @@ def broken(change: str) -> pb.ScoreGraphRequest:
     [
         ("too many nodes", errors.RequestMalformed),
         ("the query alone", errors.RequestMalformed),
-        ("no nodes", errors.BatchSizeOutOfRange),
         ("too few pillars", errors.RequestMalformed),
-        ("no pillars", errors.BatchSizeOutOfRange),
         ("shorter lists", errors.RequestMalformed),
         ("lists of two lengths", errors.RequestMalformed),
         ("an odd number", errors.RequestMalformed),
         ("NaN", errors.EmbeddingInvalid),
         ("another width", errors.EmbeddingInvalid),
-        ("no modality", errors.RequestMalformed),
         ("another model", errors.ModelMismatch),
     ],
 )

@@ -92,7 +92,6 @@ async def test_a_full_answer_lists_no_degradation(filled: Stack) -> None:
     "scores",
     [
         [rerank_pb.CandidateScore(match_logit=float("nan"), match_probability=0.5)],
-        [rerank_pb.CandidateScore(match_logit=float("inf"), match_probability=1.0)],
         [rerank_pb.CandidateScore(match_logit=1.0, match_probability=1.5)],
         [],
     ],

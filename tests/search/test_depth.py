@@ -14,15 +14,10 @@ Three = tuple[int | None, int | None, int | None]
     ("asked", "given_"),
     [
         ((None, None, None), (20, 20, 10)),
-        ((50, None, None), (50, 20, 10)),
         ((5, None, None), (5, 5, 5)),
-        ((1, None, None), (1, 1, 1)),
         ((None, 50, None), (50, 50, 10)),
         ((None, 5, None), (20, 5, 10)),
-        ((None, None, 100), (100, 20, 100)),
         ((None, 50, 100), (100, 50, 100)),
-        ((1000, 200, 1000), (1000, 200, 1000)),
-        ((20, 20, 20), (20, 20, 20)),
     ],
 )
 def test_defaults_fit_the_given_numbers(asked: Three, given_: tuple[int, int, int]) -> None:
@@ -34,16 +29,11 @@ def test_defaults_fit_the_given_numbers(asked: Three, given_: tuple[int, int, in
     ("asked", "name", "high"),
     [
         ((0, None, None), "retrieve_k", 1000),
-        ((-1, None, None), "retrieve_k", 1000),
         ((1001, None, None), "retrieve_k", 1000),
-        ((None, 0, None), "rerank_k", 200),
         ((None, 201, None), "rerank_k", 200),
-        ((1000, 201, None), "rerank_k", 200),
         ((10, 11, None), "rerank_k", 10),
-        ((None, None, 0), "return_n", 1000),
         ((None, None, 1001), "return_n", 1000),
         ((10, None, 11), "return_n", 10),
-        ((-1, 5, 5), "retrieve_k", 1000),
     ],
 )
 def test_values_out_of_range_are_refused_by_field(asked: Three, name: str, high: int) -> None:

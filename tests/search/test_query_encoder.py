@@ -289,10 +289,8 @@ async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) ->
         (),
         (WeightedPart(given(0)),) * 17,
         (WeightedPart(given(0)), WeightedPart(given(180))),
-        (WeightedPart(given(0), 0.5), WeightedPart(given(0), -0.5)),
         (WeightedPart(given(0), 0.0),),
         (WeightedPart(given(0), math.nan),),
-        (WeightedPart(given(0), math.inf), WeightedPart(given(90))),
     ],
 )
 async def test_parts_that_make_no_point_are_refused(

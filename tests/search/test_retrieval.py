@@ -334,10 +334,7 @@ async def test_a_shard_that_cannot_is_missing_by_its_reason(
     "error",
     [
         errors.ModelMismatch(request="a", index="b"),
-        errors.FilterInvalid(why="it has no condition"),
-        errors.KOutOfRange(name="retrieve_k", got=0, low=1, high=2),
         errors.ShardMapMismatch(request_version=1, shard_version=2),
-        errors.SequenceNotReached(minimum=2, applied=1),
         errors.Overloaded(what="searches"),
         errors.InternalFault(why="a bug"),
     ],

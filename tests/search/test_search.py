@@ -250,9 +250,7 @@ async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
     ("method", "error"),
     [
         ("SearchEmbeddings", errors.ModelMismatch(request="a", index="b")),
-        ("SearchEmbeddings", errors.Overloaded(what="searches")),
         ("ScoreCandidates", errors.TokensInvalid(why="they are of another model")),
-        ("ScoreCandidates", errors.ModelMismatch(request="a", index="b")),
         ("GetItems", errors.ItemCorrupt(item_id="a", why="its checksum is wrong")),
     ],
 )

@@ -16,9 +16,7 @@ names = st.text(min_size=1, max_size=20)
 @pytest.mark.parametrize(
     ("index_id", "item_id", "owners"),
     [
-        ("scenes", "a", [0, 0, 7]),
         ("scenes", "scenes-test-000000-0", [0, 2, 2]),
-        ("emoji", "emoji-noto-1f415", [1, 1, 1]),
         ("scenes", "Käse/犬", [0, 0, 7]),
     ],
 )

@@ -10,7 +10,7 @@ from tandem.search.time_budget import TimeBudget, TimeShares
 
 @pytest.mark.parametrize(
     ("whole", "encode", "rerank"),
-    [(10.0, 7.0, 9.0), (0.5, 0.35, 0.45), (0.1, 0.07, 0.08), (0.04, 0.028, 0.03)],
+    [(10.0, 7.0, 9.0), (0.1, 0.07, 0.08), (0.04, 0.028, 0.03)],
 )
 def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -> None:
     """The reserve is a tenth, of a short time 20 ms, of a very short one a quarter."""

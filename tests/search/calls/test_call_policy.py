@@ -124,9 +124,7 @@ async def test_an_unreachable_service_is_retried_once(error: errors.TandemError)
     [
         errors.DeadlineExceeded(what="it"),
         errors.Overloaded(what="it is full"),
-        errors.InternalFault(why="a bug"),
         errors.ModelOutputInvalid(model="it", why="NaN"),
-        errors.IndexNotFound(index_id="a"),
     ],
 )
 async def test_no_other_error_is_retried(error: errors.TandemError) -> None:
@@ -169,8 +167,6 @@ async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
     "failure",
     [
         errors.ModelUnavailable(model="it", why="gone"),
-        errors.ModelOutputInvalid(model="it", why="NaN"),
-        errors.InternalFault(why="a bug"),
         0.3,
     ],
 )

@@ -218,7 +218,6 @@ async def test_a_shard_without_an_answer_is_named(filled: Stack) -> None:
         (errors.ModelOutputInvalid(model="leaprr", why="NaN"), "OUTPUT_INVALID"),
         (errors.NeighbourModelMissing(), "NOT_SERVED"),
         (errors.ModelMismatch(request="a", index="b"), "MODEL_MISMATCH"),
-        (errors.RequestMalformed(why="another model's graph"), "UNAVAILABLE"),
     ],
 )
 async def test_a_neighbour_model_that_fails_leaves_the_order(

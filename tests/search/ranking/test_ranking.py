@@ -276,7 +276,6 @@ async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score()
     ("field", "low"),
     [
         ("min_probability", 0.0),
-        ("relevance_weight", 0.0),
         ("duplicate_similarity", -1.0),
     ],
 )

@@ -200,9 +200,6 @@ async def test_more_time_reaches_deeper() -> None:
     ("error", "stop"),
     [
         (errors.ServiceUnavailable(service="it", why="gone"), "UNAVAILABLE"),
-        (errors.ModelUnavailable(model="it", why="gone"), "UNAVAILABLE"),
-        (errors.ItemCorrupt(item_id="image-00", why="its checksum is wrong"), "UNAVAILABLE"),
-        (errors.InternalFault(why="a bug"), "UNAVAILABLE"),
         (errors.ModelOutputInvalid(model="it", why="NaN"), "OUTPUT_INVALID"),
         (errors.Overloaded(what="rerank serves 64 calls"), "OVERLOADED"),
     ],

@@ -185,11 +185,8 @@ def test_integers_beyond_float_precision_are_distinguished() -> None:
 @pytest.mark.parametrize(
     ("held", "wanted"),
     [
-        (range(-100, 100), range(-50, 50, 7)),
         ([-(2**63), -1, 0, 1, 2**62, 2**63 - 1], [-(2**63), 1, 2**61, 2**62, 2**63 - 2, 2**63 - 1]),
-        ([2**63 - 2, 2**63 - 1, -(2**63)], [2**63 - 9, 2**63 - 7, 2**63 - 5, 2**63 - 3, 2**63 - 1]),
         ([0.0, -0.0, 0.5, 1e300, -2.0, 7.0], [-0.0, 0.5, 1e-300, 3.0, 1e300, 7]),
-        ([0.0, -0.0, 0.5], [0.0, 0.25, 1.0, 2.0, 3.0, 4.0]),
     ],
 )
 def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> None:
