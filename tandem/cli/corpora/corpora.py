@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
+
+import typer
 
 from tandem.cli.user_path import user_path
 from tandem.corpus import emoji
 from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readable_records import OnError
 from tandem.corpus.readers.caption_list import read_caption_list
 from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy
 from tandem.corpus.readers.multi30k import read_multi30k
@@ -25,6 +28,11 @@ CORPUS_HELP: Final = (
     "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ next "
     "to it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
 )
+
+ON_ERROR = Annotated[
+    OnError,
+    typer.Option(help="what to do with an unreadable record: stop, or skip it and count it"),
+]
 
 
 def open_corpus(

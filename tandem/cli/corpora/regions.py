@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from tandem.cli.corpora.corpora import ON_ERROR
 from tandem.cli.corpora.detector_files import open_detector_files
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
@@ -29,10 +30,7 @@ def regions(
     region_count: Annotated[
         int, typer.Option("--region-count", help="regions an image", min=1, max=MAX_REGION_COUNT)
     ] = 50,
-    on_error: Annotated[
-        OnError,
-        typer.Option(help="what to do with an image that cannot be read: stop, or skip and count"),
-    ] = OnError.STOP,
+    on_error: ON_ERROR = OnError.STOP,
 ) -> None:
     """Write a detector's regions as one file.
 

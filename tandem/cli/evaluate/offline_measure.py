@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.neighbour_measure import NeighbourMeasure
 from tandem.cli.models.any_checkpoint import (
     AnyCheckpoint,
@@ -18,7 +19,6 @@ from tandem.cli.models.any_checkpoint import (
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.progress import query_progress
-from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
@@ -36,71 +36,48 @@ _TRAINED: Final = "asking pictures that were trained on"
 class OfflineMeasure:
     """A checkpoint, and optionally a second one that retrieves for it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        retriever_folder: Path | None,
-        precision: Precision,
-        fusion_pool_size: int | None,
-        regions: Path | None = None,
-        *,
-        asks_of: tuple[str, str, int] = ("", "", 0),
-        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> None:
-        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
+    def __init__(self, folder: Path, asked: EvaluateOptions) -> None:
+        """Loads the checkpoints; reads the regions instead of pixels if that file is given.
 
-        `asks_of`: corpus, split and seed of the gallery, to recognise scenes that were trained on.
-
-        Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, or that has
-        no cross-encoder for the other options.
+        Raises RegionFileInvalid, and ValueError for a folder that is not a checkpoint, that has no
+        cross-encoder for the other options, and as NeighbourMeasure.of does.
         """
-        self._neighbours: NeighbourMeasure | None = None
-        self._images = RegionFile(regions) if regions else None
-        self._precision = precision
-        self._fusion_pool_size = fusion_pool_size
-        self._asks_of = asks_of
-        self._truncation_policy = truncation_policy
-        self._checkpoint, origin = _load(folder, precision)
+        self._asked = asked
+        self._part = CorpusPart(asked.corpus, asked.split, asked.seed)
+        self._images = RegionFile(asked.regions) if asked.regions else None
+        self._precision = asked.precision or Precision.FP32
+        self._checkpoint, origin = _load(folder, self._precision)
         self._retriever: AnyCheckpoint | None = None
         self._about: dict[str, Any] = {"checkpoint": _described(folder, self._checkpoint), **origin}
         self._can_rerank = self._checkpoint.model.config.has_cross_encoder
         if not self._can_rerank:
-            if retriever_folder or fusion_pool_size:
+            if asked.retriever or asked.fusion:
                 raise ValueError(
                     f"{folder} has no cross-encoder: leave out --retriever and --fusion-k"
                 )
             errors.print(NO_CROSS_ENCODER)
             self._about["cross-encoder"] = "none"
-        if retriever_folder:
-            self._retriever, origin = _load(retriever_folder, precision)
-            self._about["retriever"] = _described(retriever_folder, self._retriever)
+        if asked.retriever:
+            self._retriever, origin = _load(asked.retriever, self._precision)
+            self._about["retriever"] = _described(asked.retriever, self._retriever)
             self._about |= {f"retriever {name}": value for name, value in origin.items()}
-        check_embeds(retriever_folder or folder, self._retriever or self._checkpoint)
+        check_embeds(asked.retriever or folder, self._retriever or self._checkpoint)
+        self._neighbours = self._reordering()
 
-    def reorder_by_neighbours(
-        self,
-        names: Sequence[str],
-        dev: Path | None,
-        pool_sizes: Sequence[int],
-        *,
-        allows_trained: bool,
-    ) -> None:
-        """Adds orders by neighbours: folders of LeaPRR, or methods chosen on the lists of `dev`.
-
-        Raises ValueError as NeighbourMeasure.of does.
-        """
-        finder = self._retriever or self._checkpoint
-        fingerprint = fingerprint_of(finder, self._precision)
-        sizes = pool_sizes if self._can_rerank else []
-        self._neighbours = NeighbourMeasure.of(
-            names,
-            dev,
-            fingerprint,
-            sizes,
-            CorpusPart(*self._asks_of),
-            allows_trained=allows_trained,
+    def _reordering(self) -> NeighbourMeasure | None:
+        asked = self._asked
+        if not asked.neighbours:
+            return None
+        measure = NeighbourMeasure.of(
+            asked.neighbours,
+            asked.neighbours_dev,
+            fingerprint_of(self._retriever or self._checkpoint, self._precision),
+            asked.pool_sizes if self._can_rerank else [],
+            self._part,
+            allows_trained=asked.allow_trained,
         )
-        self._about |= {f"neighbours {name}": v for name, v in self._neighbours.about.items()}
+        self._about |= {f"neighbours {name}": v for name, v in measure.about.items()}
+        return measure
 
     @property
     def check(self) -> RecordCheck:
@@ -109,7 +86,7 @@ class OfflineMeasure:
         If another checkpoint retrieves, both must be able to read the captions. A record may lack
         captions, because a distractor needs none.
         """
-        texts = texts_of(self._checkpoint, self._truncation_policy)
+        texts = texts_of(self._checkpoint, self._asked.truncation_policy)
         check: RecordCheck
         if self._images is None:
             rules = self._checkpoint.model.config.image_rules
@@ -118,20 +95,20 @@ class OfflineMeasure:
             check = RegionCheck(self._images, texts, needs_caption=False)
         if self._retriever is None:
             return check
-        return partial(_check_both, texts_of(self._retriever, self._truncation_policy), check)
+        return partial(_check_both, texts_of(self._retriever, self._asked.truncation_policy), check)
 
-    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+    def origin(self, digest: GalleryDigest) -> dict[str, str]:
         """Returns how many of the asking pictures were trained on, for the report.
 
-        Raises ValueError if any were, unless `allows_trained`: their recall would say nothing
-        about other pictures.
+        Raises ValueError if any were, unless that is allowed: their recall would say nothing about
+        other pictures.
         """
         names = trained_on(
             [self._checkpoint, *([self._retriever] if self._retriever else [])],
             digest,
-            self._asks_of,
+            self._part,
             "evaluate on another split",
-            allows_trained=allows_trained,
+            allows_trained=self._asked.allow_trained,
         )
         if names is None or not digest.pictures:
             return {_TRAINED: "not recorded"}
@@ -143,8 +120,8 @@ class OfflineMeasure:
         """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order."""
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         made_by = self._about | {"precision": self._precision}
-        if self._fusion_pool_size:
-            made_by["fusion"] = f"over pools of {self._fusion_pool_size}"
+        if self._asked.fusion:
+            made_by["fusion"] = f"over pools of {self._asked.fusion}"
         with query_progress(totals) as show:
             return offline_report(
                 self._checkpoint,
@@ -153,7 +130,7 @@ class OfflineMeasure:
                 {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
                 retriever=self._retriever,
                 images=self._images,
-                fusion_pool_size=self._fusion_pool_size,
+                fusion_pool_size=self._asked.fusion,
                 on_query=show,
                 **({"reorder": self._neighbours.reorder(gallery)} if self._neighbours else {}),
             )

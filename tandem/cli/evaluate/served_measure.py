@@ -67,7 +67,7 @@ class ServedMeasure:
         check_captions_sendable(record)
         self._regions.content(record)
 
-    def origin(self, digest: GalleryDigest, *, allows_trained: bool) -> dict[str, str]:
+    def origin(self, digest: GalleryDigest) -> dict[str, str]:
         """Returns nothing: a server does not know what its model was trained on."""
         return {}
 

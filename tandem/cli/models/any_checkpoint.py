@@ -1,9 +1,10 @@
 """Loads checkpoints of either kind, of a joint model or of the zoo. It imports torch."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
+from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.contract.content import TruncationPolicy
 from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.reports.checkpoint_origin import trained_names
@@ -58,20 +59,20 @@ def check_embeds(folder: Path, checkpoint: AnyCheckpoint) -> None:
 def trained_on(
     checkpoints: Iterable[AnyCheckpoint],
     digest: GalleryDigest,
-    asks_of: tuple[str, str, int],
+    part: CorpusPart,
     otherwise: str,
     *,
     allows_trained: bool,
 ) -> Sequence[str] | None:
     """Returns the asking pictures that any checkpoint was trained on; None if one records nothing.
 
-    `asks_of` is the corpus, split and seed, to recognise scenes. Raises ValueError if any picture
+    `part` is for scenes, which have no files to recognise. Raises ValueError if any picture
     was trained on, unless `allows_trained`; its message says what to do `otherwise`.
     """
     names: dict[str, None] = {}
     is_recorded = True
     for each in checkpoints:
-        trained = trained_names(each.trained_pictures, each.training, digest, *asks_of)
+        trained = trained_names(each.trained_pictures, each.training, digest, *astuple(part))
         is_recorded = is_recorded and trained is not None
         names |= dict.fromkeys(trained or ())
     if names and not allows_trained:

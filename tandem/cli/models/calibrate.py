@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus, open_divided
+from tandem.cli.corpora.corpora import CORPUS_HELP, ON_ERROR, open_corpus, open_divided
 from tandem.cli.options import MAX_SEED
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import query_progress
@@ -69,10 +69,7 @@ def calibrate(
     lost_points: Annotated[
         float, typer.Option(help="points of R@1 that stopping early may lose on dev", min=0.0)
     ] = 0.2,
-    on_error: Annotated[
-        OnError,
-        typer.Option(help="stop at a record that cannot be read, or skip and count it"),
-    ] = OnError.STOP,
+    on_error: ON_ERROR = OnError.STOP,
     report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None,
     write: Annotated[
         bool | None,

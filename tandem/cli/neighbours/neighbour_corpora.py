@@ -92,8 +92,7 @@ class NeighbourBuild:
         loaded = [self._loaded, *([self._finder] if self._finder else [])]
         otherwise = "build lists of others: another --split, or of scenes another --seed"
         digest = gallery_digest([gallery], reads_pictures=self._regions is None)
-        asks_of = (part.corpus, part.split, part.seed)
-        return trained_on(loaded, digest, asks_of, otherwise, allows_trained=allows_trained) or ()
+        return trained_on(loaded, digest, part, otherwise, allows_trained=allows_trained) or ()
 
     def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
         """Returns the neighbours of each item; raises ValueError for fewer than k items."""

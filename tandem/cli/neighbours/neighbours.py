@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.corpora.corpora import CORPUS_HELP, ON_ERROR, open_corpus
 from tandem.cli.neighbours.neighbour_corpora import NeighbourBuild
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
@@ -58,9 +58,7 @@ def build(
         Path | None,
         typer.Option(help="file that tandem regions writes, read instead of pixels"),
     ] = None,
-    on_error: Annotated[
-        OnError, typer.Option(help="what to do with an unreadable record: stop, or skip it")
-    ] = OnError.STOP,
+    on_error: ON_ERROR = OnError.STOP,
     allow_trained: Annotated[
         bool,
         typer.Option(
