@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
@@ -56,6 +56,31 @@ def with_signature(command: _Command, keywords: list[inspect.Parameter]) -> _Com
     shown.__signature__ = inspect.Signature(keywords)
     shown.__annotations__ = {each.name: each.annotation for each in keywords}
     return command
+
+
+def arguments_of(record: Any, but: Container[str]) -> list[str]:  # noqa: ANN401
+    """Returns how a command's options are typed, without those of some fields."""
+    arguments: list[str] = []
+    hints = get_type_hints(type(record), include_extras=True)
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if each.name in but or value is None or value is False:
+            continue
+        # Within Annotated, an option's own name is in the place of its default.
+        own_name = hints[each.name].__metadata__[0].default
+        flag = own_name if isinstance(own_name, str) else f"--{each.name.replace('_', '-')}"
+        if value is True:
+            arguments.append(flag)
+        else:
+            values = value if isinstance(value, list) else [value]
+            arguments += [part for one in values for part in (flag, str(one))]
+    return arguments
+
+
+def check_seeds(first: int, count: int) -> None:
+    """Raises ValueError for seeds that end above the largest."""
+    if first + count - 1 > MAX_SEED:
+        raise ValueError(f"--seeds {count} from --seed {first} on end above {MAX_SEED:,}")
 
 
 def checked(text: str) -> str:

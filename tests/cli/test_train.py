@@ -30,9 +30,9 @@ from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 def test_rounds_on_scenes_are_the_recipes_in_small() -> None:
     """The one recipe that takes them there: siblings come after the same part of the run."""
-    none = dict.fromkeys(TrainOptions.__dataclass_fields__)
+    recipe = "cross_encoder_after_be"
 
-    chosen = TrainOptions(**(none | {"rounds": 240})).chosen("cross_encoder_after_be", 1)
+    chosen = TrainOptions(recipe=recipe, rounds=240).chosen(recipe)
 
     assert chosen == in_rounds(recipe_named("cross_encoder_after_be", 1), 240)
     assert isinstance(chosen, JointRecipe)

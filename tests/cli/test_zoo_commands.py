@@ -11,23 +11,18 @@ from tandem.repository.manifest import read_manifest
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 
-def _options(**given: object) -> TrainOptions:
-    none = dict.fromkeys(TrainOptions.__dataclass_fields__)
-    return TrainOptions(**(none | given))
-
-
 @pytest.mark.parametrize("corpus", [None, "list:pets"])
 def test_another_image_source_replaces_the_backbone(corpus: str | None) -> None:
     """By default regions are the cells of the bundled grid; a file of regions needs --regions."""
-    bundled = _options(corpus=corpus).chosen("zoo", 1)
-    patches = _options(corpus=corpus, image_source="patches").chosen("zoo", 1)
+    bundled = TrainOptions(recipe="zoo", corpus=corpus).chosen("zoo")
+    patches = TrainOptions(recipe="zoo", corpus=corpus, image_source="patches").chosen("zoo")
 
     assert (bundled.image_source, bundled.begins_with_backbone) == ("grid", True)
     assert (patches.image_source, patches.begins_with_backbone) == ("patches", False)
 
 
 def test_regions_take_the_backbones_place(tmp_path: Path) -> None:
-    regions = _options(corpus="list:pets", regions=tmp_path).chosen("zoo", 1)
+    regions = TrainOptions(recipe="zoo", corpus="list:pets", regions=tmp_path).chosen("zoo")
 
     assert (regions.image_source, regions.begins_with_backbone) == ("regions", False)
 

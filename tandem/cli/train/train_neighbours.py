@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from tandem.cli.command_line import report_if_interrupted
-from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT
+from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings
@@ -57,8 +57,7 @@ def train_neighbours(
     """
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
-    if seed + seeds - 1 > MAX_SEED:
-        raise ValueError(f"--seeds {seeds} from --seed {seed} on end above {MAX_SEED:,}")
+    check_seeds(seed, seeds)
     if profile not in get_args(Profile):
         raise ValueError(f"the profile is {profile!r}; it must be {' or '.join(PROFILES)}")
     config = with_settings(leaprr_config(profile), settings or ())  # type: ignore[arg-type]

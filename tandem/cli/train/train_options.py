@@ -2,13 +2,17 @@
 
 import difflib
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
+import typer
+
+from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds
 from tandem.corpus.readable_records import OnError
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.repository.precision import Precision
 from tandem.training.recipes.named_recipes import RECIPES, finetune, recipe_named
 from tandem.training.recipes.recipe import (
     MatcherRecipe,
@@ -18,6 +22,7 @@ from tandem.training.recipes.recipe import (
     in_rounds,
     on_corpus,
 )
+from tandem.training.recipes.recipe_settings import with_settings
 from tandem.training.starting_model import as_trained
 
 FINETUNE: Final = "finetune"
@@ -25,91 +30,200 @@ SCENES: Final = "scenes"
 RECIPE_NAMES: Final = (*sorted(RECIPES), FINETUNE)
 _FINETUNE_ROUND_COUNT = 300
 _OPTIONS: Final = {"pretrained": "--from"}
-_OF_EVERY_CORPUS = frozenset(
-    {
-        "corpus",
-        "regions",
-        "features",
-        "init",
-        "rounds",
-        "backbone_steps",
-        "count",
-        "language",
-        "drop_long_captions",
-        "on_error",
-    }
+_OF_EVERY_CORPUS = (
+    "corpus",
+    "regions",
+    "features",
+    "init",
+    "rounds",
+    "backbone_steps",
+    "count",
+    "language",
+    "drop_long_captions",
+    "on_error",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """Holds the options that change a recipe; None where one was not given."""
+    """The options of the command."""
 
-    corpus: str | None
-    regions: Path | None
-    features: Path | None
-    init: Path | None
-    rounds: int | None
-    backbone_steps: int | None
-    pretrained: str | None
-    image_source: str | None
-    """A source by name, or else the folder or hub name of a vision network."""
-    language: str | None
-    """Languages of the captions that are read, separated by commas."""
-    count: int | None
-    drop_long_captions: bool | None
-    on_error: OnError | None
+    recipe: Annotated[
+        str,
+        typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
+    ]
+    folder: Annotated[Path, typer.Option(help="folder for the checkpoint")] = Path("checkpoints")
+    seed: Annotated[int, typer.Option(help="random seed", min=0, max=MAX_SEED)] = 1
+    seed_count: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            max=MAX_SEED_COUNT,
+            help="train this many seeds from --seed on, evaluate each, and print mean, deviation "
+            "and interval; the same command continues after a stop",
+        ),
+    ] = None
+    against: Annotated[
+        str | None,
+        typer.Option(help="with --seeds: another recipe, trained and measured alike and compared"),
+    ] = None
+    test: Annotated[
+        str,
+        typer.Option(help="with --seeds: arguments of tandem evaluate, which the corpus precedes"),
+    ] = "--split test"
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:n; by default cuda if available, else cpu")
+    ] = None
+    pretrained: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from"
+        ),
+    ] = None
+    image_source: Annotated[
+        str | None,
+        typer.Option(
+            help="source of image tokens: grid, patches, efficientnet_lite0, regions, or the "
+            "folder or hub name of a ViT, CLIP, SigLIP, DINOv2, ConvNeXt or ResNet; by default the "
+            "recipe's"
+        ),
+    ] = None
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            help="bf16 or fp32, for matrix products; by default the recipe's, or fp32 where a CPU "
+            "would emulate bf16"
+        ),
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace another run in the folder")
+    ] = False
+    corpus: Annotated[
+        str | None, typer.Option(help="corpus to train on: emoji or a path; by default scenes")
+    ] = None
+    regions: Annotated[
+        Path | None, typer.Option(help="with --corpus: file of regions to read instead of pixels")
+    ] = None
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="with --corpus: folder where image tokens of a frozen network are kept for later "
+            "runs; by default features in --folder"
+        ),
+    ] = None
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"checkpoint to start from: for {FINETUNE} and cross_encoder_after_be, by default "
+            "the bundled one; joint_matcher needs one; with --corpus for any other recipe, none"
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="with --corpus: number of rounds; by default the recipe's", min=1),
+    ] = None
+    backbone_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="with --corpus: steps that train the image backbone before the rounds; by default "
+            "the recipe's, and 0 when starting from a checkpoint",
+            min=0,
+        ),
+    ] = None
+    count: Annotated[
+        int | None,
+        typer.Option(help="with --corpus: number of training records; by default all", min=1),
+    ] = None
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="with --corpus: language of the captions to read; repeatable; by default all"
+        ),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="change a field of the recipe; repeatable"
+        ),
+    ] = None
+    drop_long_captions: Annotated[
+        bool,
+        typer.Option("--drop-long-captions", help="with --corpus: drop too long captions"),
+    ] = False
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(
+            help="with --corpus: stop at a record that cannot be read (default), or skip it"
+        ),
+    ] = None
 
-    def check_unset(self, settings: Collection[str], precision: str | None = None) -> None:
-        """Raises ValueError for a field that `--set` changes and an option fixes as well."""
+    def __post_init__(self) -> None:
+        """Raises ValueError for options that contradict each other."""
+        if self.seed_count is None:
+            if self.against is not None:
+                raise ValueError("--against compares recipes over several seeds: give --seeds too")
+            if self.resume and self.overwrite:
+                raise ValueError("--resume continues a run and --overwrite replaces it; give one")
+        else:
+            if self.resume or self.overwrite:
+                raise ValueError("--seeds continues by itself: leave out --resume and --overwrite")
+            if self.against == self.recipe:
+                raise ValueError(f"--against {self.against} is the recipe itself: name another")
+            check_seeds(self.seed, self.seed_count)
         fixed = {
             "round_count": ("--rounds", self.rounds),
             "backbone_step_count": ("--backbone-steps", self.backbone_steps),
             "pretrained": ("--from", self.pretrained),
             "image_source": ("--image-source", self.image_source),
             "vision": ("--image-source", self.image_source),
-            "precision": ("--precision", precision),
+            "precision": ("--precision", self.precision),
         }
-        for setting in settings:
-            name = setting.partition("=")[0].strip()
+        for name in self.set_fields:
             option, given = fixed.get(name, ("", None))
             if given is not None:
                 raise ValueError(f"{option} and --set {name} fix the same field; give one of them")
 
-    def chosen(self, recipe: str, seed: int) -> Recipe:
-        """Returns the named recipe with the options applied.
+    @property
+    def set_fields(self) -> list[str]:
+        """The recipe's fields that `--set` changes."""
+        return [setting.partition("=")[0].strip() for setting in self.settings or ()]
+
+    def chosen(self, name: str) -> Recipe:
+        """Returns the recipe of that name with the options applied.
 
         Raises ValueError for an unknown name and for an option that would be ignored.
         """
-        return replace(self._named(recipe, seed), languages=self.language or "")
+        recipe = replace(self._named(name), languages=",".join(self.language or ()))
+        return with_settings(recipe, self.settings or ())
 
-    def _named(self, recipe: str, seed: int) -> Recipe:
-        if recipe == FINETUNE:
-            return self._finetune(seed)
-        if recipe not in RECIPES:
-            close = difflib.get_close_matches(recipe, RECIPE_NAMES, n=1)
+    def _named(self, name: str) -> Recipe:
+        if name == FINETUNE:
+            return self._finetune()
+        if name not in RECIPES:
+            close = difflib.get_close_matches(name, RECIPE_NAMES, n=1)
             meant = f"; did you mean {close[0]}?" if close else "."
             raise ValueError(
                 "\n  ".join(
-                    [f"no recipe {recipe!r}{meant} The recipes are", *map(_described, RECIPE_NAMES)]
+                    [f"no recipe {name!r}{meant} The recipes are", *map(_described, RECIPE_NAMES)]
                 )
             )
-        named = recipe_named(recipe, seed)
+        named = recipe_named(name, self.seed)
         if self.corpus is None or self.corpus == SCENES:
             return self._on_scenes(named)
         return self._on_corpus(named, self.corpus)
 
-    def _finetune(self, seed: int) -> Recipe:
+    def _finetune(self) -> Recipe:
         self._refuse_all_but(
             _OF_EVERY_CORPUS,
             f"{FINETUNE} takes its encoder and image source from --init; drop the option, or train "
-            "a "
-            "recipe",
+            "a recipe",
         )
         if self.corpus is None:
             raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
         rounds = _FINETUNE_ROUND_COUNT if self.rounds is None else self.rounds
-        recipe = finetune(self.corpus, rounds, seed, self.backbone_steps or 0)
+        recipe = finetune(self.corpus, rounds, self.seed, self.backbone_steps or 0)
         return as_trained(recipe, self.init or default_checkpoint())
 
     def _on_scenes(self, recipe: Recipe) -> Recipe:
@@ -142,7 +256,7 @@ class TrainOptions:
             taken = set()
             recipe = replace(recipe, begins_trained=True, pretrained="")
         self._refuse_all_but(
-            _OF_EVERY_CORPUS | taken,
+            {*_OF_EVERY_CORPUS, *taken},
             "the checkpoint that the run starts from fixes it; drop the option, or start without "
             "one",
         )
@@ -175,9 +289,9 @@ class TrainOptions:
 
     def _refuse_all_but(self, taken: Collection[str], why: str) -> None:
         ignored = [
-            _OPTIONS.get(each.name, f"--{each.name.replace('_', '-')}")
-            for each in fields(self)
-            if each.name not in taken and getattr(self, each.name) is not None
+            _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+            for name in ("pretrained", "image_source", *_OF_EVERY_CORPUS)
+            if name not in taken and getattr(self, name) not in (None, False)
         ]
         if ignored:
             raise ValueError(f"{', '.join(ignored)} would be ignored: {why}")

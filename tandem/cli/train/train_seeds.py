@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import typer
 from rich import box
@@ -20,7 +20,9 @@ from rich.table import Table
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.evaluate.compare import print_comparison
+from tandem.cli.options import arguments_of
 from tandem.cli.terminal.console import errors, out
+from tandem.cli.train.train_options import SCENES, TrainOptions
 from tandem.evaluation.reports.report import Report, Spread
 from tandem.training.runs.run import check_unfinished
 from tandem.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
@@ -42,6 +44,17 @@ class SeedRuns:
     test: Sequence[str]
     """Arguments of `tandem evaluate`, the corpus first."""
 
+    @classmethod
+    def of(cls, asked: TrainOptions, seed_count: int) -> Self:
+        """Returns the runs of a command with --seeds."""
+        return cls(
+            [name for name in (asked.recipe, asked.against) if name is not None],
+            range(asked.seed, asked.seed + seed_count),
+            asked.folder,
+            arguments_of(asked, but=_OWN),
+            [asked.corpus or SCENES, *shlex.split(asked.test)],
+        )
+
     def checkpoint(self, run: ListedRun) -> Path:
         """Returns the folder of a run's checkpoint."""
         return self.folder / f"seed-{run.seed}" / run.recipe
@@ -55,22 +68,6 @@ class SeedRuns:
         settings = {"options": list(self.options), TEST: list(self.test)}
         runs = [ListedRun(recipe, seed) for seed in self.seeds for recipe in self.recipes]
         return RunManifest.opened(self.folder, settings, runs)
-
-
-def shared_options(context: typer.Context) -> list[str]:
-    """Returns the options of this command that each run gets too."""
-    arguments: list[str] = []
-    for each in context.command.params:
-        name, value = each.name, context.params.get(each.name or "")
-        if name in _OWN or value is None or value is False:
-            continue
-        flag = each.opts[-1] if each.opts[-1].startswith("--") else each.opts[0]
-        if value is True:
-            arguments.append(flag)
-        else:
-            values = value if isinstance(value, list | tuple) else [value]
-            arguments += [part for one in values for part in (flag, str(one))]
-    return arguments
 
 
 def train_seeds(runs: SeedRuns) -> None:
@@ -204,8 +201,3 @@ def _result(report: Report) -> dict[str, dict[str, float]]:
         }
         for each in report.rankings
     }
-
-
-def evaluate_arguments(corpus: str | None, arguments: str) -> list[str]:
-    """Returns the arguments of `tandem evaluate` for a corpus; raises ValueError if unbalanced."""
-    return [corpus or "scenes", *shlex.split(arguments)]
