@@ -14,7 +14,6 @@ Scores = NDArray[np.floating[Any]]
 
 def add(similarity_QK: Scores, probability_QK: Scores, weight: float) -> Scores:
     """Returns the weighted sum of both scores (ADD)."""
-    _check(similarity_QK, probability_QK, weight)
     return weight * similarity_QK + (1 - weight) * probability_QK
 
 
@@ -25,7 +24,6 @@ def norm_add(similarity_QK: Scores, probability_QK: Scores, weight: float) -> Sc
     differs if a similarity is negative. Its code fuses only the first fifth of the text queries, so
     the NORM_ADD figures of Table 9 for image retrieval are not those of this method.
     """
-    _check(similarity_QK, probability_QK, weight)
     return weight * _spread(similarity_QK) + (1 - weight) * _spread(probability_QK)
 
 
@@ -34,12 +32,3 @@ def _spread(scores_QK: Scores) -> Scores:
     width = scores_QK.max(axis=1, keepdims=True) - low
     # A pool of equal scores has no spread; all get the middle.
     return np.where(width > 0, (scores_QK - low) / np.where(width > 0, width, 1), 0.5)
-
-
-def _check(similarity_QK: Scores, probability_QK: Scores, weight: float) -> None:
-    if similarity_QK.shape != probability_QK.shape:
-        raise ValueError(
-            f"pools of {similarity_QK.shape} and {probability_QK.shape} cannot be fused"
-        )
-    if not 0 <= weight <= 1:
-        raise ValueError(f"the weight is {weight}; it lies between 0 and 1")

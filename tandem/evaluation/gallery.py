@@ -24,7 +24,6 @@ PictureContent = bytes | RegionContent
 
 
 def picture_file(record: Record) -> PictureContent:
-    """Returns the bytes of a record's picture."""
     return record.image.read()
 
 
@@ -36,7 +35,7 @@ class EvaluationQuery:
     target_modality: Modality
     answer_ids: frozenset[str]
     language: str
-    """Language of the caption in the query or in the answer."""
+    """Of the caption in the query or in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,9 @@ class Gallery:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records in order."""
         return tuple(record for record, _ in self.chosen)
 
     def asks(self, number: int) -> bool:
-        """Returns whether the record of that number is a query."""
         return number < self.asking_count
 
     def items(self) -> Iterator[tuple[str, str | PictureContent]]:
@@ -123,7 +120,6 @@ class Gallery:
             yield EvaluationQuery(query, target, answer_ids, languages[number])
 
     def languages(self, target: Modality) -> list[str]:
-        """Returns the language of each query, without reading a picture."""
         asking = self.chosen[: self.asking_count]
         if target is Modality.TEXT:
             return [captions[0].language for _, captions in asking]
@@ -200,7 +196,6 @@ class Gallery:
         return sorted(range(len(ids)), key=ids.__getitem__)
 
     def only(self, numbers: Container[int]) -> "Gallery":
-        """Returns the gallery reduced to the records of those numbers."""
         kept = [(number, each) for number, each in enumerate(self.chosen) if number in numbers]
         asking_count = sum(self.asks(number) for number, _ in kept)
         return replace(self, chosen=tuple(each for _, each in kept), asking_count=asking_count)

@@ -11,8 +11,6 @@ from tandem.evaluation.gallery import Gallery
 
 @dataclass(frozen=True, slots=True)
 class GalleryDigest:
-    """Identifies the galleries of one evaluation."""
-
     sha256: str
     """Of ids and captions of all records in their order, and of the pictures that ask."""
     pictures: Mapping[str, bytes]
@@ -20,10 +18,7 @@ class GalleryDigest:
 
 
 def gallery_digest(galleries: Iterable[Gallery], *, reads_pictures: bool = True) -> GalleryDigest:
-    """Returns the digest of galleries, for which each asking picture is read.
-
-    Raises RecordUnreadable for a picture that is not available.
-    """
+    """Returns the digest of galleries; raises RecordUnreadable for a picture that is not there."""
     digest = sha256()
     pictures: dict[str, bytes] = {}
     for gallery in galleries:

@@ -27,7 +27,6 @@ class Recall:
 
     @property
     def percent(self) -> float:
-        """R@k."""
         return 100.0 * self.hit_count / self.query_count
 
     @property
@@ -111,7 +110,7 @@ def mean_reciprocal_rank(ranks: Sequence[int | None]) -> float:
     >>> mean_reciprocal_rank([1, 2, 4, None])
     0.4375
     """
-    return sum(1 / rank for rank in _some(ranks) if rank is not None) / len(ranks)
+    return sum(1 / rank for rank in ranks if rank is not None) / len(ranks)
 
 
 def median_rank(ranks: Sequence[int | None]) -> float:
@@ -123,33 +122,31 @@ def median_rank(ranks: Sequence[int | None]) -> float:
     >>> median_rank([1, 9, 2, None])
     5.5
     """
-    return statistics.median(math.inf if rank is None else rank for rank in _some(ranks))
+    return statistics.median(math.inf if rank is None else rank for rank in ranks)
 
 
 def ndcg(queries: Sequence[QueryRanks], k: int = NDCG_AT) -> float:
     """Returns the mean NDCG@k of queries, 0 to 1, where each answer is equally relevant.
 
     An answer at rank r up to k gains 1 / log2(r + 1), and the sum is divided by what the first
-    min(k, number of answers) ranks would gain (Järvelin and Kekäläinen 2002). Raises ValueError
-    without queries, or for a query without answers.
+    min(k, number of answers) ranks would gain (Järvelin and Kekäläinen 2002).
 
     >>> ndcg([(1, 3)], k=10) == (1 + 1 / 2) / (1 + 1 / math.log2(3))
     True
     """
-    return statistics.fmean(_ndcg(each, k) for each in _answered(queries))
+    return statistics.fmean(_ndcg(each, k) for each in queries)
 
 
 def mean_average_precision(queries: Sequence[QueryRanks]) -> float:
     """Returns MAP, 0 to 1: the mean over the queries of the mean precision at their answers.
 
     With its answers at the ascending ranks r1, r2 …, a query's average precision is the mean of
-    1 / r1, 2 / r2 …; None counts as 0. With one answer each, MAP is MRR. Raises ValueError without
-    queries, or for a query without answers.
+    1 / r1, 2 / r2 …; None counts as 0. With one answer each, MAP is MRR.
 
     >>> mean_average_precision([(1, 4), (2, None)])
     0.5
     """
-    return statistics.fmean(_average_precision(each) for each in _answered(queries))
+    return statistics.fmean(_average_precision(each) for each in queries)
 
 
 def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
@@ -157,16 +154,13 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
 
     The hits are per query, or per group of dependent outcomes (seeds of one system, captions of one
     picture) as the number of hits. Under the null hypothesis only the sign of a group's difference
-    is random, so two seeds that agree are no more evidence than one. Raises ValueError unless both
-    have the same number of queries.
+    is random, so two seeds that agree are no more evidence than one.
 
     >>> paired_p_value([True] * 6, [False] * 6)
     0.03125
     >>> paired_p_value([3] * 6, [0] * 6)
     0.03125
     """
-    if len(hits_a) != len(hits_b):
-        raise ValueError(f"{len(hits_a)} and {len(hits_b)} queries are not the same queries")
     differences = [a - b for a, b in zip(hits_a, hits_b, strict=True)]
     # Entry i is the probability that the randomly signed differences sum to 2 i - their total.
     probabilities = np.ones(1)
@@ -198,17 +192,3 @@ def _ndcg(ranks: QueryRanks, k: int) -> float:
 def _average_precision(ranks: QueryRanks) -> float:
     found = sorted(rank for rank in ranks if rank is not None)
     return sum(number / rank for number, rank in enumerate(found, start=1)) / len(ranks)
-
-
-def _answered(queries: Sequence[QueryRanks]) -> Sequence[QueryRanks]:
-    if not queries:
-        raise ValueError("no queries were ranked")
-    if not all(queries):
-        raise ValueError("a query has no answers, so nothing can be relevant to it")
-    return queries
-
-
-def _some(ranks: Sequence[int | None]) -> Sequence[int | None]:
-    if not ranks:
-        raise ValueError("no queries were ranked")
-    return ranks

@@ -22,15 +22,17 @@ from torch import Tensor
 from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
-from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.evaluation.tower_pairs import TowerPairs
 from tandem.inference.buckets import pad_texts
+from tandem.modeling.checkpoint import Checkpoint
 from tandem.modeling.image_tokens import PixelTokens, RecordTokens
 from tandem.modeling.two_towers import TwoTowers
 from tandem.texts.special_tokens import special_tokens
 from tandem.texts.text import TextPreprocessor
+from tandem.zoo.checkpoint import ZooCheckpoint
 
 Floats = NDArray[np.floating[Any]]
+ScoredCheckpoint = Checkpoint | ZooCheckpoint
 Fusion = Callable[[Floats, Floats, float], Floats]
 OnProgress = Callable[[int], None]
 Row = TypeVar("Row")
@@ -45,9 +47,7 @@ class EncodeSeconds:
     tokens: float
     """Reading all pictures and computing their image tokens."""
     images: float
-    """Embedding the pictures."""
     texts: float
-    """Embedding all captions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ class OfflineSeconds:
     encode_images: float
     """Reading and encoding all pictures of the gallery."""
     encode_texts: float
-    """Encoding all captions."""
     match_tokens: float
     """Image tokens for the cross-encoder, if it does not share the bi-encoder's."""
     retrieve: float
@@ -68,7 +67,6 @@ class OfflineSeconds:
 
     @property
     def per_pair(self) -> float:
-        """Cost of one pair."""
         return self.match / self.pair_count
 
 
@@ -77,7 +75,7 @@ class ScoredPools:
     """Holds one direction's scores, one row per query."""
 
     retrieved: Order
-    """int64 [Q, M], the bi-encoder's order."""
+    """int64 [Q, M]."""
     similarity: Floats
     """[Q, M], item m in column m."""
     logits: Floats
@@ -87,7 +85,6 @@ class ScoredPools:
     seconds: OfflineSeconds
 
     def reranked(self, k: int) -> Order:
-        """Returns the full orders with the first `k` reordered by the cross-encoder."""
         return rerank_order(self.retrieved, self.logits[:, :k])
 
     def fused(self, k: int, fuse: Fusion, weight: float) -> Order:
@@ -121,7 +118,6 @@ class _Distinct:
 
     @property
     def repetition(self) -> float:
-        """Mean number of occurrences."""
         return len(self.places) / len(self.numbers)
 
 
@@ -138,10 +134,9 @@ class OfflineGallery:
     ) -> None:
         """Encodes the gallery, with image tokens from the records' pixels or from `images`.
 
-        Without `embeds` it only scores pairs, in pools that another one finds.
-
-        Raises the TandemError of a picture or caption that cannot be read, and ValueError for image
-        tokens of another width than the checkpoint's.
+        Without `embeds` it only scores pairs, in pools that another one finds. Raises the
+        TandemError of a picture or caption that cannot be read, and ValueError for image tokens of
+        another width.
         """
         self._model = checkpoint.model
         self._gallery = gallery

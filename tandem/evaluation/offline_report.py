@@ -7,10 +7,9 @@ from typing import Any
 from tandem.contract.content import Modality
 from tandem.evaluation import fusion
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
+from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredCheckpoint, ScoredPools
 from tandem.evaluation.ranking import Order, all_answer_ranks
 from tandem.evaluation.reports.report import BE, Ranking, Report
-from tandem.evaluation.scored_model import ScoredCheckpoint
 from tandem.modeling.image_tokens import RecordTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
@@ -92,14 +91,11 @@ def offline_report(  # noqa: PLR0913
 
 
 def _without_pairs(parts: Mapping[str, float]) -> dict[str, float]:
-    """Returns a direction's durations, without those of a cross-encoder if there is none."""
     pair_parts = {"match_tokens", "match", "pair_count", "all_pair_count"}
     return {name: value for name, value in parts.items() if name not in pair_parts}
 
 
 class _ScoredDirection:
-    """Makes rankings of one direction's pools."""
-
     def __init__(self, name: str, pools: ScoredPools, gallery: Gallery, target: Modality) -> None:
         self._name, self._pools = name, pools
         self._answers, self._pictures = gallery.answers(target), gallery.query_pictures(target)
@@ -114,13 +110,11 @@ class _ScoredDirection:
             self._ce_seconds += seconds.match_tokens / len(gallery.chosen)
 
     def rankings(self, pool_sizes: Sequence[int]) -> Iterator[Ranking]:
-        """Yields the bi-encoder's ranking and the cross-encoder's for each pool size."""
         yield self.ranking(BE, 0, self._pools.retrieved)
         for k in pool_sizes:
             yield self.ranking(f"{BE} + CE {k}", k, self._pools.reranked(k))
 
     def fused_rankings(self, k: int) -> Iterator[Ranking]:
-        """Yields every fusion method and weight over pools of `k`."""
         for name, fuse in FUSIONS.items():
             for weight in FUSION_WEIGHTS:
                 yield self.ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))

@@ -76,20 +76,8 @@ def all_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> lis
 
 
 def first_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> list[int]:
-    """Returns the rank of each query's best answer, from 1.
-
-    Raises ValueError naming a query that has no answer in its order.
-
-    >>> first_answer_ranks(np.array([[2, 0, 1]]), [{0, 1}])
-    [2]
-    """
-    ranks = []
-    for number, (order_N, wanted) in enumerate(zip(order_QN, answers, strict=True)):
-        places = np.flatnonzero(np.isin(order_N, list(wanted)))
-        if not len(places):
-            raise ValueError(f"query {number} has no answer among the items")
-        ranks.append(int(places[0]) + 1)
-    return ranks
+    """Returns the rank of each query's best answer, from 1."""
+    return [ranks[0] for ranks in all_answer_ranks(order_QN, answers)]
 
 
 def _descending(scores: Scores) -> Order:

@@ -29,9 +29,7 @@ class AnswerRanks:
     seconds: float = field(compare=False)
     """Duration of the search as the client saw it."""
     reranked_depth: int = field(default=0, compare=False)
-    """Candidates that the cross-encoder scored."""
     model_fingerprint: str = field(default="", compare=False)
-    """The model that answered."""
 
 
 @dataclass(slots=True)
@@ -39,7 +37,6 @@ class AdaptiveDepth:
     """Requests adaptive depth, and counts the pairs that it scores."""
 
     read_count: int = 0
-    """Candidates that were scored."""
     asked_count: int = 0
     """Candidates that would be scored without the rule."""
 

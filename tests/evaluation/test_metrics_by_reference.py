@@ -16,7 +16,7 @@ from tandem.evaluation.metrics import (
     paired_p_value,
     recall_at,
 )
-from tandem.evaluation.reports.student_t import t_quantile
+from tandem.evaluation.reports.spread import t_quantile
 
 ITEM_COUNT = 40
 CASES: Sequence[tuple[str, int]] = [("one answer", 1), ("five captions", 5), ("any match", 25)]

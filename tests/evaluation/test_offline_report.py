@@ -216,14 +216,6 @@ def test_equal_pairs_are_timed_as_if_all_were_read(
     assert [parts["match"] for parts in report.seconds.values()] == [8 * 24, 8 * 24]
 
 
-def test_a_gallery_without_doubles_has_no_ties(checkpoint: Checkpoint, gallery: Gallery) -> None:
-    """Nothing is said of them then."""
-    report = offline_report(checkpoint, gallery, [4], ABOUT)
-
-    assert report.tied_counts == {TEXT: 0, IMAGE: 0}
-    assert "exactly as similar" not in report_markdown(report)
-
-
 def copy_of(record: Record, number: int) -> Record:
     """Returns another record of the same picture and words."""
     name = f"{record.record_id}-copy-{number}"

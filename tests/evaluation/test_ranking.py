@@ -1,7 +1,5 @@
 """Orders and ranks, worked by hand and against plain sorting."""
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation import ranking
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.metrics import recall_at
 from tandem.evaluation.ranking import (
@@ -28,19 +25,6 @@ TABLES = st.tuples(st.integers(1, 4), st.integers(1, 12)).flatmap(
         arrays(np.float64, shape, elements=SCORES), arrays(np.float64, shape, elements=SCORES)
     )
 )
-
-
-def test_doctests() -> None:
-    """The examples in the docstrings are true."""
-    result = doctest.testmod(ranking)
-
-    assert result.attempted > 0
-    assert result.failed == 0
-
-
-def test_the_most_similar_ranks_first_and_ties_keep_their_order() -> None:
-    """Items 1 and 3 are equal: 1 comes first."""
-    assert retrieve_order(np.array([[0.1, 0.7, 0.9, 0.7]])).tolist() == [[2, 1, 3, 0]]
 
 
 def test_ties_keep_a_given_order() -> None:
@@ -89,15 +73,6 @@ def test_the_pool_is_reordered_and_the_rest_follows() -> None:
     assert first_answer_ranks(order, [{1}]) == [4]
 
 
-def test_reranking_by_the_smallest_first_is_another_order() -> None:
-    """A convenience class of the authors' code sorts so; the figures differ."""
-    retrieved = np.array([[0, 1, 2]])
-    logits = np.array([[0.5, 2.0, -1.0]])
-
-    assert rerank_order(retrieved, logits).tolist() == [[1, 0, 2]]
-    assert rerank_order(retrieved, -logits).tolist() == [[2, 0, 1]]
-
-
 @given(TABLES, st.integers(1, 12))
 def test_reranking_never_changes_the_members_of_the_pool(
     tables: tuple[np.ndarray, np.ndarray], k: int
@@ -142,13 +117,6 @@ def test_nan_is_refused() -> None:
         rerank_order(np.array([[0, 1]]), np.array([[np.nan, 0.0]]))
     with pytest.raises(ValueError, match="3 scores a query for 2 items"):
         rerank_order(np.array([[0, 1]]), np.zeros((1, 3)))
-    with pytest.raises(ValueError, match="query 1 has no answer"):
-        first_answer_ranks(np.array([[0, 1], [1, 0]]), [{0}, {7}])
-
-
-def test_the_best_placed_of_several_answers_counts() -> None:
-    """An image has several captions; with the worst placed, the rank would be 3."""
-    assert first_answer_ranks(np.array([[4, 0, 2, 1]]), [{2, 0}]) == [2]
 
 
 def test_every_answer_has_a_rank() -> None:

@@ -163,17 +163,6 @@ async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> No
     assert str(counted) == "12 of 80 pairs read, 15.0 %"
 
 
-async def test_fewer_queries_are_spread_over_the_gallery() -> None:
-    """So that every language is asked in."""
-    gallery = make_gallery(scene_records("test", 1, 16), ["en", "de", "fr", "cs"])
-
-    async with search_server() as (address, _), AsyncClient(address) as client:
-        report = await served_report(client, "scenes", gallery, [20], {}, query_count=4)
-
-    assert report.languages["text→image"] == ["en", "de", "fr", "cs"]
-    assert [each.query_seconds is None for each in report.rankings] == [True, False] * 2
-
-
 async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None:
     """As an offline one does; of those that are asked alone."""
     gallery = make_gallery(scene_records("test", 1, 8), ["en"], captions_per_picture=2)
@@ -192,10 +181,8 @@ async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None
         assert all(each.pictures == expected[each.direction] for each in report.rankings)
 
 
-# The smallest and the largest; 100 and 125 lie between.
 @pytest.mark.parametrize(
-    "count",
-    [60, *(pytest.param(count, marks=pytest.mark.slow) for count in (100, 125)), 250],
+    "count", [60, *(pytest.param(count, marks=pytest.mark.slow) for count in (100, 125, 250))]
 )
 async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> None:
     """Languages take turns in sixteen, siblings in four: every 4th, 8th or 16th would be alike."""

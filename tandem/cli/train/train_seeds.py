@@ -23,7 +23,8 @@ from tandem.cli.evaluate.compare import print_comparison
 from tandem.cli.options import arguments_of
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.train.train_options import SCENES, TrainOptions
-from tandem.evaluation.reports.report import Report, Spread
+from tandem.evaluation.reports.report import Report
+from tandem.evaluation.reports.spread import Spread
 from tandem.training.runs.run import check_unfinished
 from tandem.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
 from tandem.training.runs.run_state import RunStateInvalid

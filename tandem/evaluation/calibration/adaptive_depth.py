@@ -10,7 +10,7 @@ Shapes: Q queries, K candidates of a pool, A evaluations of the rule, N examples
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ class DepthOutcome:
 
     query_count: int
     pair_count: int
-    """Pairs scored."""
     whole_pair_count: int
     """Pairs of full reranks."""
     lost_count: int
@@ -41,7 +40,6 @@ class DepthOutcome:
 
     @property
     def saved_percent(self) -> float:
-        """Percentage of pairs saved."""
         return 100.0 * (1 - self.pair_count / self.whole_pair_count)
 
     @property
@@ -142,19 +140,7 @@ def recalls(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> list[Recall]:
 
 
 def joined(outcomes: Iterable[DepthOutcome]) -> DepthOutcome:
-    """Returns the outcome over all queries."""
-    counts = [
-        (
-            each.query_count,
-            each.pair_count,
-            each.whole_pair_count,
-            each.lost_count,
-            each.gained_count,
-            each.other_first_count,
-        )
-        for each in outcomes
-    ]
-    return DepthOutcome(*map(sum, zip(*counts, strict=True)))
+    return DepthOutcome(*map(sum, zip(*map(astuple, outcomes), strict=True)))
 
 
 def _order(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> NDArray[np.int64]:

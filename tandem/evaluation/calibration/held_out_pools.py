@@ -4,7 +4,7 @@ Shapes: Q queries, K candidates of a pool, M items of the target modality.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -19,17 +19,14 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class HeldOutPools:
-    """Holds one direction's pools, one row per query, candidates in the bi-encoder's order."""
+    """Holds one direction's pools [Q, K], candidates in the bi-encoder's order."""
 
     similarity: Floats
-    """[Q, K]."""
     match_logits: Floats
-    """[Q, K]."""
     is_answer: NDArray[np.bool_]
-    """[Q, K], whether recall counts the candidate."""
+    """Whether recall counts the candidate."""
     is_match: NDArray[np.bool_]
-    """[Q, K], whether the query is true of the candidate, which is what a match probability states.
-    """
+    """Whether the query is true of the candidate, which is what a match probability states."""
 
     @classmethod
     def of(
@@ -39,10 +36,7 @@ class HeldOutPools:
         target: Modality,
         query_numbers: Sequence[int] | None = None,
     ) -> Self:
-        """Returns the scored part of the pools of the gallery's queries that look for `target`.
-
-        `query_numbers` are the numbers of the queries that were scored; all of them where None.
-        """
+        """Returns the scored part of the pools of these queries for `target`, by default of all."""
         pool_QK = pools.retrieved[:, : pools.logits.shape[1]]
         answers, matches = gallery.answers(target), gallery.matches(target)
         query_numbers = range(len(answers)) if query_numbers is None else query_numbers
@@ -55,22 +49,16 @@ class HeldOutPools:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Returns all queries of parts with pools of one size."""
         return cls(
-            np.concatenate([part.similarity for part in parts]),
-            np.concatenate([part.match_logits for part in parts]),
-            np.concatenate([part.is_answer for part in parts]),
-            np.concatenate([part.is_match for part in parts]),
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
         )
 
     @property
     def query_count(self) -> int:
-        """Q."""
         return len(self.match_logits)
 
     @property
     def pool_size(self) -> int:
-        """K."""
         return int(self.match_logits.shape[1])
 
 

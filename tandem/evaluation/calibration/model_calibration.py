@@ -37,8 +37,7 @@ class FittedCalibration:
     def of(cls, dev: Pools, first_count: int, further_count: int, lost_points_limit: float) -> Self:
         """Fits both parts on dev, shared by both directions.
 
-        `lost_points_limit`: points of R@1 that stopping early may lose on dev. Raises what
-        fit_probability and fit_rule raise.
+        `lost_points_limit`: points of R@1 that stopping early may lose on dev.
         """
         whole = HeldOutPools.joined(list(dev.values()))
         rule = fit_rule(whole, first_count, further_count, stop_chance=0.0)
@@ -54,7 +53,6 @@ class DepthRow:
     direction: str
     way: str
     recalls: Sequence[Recall]
-    """R@1, R@5 and R@10."""
     outcome: DepthOutcome
 
 
@@ -86,7 +84,6 @@ def depth_rows(rule: AdaptiveDepthRule, pools: Pools) -> Iterator[DepthRow]:
 def calibration_markdown(
     fitted: FittedCalibration, dev: Pools, test: Pools, about: Mapping[str, Any]
 ) -> str:
-    """Returns a page on the fitted calibration and its quality on dev and test."""
     rule, probability = fitted.adaptive_depth, fitted.probability
     parts = [
         f"# {about['title']}",

@@ -57,7 +57,6 @@ class ProbabilityQuality:
 
     @classmethod
     def of(cls, calibration: ProbabilityCalibration, pools: HeldOutPools) -> Self:
-        """Returns the quality of the calibrated probabilities of these pools."""
         logits_QK, is_match_QK = pools.match_logits, pools.is_match
         probability_QK = sigmoid_of(calibration.scale * logits_QK + calibration.bias)
         order_QK = np.argsort(-logits_QK, axis=1, kind="stable")

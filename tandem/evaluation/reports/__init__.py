@@ -1,6 +1,6 @@
 """Reports evaluations as JSON, page and picture, and compares them.
 
-- report.py: ranks and their metrics; student_t.py: intervals of several seeds
+- report.py: ranks and their metrics; spread.py: the mean of several seeds
 - report_markdown.py, plots.py: the page and its picture
 - comparison.py: several systems on the same queries
 - published.py: the paper's figures; evaluation_time.py: its Table 4

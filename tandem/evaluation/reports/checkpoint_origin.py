@@ -100,7 +100,6 @@ def _beginning(recipe: Mapping[str, Any]) -> str:
 
 
 def _published(recipe: Mapping[str, Any], role: str) -> str:
-    """Returns the name and the digest of a published network; nothing if there is none."""
     name = recipe.get(role)
     digest = str(recipe.get(f"{role}_weights_sha256", ""))
     return f"{name}, weights {digest[:12]}" if name else ""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem.evaluation.metrics import paired_p_value
-from tandem.evaluation.reports.report import Ranking, Report, Spread
+from tandem.evaluation.reports.report import Ranking, Report
+from tandem.evaluation.reports.spread import Spread
 
 # Fields that are equal in two reports of the same queries.
 _SAME = (
@@ -29,11 +30,9 @@ class ComparedOrder:
     direction: str
     order_by: str
     recall_at_1: Spread
-    """R@1 over the seeds, in percent."""
     difference: float
-    """Difference of the means from the first system, in points."""
+    """Of the means from the first system, in points; the p-value is of the same queries."""
     p_value: float
-    """p-value of the difference from the first system on the same queries."""
 
 
 def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:

@@ -25,7 +25,6 @@ class EvaluationTime:
     """Whether pairs that were not scored are included, at the mean cost of those that were."""
 
     def __str__(self) -> str:
-        """Returns such as "12.3 min" or "1.6 h, extrapolated"."""
         return duration(self.seconds) + (", extrapolated" if self.is_extrapolated else "")
 
 
@@ -59,7 +58,6 @@ def reads_every_pair(report: Report, order_by: str) -> bool:
 
 
 def pair_seconds(parts: Mapping[str, float]) -> float:
-    """Returns a direction's mean cost of a pair."""
     return parts["match"] / parts["pair_count"]
 
 

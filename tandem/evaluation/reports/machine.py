@@ -23,7 +23,6 @@ def machine_about() -> dict[str, str]:
 
 
 def _cpu_name() -> str:
-    """Returns the processor's name as the system reports it."""
     if _CPU_INFO.is_file():
         for line in _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
@@ -33,7 +32,6 @@ def _cpu_name() -> str:
 
 
 def _usable_core_count() -> int:
-    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

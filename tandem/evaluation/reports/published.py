@@ -32,13 +32,8 @@ class PublishedRow:
 
 
 def published_rows(order_by: str, *, is_enlarged: bool) -> Iterator[PublishedRow]:
-    """Yields the printed rows for that order, if there are any.
-
-    `is_enlarged` includes rows with distractors.
-    """
-    with _ROWS.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["order_by"] == order_by]
-    wanted = (row for row in rows if is_enlarged or row["setting"] != "enlarged")
+    """Yields the printed rows for that order; `is_enlarged` includes rows with distractors."""
+    wanted = (row for row in _rows(_ROWS, order_by) if is_enlarged or row["setting"] != "enlarged")
     named = groupby(wanted, lambda row: (row["system"], row["data_set"], row["table"]))
     for (system, data_set, table), both in named:
         recalls, notes = {}, []
@@ -49,41 +44,25 @@ def published_rows(order_by: str, *, is_enlarged: bool) -> Iterator[PublishedRow
         yield PublishedRow(order_by, system, data_set, recalls, table, ", ".join(notes))
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedLanguages:
-    """Holds mR of one system on Multi30k, in percent (Table 2)."""
+def published_languages(order_by: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yields each system with its mR on Multi30k in percent (Table 2), by language.
 
-    order_by: str
-    system: str
-    mean_recalls: Mapping[str, float]
-    """By language; "mean" is the plain mean of the four."""
-
-
-def published_languages(order_by: str) -> Iterator[PublishedLanguages]:
-    """Yields what was printed for that way of ordering; nothing where nothing was."""
-    with _LANGUAGES.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row.pop("order_by") == order_by:
-                system = row.pop("system")
-                means = {language: float(value) for language, value in row.items()}
-                yield PublishedLanguages(order_by, system, means)
+    "mean" is the plain mean of the four.
+    """
+    for row in _rows(_LANGUAGES, order_by):
+        system = row.pop("system")
+        yield system, {name: float(value) for name, value in row.items() if name != "order_by"}
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedTime:
-    """Holds the time of a whole evaluation on an NVIDIA V100, including encoding (Table 4)."""
+def published_times(order_by: str) -> Iterator[tuple[str, int, str]]:
+    """Yields data set, pairs and the printed time of a whole evaluation on a V100 (Table 4).
 
-    order_by: str
-    data_set: str
-    pair_count: int
-    """Pairs of both directions with five captions per picture; computed, not printed."""
-    printed: str
+    The pairs are of both directions with five captions per picture; computed, not printed.
+    """
+    for row in _rows(_TIMES, order_by):
+        yield row["data_set"], int(row["pair_count"]), row["printed"]
 
 
-def published_times(order_by: str) -> Iterator[PublishedTime]:
-    """Yields what was printed for that way of ordering; nothing where nothing was."""
-    with _TIMES.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["order_by"] == order_by:
-                pair_count = int(row["pair_count"])
-                yield PublishedTime(order_by, row["data_set"], pair_count, row["printed"])
+def _rows(path: Path, order_by: str) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["order_by"] == order_by]

@@ -104,7 +104,6 @@ def _notes(report: Report) -> Iterator[str]:
 
 
 def recall_cell(recall: Recall) -> str:
-    """Returns the percentage with its interval."""
     low, high = recall.interval_percent
     return f"{recall.percent:.1f}  {low:.1f}–{high:.1f}"
 
@@ -187,8 +186,8 @@ def _pair_ms(parts: Mapping[str, float]) -> str:
 def _whole_times(times: Sequence[EvaluationTime]) -> Iterator[Sequence[str]]:
     for each in times:
         yield (each.order_by, "this", f"{each.pair_count:,}", str(each))
-        for row in published_times(each.order_by):
-            yield (row.order_by, f"the paper's, {row.data_set}", f"{row.pair_count:,}", row.printed)
+        for data_set, pair_count, printed in published_times(each.order_by):
+            yield (each.order_by, f"the paper's, {data_set}", f"{pair_count:,}", printed)
 
 
 def _figure(value: float | None) -> str:
@@ -228,7 +227,7 @@ def _languages_beside_published(report: Report) -> Iterator[Sequence[str]]:
         return
     for order_by in report.orders():
         names = _published_names(report, order_by)
-        published = [row for name in names for row in published_languages(name)]
+        published = [(name, *row) for name in names for row in published_languages(name)]
         if not published:
             continue
         means = {language: _mean_recall(report, order_by, language) for language in ours}
@@ -236,9 +235,8 @@ def _languages_beside_published(report: Report) -> Iterator[Sequence[str]]:
         mean = f"{fmean(means.values()):.1f}" if len(means) == len(_PUBLISHED_LANGUAGES) else ""
         cells = (f"{means[name]:.1f}" if name in means else "" for name in _PUBLISHED_LANGUAGES)
         yield (order_by, "**this**", *cells, mean)
-        for row in published:
-            theirs = (f"{value:.1f}" for value in row.mean_recalls.values())
-            yield (row.order_by, f"the paper's {row.system}", *theirs)
+        for name, system, theirs in published:
+            yield (name, f"the paper's {system}", *(f"{each:.1f}" for each in theirs.values()))
 
 
 def _published_names(report: Report, order_by: str) -> list[str]:

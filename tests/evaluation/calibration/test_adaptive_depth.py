@@ -32,7 +32,7 @@ def depth_by_asking(rule: AdaptiveDepthRule, pools: HeldOutPools, query: int) ->
     return pools.pool_size
 
 
-@pytest.mark.parametrize(("first", "further"), [(8, 4), (5, 3), (2, 1), (19, 7)])
+@pytest.mark.parametrize(("first", "further"), [(5, 3), (2, 1)])
 def test_it_reads_the_pairs_that_a_service_would_read(first: int, further: int) -> None:
     """The chunks, the features and the comparison are those of AdaptiveDepthRule.chance."""
     pools = made_pools(query_count=300, seed=3)
@@ -116,11 +116,3 @@ def test_unread_candidates_rank_after_read_ones() -> None:
     assert shorter == [0, 1, 2]
     # Read whole: rank 12 and rank 6.
     assert [each.hit_count for each in recalls(np.array([12, 12, 12]), pools)] == [0, 0, 1]
-
-
-def test_an_interval_of_few_queries_is_wide_without_a_loss() -> None:
-    """The end of it falls as queries are added, and is never at nothing."""
-    few, many = (DepthOutcome(n, n, 2 * n, 0, 0, 0).lost_interval_points for n in (100, 10_000))
-
-    assert few[1] > 1.0
-    assert 0 < many[1] < 0.05

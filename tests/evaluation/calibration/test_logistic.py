@@ -51,11 +51,9 @@ def test_a_feature_that_never_changes_is_left_out() -> None:
     assert abs(found[1]) < 1e-9
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_identical_examples_are_refused(answer: bool) -> None:
-    """There is nothing to tell apart."""
+def test_identical_examples_are_refused() -> None:
     with pytest.raises(ValueError, match="all alike"):
-        fit_logistic(np.zeros((5, 1)), np.full(5, answer))
+        fit_logistic(np.zeros((5, 1)), np.full(5, True))
 
 
 def test_large_values_do_not_overflow() -> None:

@@ -5,7 +5,6 @@ import pytest
 from tandem.evaluation.calibration.model_calibration import (
     BOTH,
     FittedCalibration,
-    calibration_markdown,
     depth_rows,
 )
 from tests.support.evaluation.made_pools import made_pools
@@ -34,11 +33,3 @@ def test_a_rule_is_compared_with_full_and_fixed_depths(fitted: FittedCalibration
     parts = [rows[name, "the rule"].outcome for name in TEST]
     assert rule.outcome.pair_count == sum(each.pair_count for each in parts)
     assert rule.outcome.query_count == 8_000
-
-
-def test_the_page_shows_both_parts_of_dev_and_test(fitted: FittedCalibration) -> None:
-    page = calibration_markdown(fitted, DEV, TEST, {"title": "Of made pools", "seed": 1})
-
-    assert page.startswith("# Of made pools\n\n- seed: 1\n")
-    for shown in ("bare sigmoid", "calibrated", "### dev, fitted on", "### test", "always 12"):
-        assert shown in page

@@ -75,11 +75,3 @@ def test_errors_are_weighted_by_the_size_of_their_bin() -> None:
 
     assert expected_calibration_error(said, np.zeros(10, bool)) == pytest.approx(0.1)
     assert expected_calibration_error(said, said == 1.0) == 0.0
-
-
-def test_errors_of_one_bin_cancel_and_of_two_do_not() -> None:
-    """Half of what is said at 0.5 should be so, whichever half."""
-    so = np.array([True, False])
-
-    assert expected_calibration_error(np.array([0.5, 0.5]), so) == 0.0
-    assert expected_calibration_error(np.array([0.3, 0.7]), so) == pytest.approx(0.7)

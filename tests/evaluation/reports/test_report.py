@@ -12,9 +12,10 @@ import pytest
 from tandem.evaluation.reports.evaluation_time import EVERY_PAIR
 from tandem.evaluation.reports.plots import plot_recall_against_time
 from tandem.evaluation.reports.published import published_rows
-from tandem.evaluation.reports.report import BE, Ranking, Report, Spread, joined
+from tandem.evaluation.reports.report import BE, Ranking, Report, joined
 from tandem.evaluation.reports.report_markdown import report_markdown
-from tests.support.evaluation.made_report import CE, IMAGE, TEXT, ink, report
+from tandem.evaluation.reports.spread import Spread
+from tests.support.evaluation.made_report import CE, IMAGE, TEXT, report
 
 
 def test_sums_over_both_directions_are_those_of_each_order() -> None:
@@ -71,10 +72,6 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     note = "captions of one picture are correlated"
     assert note in report_markdown(measured)
     assert note not in report_markdown(report())
-    for hostile in ({TEXT: [0, 0, 1]}, [1], {TEXT: 7}):
-        path.write_text(json.dumps(content | {"pictures": hostile}))
-        with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
-            Report.read(path)
     del content["pictures"]  # as an earlier release wrote it
     path.write_text(json.dumps(content))
     assert Report.read(path) == report(alike)
@@ -128,21 +125,6 @@ def test_a_report_without_further_answers_has_no_ndcg(tmp_path: Path) -> None:
     assert whole.ranking(IMAGE, BE).other_ranks is None
     both = joined([of_two_answers(), of_two_answers()])
     assert both.ranking(IMAGE, BE).other_ranks == 2 * ((3,), (2,), (12,), (None,))
-    for hostile in ([[0]] * 4, [[1]] * 3, 7, [1, 2, 3, 4]):
-        content["rankings"][0]["other_ranks"] = hostile
-        path.write_text(json.dumps(content))
-        with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
-            Report.read(path)
-
-
-def test_a_language_has_its_own_queries() -> None:
-    """Of the two German ones the bi-encoder puts neither first."""
-    measured = report()
-
-    german = measured.of_language(measured.ranking(TEXT, BE), "de")
-
-    assert german.ranks == (6, 4)
-    assert german.recalls[0].percent == 0.0
 
 
 def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
@@ -162,44 +144,13 @@ def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
     [
         "{}",
         "[",
-        "[" * 100_000,
-        "\udc80",
-        "",
-        "null",
         "[1]",
-        '"report"',
         '{"format_version": 99}',
-        '{"format_version": 1, "about": {}, "languages": {}, "seconds": {}, "rankings": []}',
-        '{"format_version": 1, "about": [], "languages": {}, "seconds": {}, "rankings": [1]}',
     ],
 )
 def test_a_file_that_is_not_a_report_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "report.json"
-    path.write_text(content, encoding="utf-8", errors="surrogateescape")
-
-    with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
-        Report.read(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("ranks", ["1", "2", "3", "4"]),
-        ("ranks", [0, 1, 1, 1]),
-        ("ranks", [1]),
-        ("ranks", [True, 1, 1, 1]),
-        ("direction", 7),
-        ("direction", "sideways"),
-        ("order_by", None),
-    ],
-)
-def test_a_ranking_of_another_shape_is_refused(tmp_path: Path, name: str, value: object) -> None:
-    """Where it is read, not where it is counted."""
-    path = tmp_path / "report.json"
-    report().write(path)
-    content = json.loads(path.read_text())
-    content["rankings"][0][name] = value
-    path.write_text(json.dumps(content))
+    path.write_text(content, encoding="utf-8")
 
     with pytest.raises(ValueError, match=r"report\.json is not a report of this version"):
         Report.read(path)
@@ -364,28 +315,12 @@ def test_every_printed_row_is_whole() -> None:
             assert 40 < recalls[0] < recalls[2] < 100
 
 
-def test_seeds_have_a_mean_and_a_deviation() -> None:
-    """Of 1, 2 and 3: 2 and 1; of a single one there is no deviation."""
-    assert str(Spread((1.0, 2.0, 3.0))) == "2.0 ± 1.0"
-    assert str(Spread((4.0,))) == "4.0"
-
-
 def test_an_interval_is_of_the_mean_over_seeds() -> None:
     """Of 1, 2 and 3: 2 and 4.303 times 1 over the root of 3 either way; of one there is none."""
     low, high = Spread((1.0, 2.0, 3.0)).interval or (0.0, 0.0)
 
     assert (low, high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
     assert Spread((1.0, 2.0, 3.0)).interval_text == "-0.5 to 4.5"
+    assert str(Spread((1.0, 2.0, 3.0))) == "2.0 ± 1.0"
     assert (Spread((4.0,)).interval, Spread((4.0,)).interval_text) == (None, "")
-
-
-def test_a_plot_has_a_line_a_direction(tmp_path: Path) -> None:
-    """With both directions it has more ink than with one."""
-    both, one = tmp_path / "both.png", tmp_path / "one.png"
-    measured = report()
-
-    plot_recall_against_time(measured, both)
-    text_only = replace(measured, languages={TEXT: measured.languages[TEXT]})
-    plot_recall_against_time(text_only, one)
-
-    assert ink(both) > ink(one) > 0
+    assert str(Spread((4.0,))) == "4.0"

@@ -1,6 +1,5 @@
 """Mined negatives: the nearest by plain sorting, never a match, drawn as the softmax says."""
 
-import doctest
 import math
 import random
 from collections import Counter
@@ -10,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tandem.training.data import caption_groups
 from tandem.training.data.mined_negatives import MinedNegatives, NearestWrong, nearest_wrong
 
 COUNT = 600  # more than two chunks of rows
@@ -22,14 +20,6 @@ def embeddings(seed: int) -> tuple[Tensor, Tensor]:
     texts = torch.randn(COUNT, 8, generator=generator)
     images = texts + 0.3 * torch.randn(COUNT, 8, generator=generator)
     return F.normalize(texts, dim=-1), F.normalize(images, dim=-1)
-
-
-def test_doctests() -> None:
-    """The examples in the docstrings are true."""
-    result = doctest.testmod(caption_groups)
-
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_the_nearest_wrong_are_those_of_plain_sorting() -> None:
