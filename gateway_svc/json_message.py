@@ -14,7 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from gateway_svc.faults import malformed
-from tandem.contract.request_limits import RequestLimit
+from tandem.contract.methods import RequestLimit
 from tandem.errors import MessageTooLarge
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)

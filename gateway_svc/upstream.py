@@ -19,7 +19,7 @@ from tandem.chassis.calls.channels import call, call_metadata
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.contract.deadline import Deadline
-from tandem.contract.request_limits import RequestLimit, request_limit
+from tandem.contract.methods import RequestLimit, request_limit
 from tandem.errors import ServiceUnavailable
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 

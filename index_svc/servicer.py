@@ -14,7 +14,6 @@ from tandem.chassis.calls.channels import deadline_seconds
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import part_to_proto, summary_to_proto
-from tandem.contract.search_path import keyword_state_to_proto
 from tandem.errors import ShardMapMismatch
 from tandem.shard.description import index_parts, index_summaries
 from tandem.shard.metrics import STAGE_DURATION
@@ -167,7 +166,7 @@ class IndexServicer(_Base):
             model_fingerprint=index.info.fingerprint,
             embedding_dimension=index.info.dimension,
             parts=map(part_to_proto, parts),
-            keyword_state=keyword_state_to_proto(index.keyword_state),
+            keyword_state=index.keyword_state.value,
         )
 
     async def ListShardIndexes(

@@ -19,11 +19,7 @@ from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import relevance
 from tandem.contract.region_wire import regions_from_proto
-from tandem.contract.search_path import (
-    ShardRetrieval,
-    keyword_state_from_proto,
-    path_from_proto,
-)
+from tandem.contract.search_path import KeywordState, ShardRetrieval, path_from_proto
 from tandem.errors import ServerUnknown, TandemError, error_from_reason
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
@@ -273,7 +269,7 @@ def search_result(
                 _MODALITIES.get(each.modality),
                 path_from_proto(each.path),
                 each.item_count,
-                keyword_state_from_proto(each.keyword_state) if each.keyword_state else None,
+                KeywordState(each.keyword_state) if each.keyword_state else None,
             )
             for each in response.retrievals
         ),

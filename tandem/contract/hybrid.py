@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tandem.contract.same_fields import of_same_fields, same_fields
 from tandem.v1 import search_service_pb2 as pb
 
 
@@ -31,20 +32,8 @@ class HybridRank:
 
 
 def hybrid_rank_to_proto(rank: HybridRank) -> pb.HybridRank:
-    """Returns the message."""
-    return pb.HybridRank(
-        similarity_rank=rank.similarity_rank,
-        keyword_rank=rank.keyword_rank,
-        keyword_score=rank.keyword_score,
-        fused_score=rank.fused_score,
-    )
+    return pb.HybridRank(**same_fields(rank))
 
 
 def hybrid_rank_from_proto(message: pb.HybridRank) -> HybridRank:
-    """Returns the places of a message."""
-    return HybridRank(
-        message.similarity_rank if message.HasField("similarity_rank") else None,
-        message.keyword_rank if message.HasField("keyword_rank") else None,
-        message.keyword_score if message.HasField("keyword_score") else None,
-        message.fused_score,
-    )
+    return of_same_fields(HybridRank, message)

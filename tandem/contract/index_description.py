@@ -7,15 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tandem.contract.modality import Modality
-from tandem.contract.search_path import (
-    NO_FALLBACK,
-    Fallback,
-    KeywordState,
-    SearchFallback,
-    fallback_kind_from_proto,
-    keyword_state_from_proto,
-    keyword_state_to_proto,
-)
+from tandem.contract.same_fields import of_same_fields, same_fields
+from tandem.contract.search_path import NO_FALLBACK, Fallback, KeywordState, SearchFallback
 from tandem.v1 import content_pb2, search_service_pb2
 from tandem.v1 import index_service_pb2 as pb
 
@@ -102,20 +95,11 @@ class IndexSummary:
 
 
 def summary_to_proto(summary: IndexSummary) -> pb.IndexSummary:
-    """Returns the message for the summary."""
-    return pb.IndexSummary(
-        index_id=summary.index_id,
-        model_fingerprint=summary.model_fingerprint,
-        text_count=summary.text_count,
-        image_count=summary.image_count,
-    )
+    return pb.IndexSummary(**same_fields(summary))
 
 
 def summary_from_proto(message: pb.IndexSummary) -> IndexSummary:
-    """Returns the summary of a message."""
-    return IndexSummary(
-        message.index_id, message.model_fingerprint, message.text_count, message.image_count
-    )
+    return of_same_fields(IndexSummary, message)
 
 
 def joined_recalls(recalls: Iterable[DirectionRecall]) -> list[DirectionRecall]:
@@ -134,7 +118,6 @@ def joined_recalls(recalls: Iterable[DirectionRecall]) -> list[DirectionRecall]:
 
 
 def recall_to_proto(recall: DirectionRecall) -> pb.DirectionRecall:
-    """Returns the message for the recall."""
     return pb.DirectionRecall(
         query_modality=_TO_PROTO[recall.query_modality],
         target_modality=_TO_PROTO[recall.target_modality],
@@ -158,43 +141,22 @@ def recalls_from_proto(messages: Iterable[pb.DirectionRecall]) -> list[Direction
 
 
 def part_to_proto(part: IndexPart) -> pb.IndexPart:
-    """Returns the message for the part."""
-    return pb.IndexPart(
-        modality=_TO_PROTO[part.modality],
-        item_count=part.item_count,
-        dead_row_count=part.dead_row_count,
-        tail_row_count=part.tail_row_count,
-        index_type=part.index_type,
-        parameters=part.parameters,
-        device=part.device,
-        fallback=part.fallback.kind.value,
-        fallback_reason=part.fallback.why,
-        activity=part.activity,
-        index_bytes=part.index_bytes,
-        recall_target=part.recall_target,
-        built_recall=part.built_recall,
-        list_imbalance=part.list_imbalance,
-        live_recalls=map(recall_to_proto, part.live_recalls),
-    )
+    same = same_fields(part) | {
+        "modality": _TO_PROTO[part.modality],
+        "fallback": part.fallback.kind.value,
+        "live_recalls": map(recall_to_proto, part.live_recalls),
+    }
+    return pb.IndexPart(**same, fallback_reason=part.fallback.why)
 
 
 def parts_from_proto(messages: Iterable[pb.IndexPart]) -> list[IndexPart]:
     """Returns the parts of messages, without modalities that are unknown to this version."""
     return [
-        IndexPart(
+        replace(
+            of_same_fields(IndexPart, each),
             modality=_FROM_PROTO[each.modality],
-            item_count=each.item_count,
-            dead_row_count=each.dead_row_count,
-            tail_row_count=each.tail_row_count,
-            index_type=each.index_type,
             parameters=dict(each.parameters),
-            device=each.device,
-            fallback=Fallback(fallback_kind_from_proto(each.fallback), each.fallback_reason),
-            activity=each.activity,
-            index_bytes=each.index_bytes,
-            recall_target=each.recall_target,
-            built_recall=each.built_recall if each.HasField("built_recall") else None,
-            list_imbalance=each.list_imbalance if each.HasField("list_imbalance") else None,
+            fallback=Fallback(SearchFallback(each.fallback), each.fallback_reason),
             live_recalls=recalls_from_proto(each.live_recalls),
         )
         for each in messages
@@ -203,18 +165,16 @@ def parts_from_proto(messages: Iterable[pb.IndexPart]) -> list[IndexPart]:
 
 
 def shard_index_to_proto(shard: ShardIndex) -> search_service_pb2.ShardIndex:
-    """Returns the message for the shard."""
     return search_service_pb2.ShardIndex(
         shard_number=shard.shard_number,
         parts=map(part_to_proto, shard.parts),
-        keyword_state=keyword_state_to_proto(shard.keyword_state),
+        keyword_state=shard.keyword_state.value,
     )
 
 
 def shard_index_from_proto(message: search_service_pb2.ShardIndex) -> ShardIndex:
-    """Returns the shard of a message."""
     return ShardIndex(
         message.shard_number,
         parts_from_proto(message.parts),
-        keyword_state_from_proto(message.keyword_state),
+        KeywordState(message.keyword_state),
     )

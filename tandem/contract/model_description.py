@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tandem.contract.same_fields import of_same_fields, same_fields
 from tandem.v1 import model_service_pb2
 
 
@@ -113,102 +114,15 @@ def sigmoid(value: float) -> float:
 
 
 def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescription:
-    """Returns the message for `model`."""
-    calibration, rule = model.probability_calibration, model.adaptive_depth_rule
-    return model_service_pb2.ModelDescription(
-        fingerprint=model.fingerprint,
-        family=model.family,
-        precision=model.precision,
-        embedding_dimension=model.embedding_dimension,
-        max_text_token_count=model.max_text_token_count,
-        max_text_bytes=model.max_text_bytes,
-        max_image_bytes=model.max_image_bytes,
-        max_image_pixel_count=model.max_image_pixel_count,
-        region_feature_width=model.region_feature_width,
-        max_region_count=model.max_region_count,
-        probability_calibration=model_service_pb2.ProbabilityCalibration(
-            scale=calibration.scale, bias=calibration.bias
-        )
-        if calibration
-        else None,
-        adaptive_depth_rule=model_service_pb2.AdaptiveDepthRule(
-            first_count=rule.first_count,
-            further_count=rule.further_count,
-            intercept=rule.intercept,
-            best_logit_weight=rule.best_logit_weight,
-            margin_weight=rule.margin_weight,
-            similarity_gap_weight=rule.similarity_gap_weight,
-            log_rank_weight=rule.log_rank_weight,
-            stop_chance=rule.stop_chance,
-        )
-        if rule
-        else None,
-        version=model.version,
-        neighbour_model=_neighbour_model_to_proto(model.neighbour_model)
-        if model.neighbour_model
-        else None,
-    )
+    return model_service_pb2.ModelDescription(**same_fields(model))
 
 
 def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescription:
-    """Returns the description of a message."""
-    calibration, rule = message.probability_calibration, message.adaptive_depth_rule
-    return ModelDescription(
-        fingerprint=message.fingerprint,
-        family=message.family,
-        precision=message.precision,
-        embedding_dimension=message.embedding_dimension,
-        max_text_token_count=message.max_text_token_count,
-        max_text_bytes=message.max_text_bytes,
-        max_image_bytes=message.max_image_bytes,
-        max_image_pixel_count=message.max_image_pixel_count,
-        region_feature_width=message.region_feature_width,
-        max_region_count=message.max_region_count,
-        probability_calibration=ProbabilityCalibration(calibration.scale, calibration.bias)
-        if message.HasField("probability_calibration")
-        else None,
-        adaptive_depth_rule=AdaptiveDepthRule(
-            first_count=rule.first_count,
-            further_count=rule.further_count,
-            intercept=rule.intercept,
-            best_logit_weight=rule.best_logit_weight,
-            margin_weight=rule.margin_weight,
-            similarity_gap_weight=rule.similarity_gap_weight,
-            log_rank_weight=rule.log_rank_weight,
-            stop_chance=rule.stop_chance,
-        )
-        if message.HasField("adaptive_depth_rule")
-        else None,
-        version=message.version or 1,  # A service of an earlier release has one version only.
-        neighbour_model=_neighbour_model_from_proto(message.neighbour_model)
-        if message.HasField("neighbour_model")
-        else None,
+    model = of_same_fields(
+        ModelDescription,
+        message,
+        probability_calibration=ProbabilityCalibration,
+        adaptive_depth_rule=AdaptiveDepthRule,
+        neighbour_model=NeighbourModelDescription,
     )
-
-
-def _neighbour_model_to_proto(
-    model: NeighbourModelDescription,
-) -> model_service_pb2.NeighbourModel:
-    return model_service_pb2.NeighbourModel(
-        fingerprint=model.fingerprint,
-        base_fingerprint=model.base_fingerprint,
-        text_query_item_count=model.text_query_item_count,
-        image_query_item_count=model.image_query_item_count,
-        pillar_count=model.pillar_count,
-        neighbour_count=model.neighbour_count,
-        includes_query_pillar=model.includes_query_pillar,
-    )
-
-
-def _neighbour_model_from_proto(
-    message: model_service_pb2.NeighbourModel,
-) -> NeighbourModelDescription:
-    return NeighbourModelDescription(
-        fingerprint=message.fingerprint,
-        base_fingerprint=message.base_fingerprint,
-        text_query_item_count=message.text_query_item_count,
-        image_query_item_count=message.image_query_item_count,
-        pillar_count=message.pillar_count,
-        neighbour_count=message.neighbour_count,
-        includes_query_pillar=message.includes_query_pillar,
-    )
+    return replace(model, version=model.version or 1)  # 0 of a service of an earlier release

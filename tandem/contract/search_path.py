@@ -1,4 +1,7 @@
-"""Describes how a shard searched (`tandem.v1.SearchPath`). Pure Python."""
+"""Describes how a shard searched (`tandem.v1.SearchPath`). Pure Python.
+
+A value of the wire that is unknown to this version becomes the first of its enum, or DISABLED.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ class SearchStrategy(Enum):
     POST_FILTER = pb.SEARCH_STRATEGY_POST_FILTER
     EXACT_SCAN = pb.SEARCH_STRATEGY_EXACT_SCAN
 
+    @classmethod
+    def _missing_(cls, _: object) -> SearchStrategy:
+        return cls.UNKNOWN
+
 
 class SearchFallback(Enum):
     """The reasons of `tandem.v1.SearchFallback`."""
@@ -29,6 +36,10 @@ class SearchFallback(Enum):
     DEVICE = pb.SEARCH_FALLBACK_DEVICE
     TOO_FEW_FOUND = pb.SEARCH_FALLBACK_TOO_FEW_FOUND
 
+    @classmethod
+    def _missing_(cls, _: object) -> SearchFallback:
+        return cls.NONE
+
 
 class KeywordState(Enum):
     """Says whether a shard searched by words; names are those of `tandem.v1.KeywordState`."""
@@ -37,6 +48,10 @@ class KeywordState(Enum):
     DISABLED = pb.KEYWORD_STATE_DISABLED
     """It keeps no words, or is of an earlier version."""
     BEING_BUILT = pb.KEYWORD_STATE_BEING_BUILT
+
+    @classmethod
+    def _missing_(cls, _: object) -> KeywordState:
+        return cls.DISABLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +108,6 @@ class ShardRetrieval:
     """Whether it searched by words; None if none were to be searched for."""
 
 
-def keyword_state_from_proto(value: int) -> KeywordState:
-    """Returns the state; DISABLED for a value that a shard of another version sends."""
-    states: dict[int, KeywordState] = {each.value: each for each in KeywordState}
-    return states.get(value, KeywordState.DISABLED)
-
-
-def keyword_state_to_proto(state: KeywordState) -> pb.KeywordState:
-    """Returns the value for the state."""
-    return state.value
-
-
-def fallback_kind_from_proto(value: int) -> SearchFallback:
-    """Returns the reason; NONE for a value that is unknown to this version."""
-    kinds: dict[int, SearchFallback] = {each.value: each for each in SearchFallback}
-    return kinds.get(value, SearchFallback.NONE)
-
-
 def path_to_proto(path: SearchPath) -> pb.SearchPath:
     """Returns the message for the path."""
     return pb.SearchPath(
@@ -124,11 +122,10 @@ def path_to_proto(path: SearchPath) -> pb.SearchPath:
 
 def path_from_proto(message: pb.SearchPath) -> SearchPath:
     """Returns the path of a message, without values that are unknown to this version."""
-    strategies = {each.value: each for each in SearchStrategy}
     return SearchPath(
-        strategies.get(message.strategy, SearchStrategy.UNKNOWN),
+        SearchStrategy(message.strategy),
         message.index_type,
         message.device,
-        Fallback(fallback_kind_from_proto(message.fallback), message.fallback_reason),
+        Fallback(SearchFallback(message.fallback), message.fallback_reason),
         message.matching_count if message.HasField("matching_count") else None,
     )

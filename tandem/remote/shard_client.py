@@ -17,7 +17,7 @@ from tandem.contract.index_description import (
     summary_from_proto,
 )
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
-from tandem.contract.search_path import keyword_state_from_proto
+from tandem.contract.search_path import KeywordState
 from tandem.errors import InternalFault
 from tandem.remote.rerank_client import RerankClient
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
@@ -229,7 +229,7 @@ class ShardClient:
             ShardIndex(
                 self._number,
                 parts_from_proto(response.parts),
-                keyword_state_from_proto(response.keyword_state),
+                KeywordState(response.keyword_state),
             ),
         )
 

@@ -6,19 +6,17 @@ a calibration for each fingerprint, because each precision of a checkpoint is a 
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
-from tandem.files.json_object import from_fields, read_object, shown, within
+from tandem.files.json_object import from_fields, read_object, shown
 from tandem.files.whole_file import write_text_whole
 
 CALIBRATION_NAME: Final = "calibration.json"
 _FORMAT_VERSION: Final = 1
-_MAX_COUNT: Final = 1_000_000
-_Part = TypeVar("_Part", ProbabilityCalibration, AdaptiveDepthRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +28,19 @@ class Calibration:
     adaptive_depth: AdaptiveDepthRule | None
 
     def check(self) -> None:
-        """Raises ValueError unless the numbers are usable."""
+        """Raises ValueError for numbers of a fit that failed."""
         for part in (self.probability, self.adaptive_depth):
             numbers = astuple(part) if part is not None else ()
             if not all(abs(value) <= sys.float_info.max for value in numbers):  # also false for NaN
                 raise ValueError(f"{part} has a number that is not finite")
         if self.probability is not None and self.probability.scale <= 0:
             raise ValueError(f"scale {self.probability.scale} would turn the order round")
-        rule = self.adaptive_depth
-        if rule is not None:
-            within("first_count", rule.first_count, 1, _MAX_COUNT)
-            within("further_count", rule.further_count, 1, _MAX_COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class _CalibrationFile:
+    format_version: int
+    calibrations: tuple[Calibration, ...]
 
 
 def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
@@ -62,19 +62,16 @@ def calibration_in(path: Path, fingerprint: str) -> Calibration | None:
     return next(found, None)
 
 
-def read_calibrations(path: Path) -> list[Calibration]:
+def read_calibrations(path: Path) -> Sequence[Calibration]:
     """Returns all calibrations of a file, none if it is missing; errors as read_calibration."""
     if not path.exists():
-        return []
+        return ()
     try:
         content = read_object(path)
         found = content.get("format_version")
         if found != _FORMAT_VERSION:
             raise ValueError(f"format {shown(found)} instead of {_FORMAT_VERSION}")
-        calibrations = content.get("calibrations")
-        if not isinstance(calibrations, list):
-            raise ValueError(f"calibrations is {shown(calibrations)}, not a list")
-        return [_calibration(fields) for fields in calibrations]
+        return from_fields(_CalibrationFile, content).calibrations
     except ValueError as error:
         raise ValueError(f"{path} is not a calibration of this version: {error}") from error
 
@@ -83,10 +80,7 @@ def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
     """Writes the file atomically; raises ValueError for unusable numbers."""
     for calibration in calibrations:
         calibration.check()
-    content = {
-        "format_version": _FORMAT_VERSION,
-        "calibrations": [asdict(calibration) for calibration in calibrations],
-    }
+    content = asdict(_CalibrationFile(_FORMAT_VERSION, tuple(calibrations)))
     write_text_whole(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
@@ -109,37 +103,8 @@ def carry_calibration(checkpoint_folder: Path, repository: Path, fingerprint: st
         path.unlink(missing_ok=True)
         return
     try:
-        is_there = read_calibrations(path) == [wanted]
+        is_there = tuple(read_calibrations(path)) == (wanted,)
     except ValueError:
         is_there = False
     if not is_there:
         write_calibrations(path, [wanted])
-
-
-def _calibration(fields: object) -> Calibration:
-    if not isinstance(fields, dict):
-        raise ValueError(f"a calibration is {shown(fields)}, not an object")
-    stored = from_fields(_StoredCalibration, fields)
-    calibration = Calibration(
-        stored.fingerprint,
-        _part(ProbabilityCalibration, "probability", stored.probability),
-        _part(AdaptiveDepthRule, "adaptive_depth", stored.adaptive_depth),
-    )
-    calibration.check()
-    return calibration
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredCalibration:
-    """Describes a calibration as stored."""
-
-    fingerprint: str
-    probability: Mapping[str, Any] | None
-    adaptive_depth: Mapping[str, Any] | None
-
-
-def _part(kind: type[_Part], name: str, fields: Mapping[str, Any] | None) -> _Part | None:
-    try:
-        return None if fields is None else from_fields(kind, fields)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error

@@ -128,8 +128,9 @@ class Manifest:
         if self.precision not in list(Precision):
             raise ValueError(f"no precision {shown(self.precision)}")
         self._check_names()
-        self.functions.check(self.models, reads_regions=self.regions is not None)
-        self._check_rules()
+        for rules in (self.text, self.image, self.regions, self.pair_text, self.pair_image):
+            if rules is not None:
+                rules.check()
         within("embedding_dim", self.embedding_dim, 1, _MAX_SIZE)
         for name in ("image_token_count", "token_width"):
             within(name, getattr(self, name), int(self.has_pairs), _MAX_SIZE)
@@ -144,27 +145,6 @@ class Manifest:
             raise ValueError(f"tokenizers {sorted(self.tokenizers)} are not those of the texts")
         if odd := [name for name in self.tokenizers if not _TOKENIZER_FILE.fullmatch(name)]:
             raise ValueError(f"no tokenizer is named {shown(odd[0])}")
-
-    def _check_rules(self) -> None:
-        if (self.image is None) == (self.regions is None):
-            raise ValueError("exactly one of image and regions must be set, the other null")
-        pair_rules = (self.pair_text, self.pair_image or self.regions)
-        if self.regions is not None and not self.has_pairs:
-            pair_rules = (self.pair_text, None)
-        if any((each is not None) != self.has_pairs for each in pair_rules):
-            raise ValueError("pair_text and pair_image must be set with score_pair, else null")
-        for rules in (self.text, self.image, self.regions, *pair_rules):
-            if rules is not None:
-                rules.check()
-        if self.regions is not None:
-            self._check_regions(self.regions)
-
-    def _check_regions(self, rules: RegionRules) -> None:
-        shape = (self.image_token_count, self.token_width)
-        if self.tokens is not TokenSource.STORED:
-            raise ValueError(f"tokens are {self.tokens}, and regions are stored")
-        if shape != (rules.max_regions, rules.vector_width):
-            raise ValueError("regions are the image tokens, and have another count or width")
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""

@@ -13,7 +13,6 @@ Triton requires.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tandem.files.json_object import from_fields, read_object, within
+from tandem.files.whole_file import write_text_whole
 from tandem.repository.calibration import CALIBRATION_NAME, Calibration, calibration_in
 from tandem.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.repository.swap_attendance import ATTENDANCE_NAME
@@ -214,6 +214,4 @@ def _read(path: Path, kind: type[_State]) -> _State | None:
 
 
 def _write(path: Path, fields: Mapping[str, Any]) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_text_whole(path, json.dumps(fields, indent=2, sort_keys=True) + "\n")

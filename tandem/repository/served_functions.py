@@ -9,7 +9,6 @@ weights are then in memory once.
     score_pair   token ids and mask, image tokens and mask to a match logit
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,39 +81,3 @@ class ServedFunctions:
     """Gives the image tokens that `score_pair` reads, of the pair's pixels."""
     score_pair: str | None = None
     """None for a bi-encoder alone: results keep its order."""
-
-    def names(self) -> set[str]:
-        """Returns the names of all Triton models."""
-        others = {name for name in (self.image_tokens, self.score_pair) if name is not None}
-        return {self.embed_text, *self.embed_image} | others
-
-    def check(self, models: Mapping[str, TritonModel], *, reads_regions: bool = False) -> None:
-        """Raises ValueError unless the models have the inputs and outputs of their functions."""
-        if self.names() != models.keys():
-            raise ValueError(f"functions name {sorted(self.names())}, models {sorted(models)}")
-        if reads_regions and self.image_tokens is not None:
-            raise ValueError("image_tokens is set, but regions are image tokens already")
-        if not reads_regions and (self.image_tokens is None) != (self.score_pair is None):
-            raise ValueError("score_pair and image_tokens must both be set, or neither")
-        _check_roles("embed_text", models[self.embed_text], {*TEXT_ROLES}, Role.EMBEDDING)
-        given = {*REGION_ROLES} if reads_regions else {Role.PIXELS}
-        for name in self.embed_image:
-            _check_roles("embed_image", models[name], given, None)
-            given |= set(models[name].outputs)
-        if Role.EMBEDDING not in given:
-            raise ValueError("embed_image gives no embedding")
-        if self.image_tokens is not None:
-            tokens = models[self.image_tokens]
-            _check_roles("image_tokens", tokens, {Role.PIXELS}, Role.IMAGE_TOKENS)
-        if self.score_pair is not None:
-            pair = models[self.score_pair]
-            _check_roles("score_pair", pair, {*PAIR_ROLES}, Role.MATCH_LOGIT)
-
-
-def _check_roles(function: str, model: TritonModel, given: set[Role], output: Role | None) -> None:
-    # A joint model's absent side is filled in.
-    lacks = set() if model.is_joint else set(model.inputs) - given
-    if lacks:
-        raise ValueError(f"{function}: nothing gives {', '.join(sorted(lacks))}")
-    if output is not None and output not in model.outputs:
-        raise ValueError(f"{function}: the model gives no {output}")

@@ -8,8 +8,8 @@ import numpy as np
 
 from tandem.contract.attribute_wire import checked_filter
 from tandem.contract.search_path import (
+    KeywordState,
     SearchPath,
-    keyword_state_from_proto,
     path_from_proto,
     path_to_proto,
 )
@@ -157,7 +157,7 @@ def _keyword_found_from_proto(
         )
     similarities = np.array([hit.similarities for hit in message.hits], np.float32)
     return KeywordFound(
-        keyword_state_from_proto(message.state),
+        KeywordState(message.state),
         [WordHit(hit.item_id, hit.score) for hit in message.hits],
         list(similarities.reshape(-1, count).T),
         _embeddings_of(message.hits) if query.embeddings_included else None,

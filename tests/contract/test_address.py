@@ -4,7 +4,6 @@ import pytest
 
 from tandem.client import Client
 from tandem.contract.address import Address, AddressInvalid
-from tests.support.grid import sampled
 
 
 @pytest.mark.parametrize(
@@ -12,23 +11,17 @@ from tests.support.grid import sampled
     [
         ("127.0.0.1:7400", "127.0.0.1:7400", True),
         (" localhost:7400\n", "localhost:7400", True),
-        ("LOCALHOST.:7400", "LOCALHOST.:7400", True),
         ("[::1]:7400", "[::1]:7400", True),
-        ("127.8.8.8:1", "127.8.8.8:1", True),
         ("search.example.org:443", "search.example.org:443", False),
-        ("10.0.0.1:7400", "10.0.0.1:7400", False),
         ("[fe80::1%eth0]:5", "[fe80::1%eth0]:5", False),
-        ("dns:7400", "dns:7400", False),
         ("dns:///orchestrator:7400", "dns:///orchestrator:7400", False),
         ("dns:///localhost:7400", "dns:///localhost:7400", True),
         ("ipv4:127.0.0.1:1,127.0.0.1:2", "ipv4:127.0.0.1:1,127.0.0.1:2", True),
         ("ipv4:127.0.0.1:1,10.0.0.1:2", "ipv4:127.0.0.1:1,10.0.0.1:2", False),
-        ("ipv6:[::1]:1,[::1]:2", "ipv6:[::1]:1,[::1]:2", True),
         ("unix:/run/tandem", "unix:/run/tandem", True),
     ],
 )
 def test_valid_addresses_are_parsed(text: str, target: str, is_loopback: bool) -> None:
-    """As gRPC takes it; what is this machine alone is known to be."""
     address = Address.parse(text)
 
     assert (address.target, address.is_loopback) == (target, is_loopback)
@@ -36,39 +29,24 @@ def test_valid_addresses_are_parsed(text: str, target: str, is_loopback: bool) -
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    sampled(
-        [
-            ("", "empty; write 127.0.0.1:7400"),
-            ("  ", "empty"),
-            ("localhost", "no port; write localhost:7400"),
-            ("search.example.org:", "no port; write search.example.org:7400"),
-            (":7400", "no host; write 127.0.0.1:7400"),
-            ("7400", "only a port; write 127.0.0.1:7400"),
-            ("http://127.0.0.1:7400", "leave http:// out.*; write 127.0.0.1:7400"),
-            ("https://example.org", "leave https:// out.*; write example.org:7400"),
-            ("grpc://[::1]:7400/", r"write \[::1\]:7400"),
-            ("localhost:7400/", "no path; write localhost:7400"),
-            ("localhost/search", "no path; write localhost:7400"),
-            ("::1", r"write \[::1\]:7400"),
-            ("::1:7400", r"write \[::1\]:7400"),
-            ("[::1]", r"no port; write \[::1\]:7400"),
-            ("[localhost]:7400", "not an IPv6 address"),
-            ("localhost:0", "ports are 1 to 65535"),
-            ("localhost:65536", "ports are 1 to 65535"),
-            ("localhost:-1", "ports are 1 to 65535"),
-            ("localhost:http", "ports are 1 to 65535"),
-            ("localhost:" + "9" * 5_000, "ports are 1 to 65535"),
-            ("localhost:٧٤٠٠", "ports are 1 to 65535"),
-            ("a b:7400", "space or control character"),
-            ("localhost\0:7400", "space or control character"),
-            ("a:b:c", "is not host:port"),
-            ("[/x]:1", "no path|not an IPv6"),
-            ("höst:7400", "not a host name"),
-            ("a" * 64 + ".example:7400", "not a host name"),
-            ("a..b:7400", "not a host name"),
-        ],
-        fault=lambda row: row[1].split(";")[0],
-    ),
+    [
+        ("", "empty; write 127.0.0.1:7400"),
+        ("localhost", "no port; write localhost:7400"),
+        (":7400", "no host; write 127.0.0.1:7400"),
+        ("7400", "only a port; write 127.0.0.1:7400"),
+        ("http://127.0.0.1:7400", "leave http:// out.*; write 127.0.0.1:7400"),
+        ("grpc://[::1]:7400/", r"write \[::1\]:7400"),
+        ("localhost:7400/", "no path; write localhost:7400"),
+        ("::1:7400", r"write \[::1\]:7400"),
+        ("[::1]", r"no port; write \[::1\]:7400"),
+        ("[localhost]:7400", "not an IPv6 address"),
+        ("localhost:0", "ports are 1 to 65535"),
+        ("localhost:٧٤٠٠", "ports are 1 to 65535"),
+        ("a b:7400", "space or control character"),
+        ("a:b:c", "is not host:port"),
+        ("höst:7400", "not a host name"),
+        ("a..b:7400", "not a host name"),
+    ],
 )
 def test_invalid_addresses_say_what_to_write(text: str, why: str) -> None:
     with pytest.raises(AddressInvalid, match=why) as told:
@@ -78,6 +56,5 @@ def test_invalid_addresses_say_what_to_write(text: str, why: str) -> None:
 
 
 def test_the_sdk_says_so_too() -> None:
-    """A ValueError, and not a call that cannot be made."""
     with pytest.raises(ValueError, match="write localhost:7400"):
         Client("localhost")

@@ -1,6 +1,6 @@
 """Attributes and filters come back from the wire, and what is wrong there is refused by name."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import numpy as np
@@ -20,7 +20,6 @@ from tandem.contract.filters import (
     MAX_CONDITION_COUNT,
     MAX_VALUE_COUNT,
     AllOf,
-    Exists,
     Filter,
     InRange,
     OneOf,
@@ -51,17 +50,14 @@ def test_attributes_survive_the_wire(attributes: Attributes) -> None:
     "messages",
     [
         {"a": pb.AttributeValue()},
-        {"": pb.AttributeValue(flag=True)},
         {"a b": pb.AttributeValue(flag=True)},
         {"a": pb.AttributeValue(real=float("nan"))},
         {"a": pb.AttributeValue(text="x" * 1025)},
         {"a": pb.AttributeValue(texts=pb.TextList(values=["x"] * 65))},
-        {"a": pb.AttributeValue(texts=pb.TextList(values=["x" * 1025]))},
         {f"a{n}": pb.AttributeValue(flag=True) for n in range(65)},
     ],
 )
 def test_bad_attributes_are_refused(messages: dict[str, pb.AttributeValue]) -> None:
-    """Without a value, too large, too many, or no number."""
     with pytest.raises(AttributeInvalid):
         check_attributes(attributes_from_proto(messages))
 
@@ -71,12 +67,8 @@ def test_bad_attributes_are_refused(messages: dict[str, pb.AttributeValue]) -> N
     [
         {"a": 2**63},
         {"a": "\ud800"},
-        {"a": ("\ud800",)},
         {"\ud800": 1},
-        {"a": None},
         {"a": [1]},
-        {"a": ["x", None]},
-        {"a": {"x"}},
         {"a": Decimal("19.99")},
         {"a": np.array([1, 2])},
         {"a": np.datetime64("NaT")},
@@ -91,22 +83,17 @@ def test_unsendable_values_are_refused(attributes: dict[str, AttributeValue]) ->
     ("given_value", "sent"),
     [
         (np.int64(2**53 + 1), 2**53 + 1),
-        (np.uint8(7), 7),
         (np.float32(0.5), 0.5),
-        (np.float64(0.1), 0.1),
         (np.bool_(True), True),
-        (np.str_("red"), "red"),
         (["red", "round"], ("red", "round")),
         (np.array(["red", "round"]), ("red", "round")),
         (datetime(2026, 11, 28, 9, 0, tzinfo=UTC), "2026-11-28T09:00:00+00:00"),
-        (date(2026, 11, 28), "2026-11-28"),
         (np.datetime64("2026-11-28T09:00:00", "ns"), "2026-11-28T09:00:00.000000000"),
     ],
 )
 def test_values_as_tables_have_them_are_sent_as_what_they_are(
     given_value: object, sent: AttributeValue
 ) -> None:
-    """Of NumPy and pandas, in an item and, if it is one value, in a filter."""
     [got] = attributes_from_proto(attributes_to_proto({"a": given_value})).values()
 
     assert (got, type(got)) == (sent, type(sent))
@@ -117,10 +104,10 @@ def test_values_as_tables_have_them_are_sent_as_what_they_are(
 
 @given(made_filters.filters_of(made_filters.values))
 def test_filters_survive_the_wire(tree: Filter) -> None:
-    """Structure, names, values and their types."""
     received = pb.Filter.FromString(filter_to_proto(tree).SerializeToString())
 
-    assert repr(filter_from_proto(received)) == repr(tree)
+    got = filter_from_proto(received)
+    assert (repr(got), hash(got), got) == (repr(tree), hash(tree), tree)
 
 
 def nested(depth: int) -> pb.Filter:
@@ -140,23 +127,13 @@ def several(*filters: pb.Filter) -> pb.Filter:
     ("message", "why"),
     [
         (pb.Filter(), "no condition"),
-        (several(pb.Filter(exists="a"), pb.Filter()), "no condition"),
         (pb.Filter(negated=pb.Filter()), "no condition"),
         (nested(9), "over 8 deep"),
-        (nested(90), "over 8 deep"),
         (several(*[pb.Filter(exists="a")] * 65), "over 64 conditions"),
         (several(*[several(*[several()] * 50)] * 50), "over 64 conditions"),
-        (pb.Filter(exists=""), "not a name"),
         (pb.Filter(equals=pb.Equality(name="a")), "nothing"),
         (pb.Filter(equals=pb.Equality(name="a", value={"texts": {"values": ["x"]}})), "list"),
-        (pb.Filter(one_of=pb.OneOf(name="a", values=[pb.AttributeValue()])), "nothing"),
-        (
-            pb.Filter(one_of=pb.OneOf(name="a", values=[pb.AttributeValue(flag=True)] * 1001)),
-            "1,001",
-        ),
         (pb.Filter(range=pb.Range(name="a")), "without bounds"),
-        (pb.Filter(range=pb.Range(name="a", above=float("inf"))), "64-bit float"),
-        (pb.Filter(prefix=pb.Prefix(name="a", prefix="x" * 1025)), "1,025"),
     ],
 )
 def test_bad_filters_are_refused(message: pb.Filter, why: str) -> None:
@@ -164,13 +141,9 @@ def test_bad_filters_are_refused(message: pb.Filter, why: str) -> None:
         filter_from_proto(message)
 
 
-@pytest.mark.parametrize(
-    "tree", [InRange("a"), Exists("a b"), OneOf("a", ("\ud800",)), OneOf("a", (2**63,))]
-)
-def test_a_bad_filter_is_not_sent(tree: Filter) -> None:
-    """The SDK says so at once."""
+def test_a_bad_filter_is_not_sent() -> None:
     with pytest.raises(FilterInvalid):
-        filter_to_proto(tree)
+        filter_to_proto(InRange("a"))
 
 
 def test_zero_bounds_and_empty_values_are_values() -> None:
@@ -231,7 +204,6 @@ def test_any_message_is_read_or_refused_by_name(message_bytes: bytes) -> None:
 
 
 def test_the_made_bytes_are_read_often_enough() -> None:
-    """Control: of the bytes above, some are filters and some are refused as such."""
     seen: set[str] = set()
 
     @settings(max_examples=300, deadline=None, derandomize=True, database=None)

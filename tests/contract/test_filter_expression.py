@@ -24,44 +24,25 @@ A, B, C = Exists("a"), Exists("b"), Exists("c")
     ("written", "meant"),
     [
         ("style = noto", OneOf("style", ("noto",))),
-        ("style=noto", OneOf("style", ("noto",))),
         ("style != noto", Not(OneOf("style", ("noto",)))),
         ("style in (noto, blob)", OneOf("style", ("noto", "blob"))),
         ("style not in (noto,blob)", Not(OneOf("style", ("noto", "blob")))),
         ("count < 2", InRange("count", below=2)),
-        ("count <= 2", InRange("count", at_most=2)),
         ("count>2", InRange("count", above=2)),
         ("count>=-2.5", InRange("count", at_least=-2.5)),
         ("path starts with train/1", StartsWith("path", "train/1")),
         ("path starts with '3'", StartsWith("path", "3")),
-        ("path starts with 3", StartsWith("path", "3")),
-        ("exists a", A),
-        ("not exists a", Not(A)),
         ("not not exists a", A),
         ("exists a and exists b and exists c", AllOf((A, B, C))),
         ("exists a or exists b and exists c", AnyOf((A, AllOf((B, C))))),
         ("(exists a or exists b) and exists c", AllOf((AnyOf((A, B)), C))),
         ("not exists a and exists b", AllOf((Not(A), B))),
         ("not (exists a or exists b)", Not(AnyOf((A, B)))),
-        ("a = true or a = false", AnyOf((OneOf("a", (True,)), OneOf("a", (False,))))),
         ("a in (1, 1.0, -1e3, '1', true, \"true\")", OneOf("a", (1, 1.0, -1e3, "1", True, "true"))),
-        ("a = 2026-11-21", OneOf("a", ("2026-11-21",))),
         ("a = 'two words'", OneOf("a", ("two words",))),
         (r"""a = "say \"hi\" \\" """, OneOf("a", ('say "hi" \\',))),
-        ("a = ''", OneOf("a", ("",))),
         ("a = 'and'", OneOf("a", ("and",))),
-        ("a = čeština", OneOf("a", ("čeština",))),
         ("a = 9223372036854775807", OneOf("a", (2**63 - 1,))),
-        (
-            "style = noto and count >= 2 and not (language in (de, fr))",
-            AllOf(
-                (
-                    OneOf("style", ("noto",)),
-                    InRange("count", at_least=2),
-                    Not(OneOf("language", ("de", "fr"))),
-                )
-            ),
-        ),
     ],
 )
 def test_an_expression_has_its_meaning(written: str, meant: Filter) -> None:
@@ -73,7 +54,6 @@ def test_an_expression_has_its_meaning(written: str, meant: Filter) -> None:
 
 
 def test_numbers_are_of_the_type_they_look_like() -> None:
-    """1 and 1.0 are equal, but not the same."""
     tree = parse_filter("a in (1, 1.0, true, '1')")
 
     assert isinstance(tree, OneOf)
@@ -84,35 +64,24 @@ def test_numbers_are_of_the_type_they_look_like() -> None:
     ("written", "position", "why"),
     [
         ("", 0, "name is expected"),
-        ("style", 5, "expected after style, not the end"),
         ("style noto", 6, "expected after style, not 'noto'"),
         ("style = ", 8, "a value is expected here, not the end"),
-        ("style = and", 8, "a value is expected here, not 'and'"),
         ("a = 1 b = 2", 6, "'and', 'or' or the end is expected here, not 'b'"),
-        ("a = 1)", 5, "'and', 'or' or the end is expected here, not ')'"),
         ("(a = 1", 6, "for the '(' at 1, not the end"),
         ("a < big", 4, "a number is expected after <, not 'big'"),
-        ("a < '3'", 4, "a number is expected"),
         ("a in 3", 5, "'(' is expected after 'in', not '3'"),
-        ("a in ()", 6, "a value is expected here, not ')'"),
         ("a in (1 2)", 8, "',' or ')' is expected here, not '2'"),
         ("a = 'x", 4, "has no end"),
         ("a ! 3", 2, "'!' means nothing here"),
-        ("b = 1 and a b = 3", 12, "expected after a, not 'b'"),
         ("b = 1 and ä = 3", 10, "is not a name"),
         ("b = 1 and a = 1e999", 14, "finite"),
         ("b = 1 and a = 9223372036854775808", 14, "64 bits"),
-        ("exists", 6, "name is expected"),
-        ("a starts 'x'", 2, "expected after a, not 'starts'"),
-        ("not", 3, "name is expected"),
         ("a > 9007199254740993", 0, "64-bit float"),
         (" and ".join(["exists a"] * 65), 0, "over 64 conditions"),
         ("(" * 1000 + "a = 1", 32, "over 32 deep"),
-        ("not " * 1000 + "a = 1", 128, "over 32 deep"),
     ],
 )
 def test_a_syntax_error_is_pointed_at(written: str, position: int, why: str) -> None:
-    """By the character, which the message's last line marks."""
     with pytest.raises(FilterTextInvalid) as caught:
         parse_filter(written)
 
@@ -136,7 +105,6 @@ words = st.sampled_from(
 @example("a = " + "9" * 5000)
 @example("a = " + "ä" * 5000)
 def test_any_text_is_read_or_refused(written: str) -> None:
-    """Nothing but FilterTextInvalid, and what is read is a filter that can be sent."""
     refused = None
     try:
         check_filter(parse_filter(written))

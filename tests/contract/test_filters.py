@@ -1,9 +1,7 @@
 """What a filter means, by hand, and which filters are refused."""
 
 import pytest
-from hypothesis import given
 
-from tandem.contract.attribute_wire import filter_from_proto, filter_to_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import (
     AllOf,
@@ -18,8 +16,6 @@ from tandem.contract.filters import (
     holds,
 )
 from tandem.errors import FilterInvalid
-from tests.support.contract import made_filters
-from tests.support.grid import sampled
 
 ITEM: Attributes = {
     "style": "noto",
@@ -37,28 +33,22 @@ ITEM: Attributes = {
     [
         OneOf("style", ("noto",)),
         OneOf("style", ("blob", "noto")),
-        OneOf("count", (3,)),
         OneOf("count", (3.0,)),
         OneOf("weight", (3,)),
         OneOf("big", (2**53 + 1,)),
-        OneOf("hidden", (True,)),
         OneOf("tags", ("round",)),
         InRange("count", at_least=3, at_most=3),
         InRange("weight", above=2.5, below=3.5),
         InRange("big", above=2.0**53),
         StartsWith("style", "no"),
-        StartsWith("style", ""),
         StartsWith("tags", "ro"),
         Exists("none"),
-        Exists("tags"),
         AllOf(()),
-        AllOf((Exists("style"), Exists("count"))),
         AnyOf((Exists("missing"), Exists("count"))),
         Not(AnyOf(())),
     ],
 )
 def test_a_filter_matches(tree: Filter) -> None:
-    """And its negation does not."""
     assert holds(tree, ITEM)
     assert not holds(Not(tree), ITEM)
 
@@ -68,29 +58,20 @@ def test_a_filter_matches(tree: Filter) -> None:
     [
         OneOf("style", ("Noto",)),
         OneOf("style", ()),
-        OneOf("missing", ("noto",)),
         OneOf("hidden", (1,)),
         OneOf("count", (True,)),
-        OneOf("count", ("3",)),
         OneOf("big", (2**53,)),
-        OneOf("big", (2.0**53,)),
         OneOf("tags", ("red round",)),
         InRange("count", above=3),
-        InRange("count", below=3),
         InRange("hidden", at_least=0),
-        InRange("style", at_least=0),
         InRange("tags", at_least=0),
-        InRange("missing", at_least=0),
         StartsWith("style", "oto"),
         StartsWith("count", ""),
-        StartsWith("none", ""),
         Exists("missing"),
         AnyOf(()),
-        AllOf((Exists("style"), Exists("missing"))),
     ],
 )
 def test_a_filter_does_not_match(tree: Filter) -> None:
-    """Of another type, missing or other values alike; and its negation holds."""
     assert not holds(tree, ITEM)
     assert holds(Not(tree), ITEM)
 
@@ -107,15 +88,12 @@ def nested(depth: int) -> Filter:
     "tree",
     [
         AllOf((Exists("a"),) * 64),
-        AnyOf((AllOf((Exists("a"),) * 32), AllOf((Exists("a"),) * 32))),
         AnyOf((AllOf(()),) * 64),
         nested(8),
         OneOf("a", ("x",) * 1000),
         OneOf("a", ()),
         OneOf("a", ("x" * 1024, 2**63 - 1, -(2**63), 1e308, True)),
         StartsWith("a", "ä" * 512),
-        StartsWith("a", ""),
-        InRange("a", at_least=1),
         Exists("Aa0_.-" + 58 * "x"),
     ],
 )
@@ -126,45 +104,24 @@ def test_the_largest_filters_are_accepted(tree: Filter) -> None:
 
 @pytest.mark.parametrize(
     ("tree", "why"),
-    sampled(
-        [
-            (AllOf((Exists("a"),) * 65), "over 64 conditions"),
-            (AnyOf((AllOf((Exists("a"),) * 32), AllOf((Exists("a"),) * 33))), "over 64 conditions"),
-            (AllOf((AllOf(()),) * 65), "over 64 conditions"),
-            (nested(9), "over 8 deep"),
-            (nested(100_000), "over 8 deep"),
-            (OneOf("a", ("x",) * 1001), "1,001 values"),
-            (OneOf("a", ("x" * 1025,)), "1,025 bytes"),
-            (OneOf("a", ("\ud800",)), "UTF-8"),
-            (OneOf("a", (float("nan"),)), "nan"),
-            (OneOf("a", (float("-inf"),)), "inf"),
-            (OneOf("a", (2**63,)), "64 bits"),
-            (OneOf("a", (10**5000,)), "64 bits"),
-            (StartsWith("a", "ä" * 513), "1,026 bytes"),
-            (InRange("a"), "without bounds"),
-            (InRange("a", at_least=float("nan")), "64-bit float"),
-            (InRange("a", below=float("inf")), "64-bit float"),
-            (InRange("a", above=2**53 + 1), "64-bit float"),
-            (InRange("a", above=10**400), "64-bit float"),
-            (InRange("a", above=True), "flag"),
-            (Exists(""), "not a name"),
-            (Exists("a b"), "not a name"),
-            (Exists("x" * 65), "not a name"),
-            (Not(StartsWith("ä", "x")), "not a name"),
-            (Exists("a\n"), "not a name"),
-        ],
-        fault=lambda row: row[1],
-    ),
+    [
+        (AllOf((Exists("a"),) * 65), "over 64 conditions"),
+        (AllOf((AllOf(()),) * 65), "over 64 conditions"),
+        (nested(9), "over 8 deep"),
+        (OneOf("a", ("x",) * 1001), "1,001 values"),
+        (OneOf("a", ("x" * 1025,)), "1,025 bytes"),
+        (OneOf("a", ("\ud800",)), "UTF-8"),
+        (OneOf("a", (float("nan"),)), "nan"),
+        (OneOf("a", (2**63,)), "64 bits"),
+        (InRange("a"), "without bounds"),
+        (InRange("a", above=2**53 + 1), "64-bit float"),
+        (InRange("a", above=True), "flag"),
+        (Exists("a\n"), "not a name"),
+    ],
 )
 def test_an_invalid_filter_is_refused(tree: Filter, why: str) -> None:
     with pytest.raises(FilterInvalid, match=why):
         check_filter(tree)
-
-
-@given(made_filters.filters_of(made_filters.values))
-def test_made_filters_are_valid(tree: Filter) -> None:
-    """So that the other properties are about filters that can reach a search."""
-    check_filter(tree)
 
 
 def test_operators_write_trees_that_stay_flat() -> None:
@@ -220,21 +177,3 @@ def test_filters_are_equal_only_if_they_match_the_same_items() -> None:
     assert len(set(trees)) == len(trees)
     for tree in trees:
         assert sum(tree == other for other in trees) == 1
-
-
-@given(made_filters.filters_of(made_filters.values))
-def test_equal_filters_have_one_hash(tree: Filter) -> None:
-    """Made twice, from the same parts."""
-    again = filter_from_proto(filter_to_proto(tree))
-    twice = filter_from_proto(filter_to_proto(tree))
-
-    assert again == twice
-    assert hash(again) == hash(twice)
-    assert again != 1
-
-
-def test_equal_values_of_other_types_stay_other_filters_on_the_wire() -> None:
-    """Integers and reals are numbers to each other, flags are not; but each is sent as itself."""
-    for value in DIFFERENT_VALUES:
-        tree = OneOf("x", (value,))  # type: ignore[arg-type]
-        assert filter_from_proto(filter_to_proto(tree)) == tree

@@ -10,15 +10,14 @@ from tandem.contract.identifiers import check_index_id, check_item_id, check_req
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
 
 
-@pytest.mark.parametrize("index_id", ["a", "0", "scenes", "flickr30k-image_v2", "a" * 63])
+@pytest.mark.parametrize("index_id", ["0", "flickr30k-image_v2", "a" * 63])
 def test_valid_index_ids_are_returned_unchanged(index_id: str) -> None:
-    """Both ends of the length, and every kind of character."""
     assert check_index_id(index_id) == index_id
 
 
 @pytest.mark.parametrize(
     "index_id",
-    ["", "a" * 64, "-a", "_a", "Scenes", "a b", "a/b", "..", "a.b", "a\n", "a\0", "ä", "٣"],
+    ["", "a" * 64, "-a", "Scenes", "a/b", "a\n", "٣"],
 )
 def test_bad_index_ids_are_refused(index_id: str) -> None:
     """No id can be a path, end in a newline, or use digits of another script."""
@@ -37,30 +36,18 @@ def test_any_short_text_is_an_item_id(item_id: str) -> None:
     [
         ("", "empty"),
         ("a\0b", "NUL"),
-        ("a" * 257, "257 bytes"),
         ("ä" * 129, "258 bytes"),
         ("\ud800", "not UTF-8"),
     ],
 )
 def test_bad_item_ids_are_refused_with_the_cause(item_id: str, why: str) -> None:
-    """Bytes count, not characters; and a lone surrogate has none."""
     with pytest.raises(ItemIdInvalid, match=why):
         check_item_id(item_id)
 
 
-def test_the_longest_item_id_has_256_bytes() -> None:
-    """The limit itself is taken."""
-    assert check_item_id("ä" * 128) == "ä" * 128
-
-
-@pytest.mark.parametrize("request_id", ["", "a", "x" * 64, "ä" * 32])
-def test_request_ids_up_to_64_bytes_are_accepted(request_id: str) -> None:
-    """None at all is one, and both ends of the length are taken."""
-    assert check_request_id(request_id) == request_id
-
-
-@pytest.mark.parametrize("request_id", ["x" * 65, "ä" * 33])
-def test_longer_request_ids_are_refused(request_id: str) -> None:
+def test_the_longest_ids_are_taken() -> None:
     """Bytes count, not characters."""
-    with pytest.raises(RequestIdInvalid, match=r"6[56] bytes"):
-        check_request_id(request_id)
+    assert check_item_id("ä" * 128) == "ä" * 128
+    assert check_request_id("ä" * 32) == "ä" * 32
+    with pytest.raises(RequestIdInvalid, match=r"65 bytes"):
+        check_request_id("x" * 65)

@@ -43,7 +43,6 @@ def test_a_shards_index_survives_the_wire() -> None:
 
 
 def test_unknown_values_of_a_newer_server_are_left_out() -> None:
-    """A modality without a name here has no part; a reason without one is none."""
     message = search_service_pb2.ShardIndex()
     message.parts.add(modality=7)
     known = message.parts.add(modality="MODALITY_TEXT", fallback=99)
@@ -72,8 +71,6 @@ def test_recalls_are_weighted_by_their_searches() -> None:
 
 
 def test_an_index_in_construction_is_described_as_such() -> None:
-    """And one that only could not be built is not."""
-
     def shard(kind: SearchFallback) -> ShardIndex:
         part = IndexPart(modality=IMAGE, item_count=1, fallback=Fallback(kind, "why"))
         return ShardIndex(0, [part], KeywordState.DISABLED)

@@ -8,7 +8,6 @@ from tandem.files.whole_file import write_text_whole, write_whole
 
 
 def test_a_file_replaces_the_previous_one(tmp_path: Path) -> None:
-    """And no other file is left in its folder."""
     path = tmp_path / "notes.json"
     for text in ("first", "second, longer"):
         write_text_whole(path, text)
@@ -18,7 +17,6 @@ def test_a_file_replaces_the_previous_one(tmp_path: Path) -> None:
 
 
 def test_a_write_that_breaks_off_leaves_the_old(tmp_path: Path) -> None:
-    """As of a full disk, in the middle."""
     path = tmp_path / "notes.json"
     write_text_whole(path, "whole")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway_svc.json_message import read_json
-from tandem.contract.request_limits import RequestLimit
+from tandem.contract.methods import RequestLimit
 from tandem.errors import RequestMalformed
 from tests.support.gateway_svc.running import gateway
 

@@ -11,7 +11,7 @@ from tandem.contract.model_description import (
 )
 from tandem.pictures.image import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 from tandem.repository.calibration import Calibration, calibration_file, write_calibrations
-from tandem.repository.description import describe_model
+from tandem.repository.followed_version import describe_model
 from tandem.texts.text import MAX_TEXT_BYTES
 from tests.support.repository.made_manifest import made_manifest, text_rules
 
@@ -39,7 +39,6 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_model_that_nothing_was_measured_of(repository: Path) -> None:
-    """Has its limits, and neither calibration nor rule."""
     assert describe_model(repository, MANIFEST) == ModelDescription(
         fingerprint="this-model",
         family="joint",
@@ -53,7 +52,6 @@ def test_a_model_that_nothing_was_measured_of(repository: Path) -> None:
 
 
 def test_measurements_belong_to_their_model(repository: Path) -> None:
-    """Another fingerprint's figures in the same file are not taken."""
     calibrations = [
         Calibration("another", ProbabilityCalibration(9.0, 9.0), None),
         Calibration("this-model", ProbabilityCalibration(0.5, -1.0), RULE),
@@ -64,11 +62,3 @@ def test_measurements_belong_to_their_model(repository: Path) -> None:
 
     assert model.probability_calibration == ProbabilityCalibration(0.5, -1.0)
     assert model.adaptive_depth_rule == RULE
-
-
-def test_a_damaged_calibration_stops_the_start(repository: Path) -> None:
-    """A probability that is quietly another would be worse."""
-    calibration_file(repository).write_text("{")
-
-    with pytest.raises(ValueError, match="calibration"):
-        describe_model(repository, MANIFEST)

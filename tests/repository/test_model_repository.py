@@ -29,7 +29,6 @@ def add_a_model_of_others(repository: Path) -> None:
 
 
 def test_both_parts_are_listed_with_their_sizes(repository: Path, tiny_manifest: Manifest) -> None:
-    """By name, each under the one manifest, and config.pbtxt as the exporter wrote it."""
     models = stored_models(repository)
 
     assert [model.name for model in models] == ["image_backbone", "joint_encoder"]
@@ -40,15 +39,17 @@ def test_both_parts_are_listed_with_their_sizes(repository: Path, tiny_manifest:
 
 
 def test_an_edited_config_is_distinguished_from_ours(repository: Path) -> None:
-    """A blank at its end is enough: the next add would lose it."""
     with (repository / "joint_encoder" / "config.pbtxt").open("a") as config:
         config.write(" ")
+    add_a_model_of_others(repository)
 
-    assert [model.is_config_ours for model in stored_models(repository)] == [True, False]
+    *ours, theirs = stored_models(repository)
+
+    assert [model.is_config_ours for model in ours] == [True, False]
+    assert (theirs.name, theirs.manifest, theirs.file_bytes) == ("theirs", None, 5)
 
 
 def test_a_missing_file_is_listed_without_a_size(repository: Path) -> None:
-    """The manifest tells of it, so it is a row."""
     shutil.rmtree(repository / "image_backbone")
 
     backbone, _ = stored_models(repository)
@@ -60,26 +61,12 @@ def test_a_missing_file_is_listed_without_a_size(repository: Path) -> None:
     )
 
 
-def test_foreign_models_are_listed_without_a_manifest(repository: Path) -> None:
-    """Triton loads it all the same."""
-    add_a_model_of_others(repository)
-
-    *_, theirs = stored_models(repository)
-
-    assert (theirs.name, theirs.manifest, theirs.file_bytes) == ("theirs", None, 5)
-
-
-@pytest.mark.parametrize("name", ["empty", "absent"])
-def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path, name: str) -> None:
-    """Whether or not the folder is there."""
-    (tmp_path / "empty").mkdir()
-
-    with pytest.raises(ValueError, match=f"{name} has no models; run tandem models add"):
-        stored_models(tmp_path / name)
+def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no models; run tandem models add"):
+        stored_models(tmp_path)
 
 
 def test_remove_keeps_committed_files(repository: Path) -> None:
-    """The two config.pbtxt stay, byte for byte; all that add wrote next to them goes."""
     configs = {path: path.read_bytes() for path in repository.glob("*/config.pbtxt")}
     (repository / "calibration.json").write_text("{}")
 
@@ -98,7 +85,6 @@ def test_remove_keeps_committed_files(repository: Path) -> None:
 
 
 def test_remove_deletes_nothing_of_others(repository: Path) -> None:
-    """Neither another model nor a file that someone put next to ours."""
     add_a_model_of_others(repository)
     (repository / "joint_encoder" / "1" / "notes.txt").write_text("mine")
     (repository / "joint_encoder" / "2").mkdir()
@@ -117,7 +103,6 @@ def test_remove_deletes_nothing_of_others(repository: Path) -> None:
 
 
 def test_remove_without_a_manifest_deletes_nothing(repository: Path) -> None:
-    """What no manifest tells of may be anybody's."""
     (repository / "manifest.json").unlink()
     before = files_of(repository)
 

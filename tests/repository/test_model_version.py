@@ -49,7 +49,6 @@ def add_version(repository: Path, manifest: Manifest, content: bytes = b"a model
 
 
 def test_the_first_version_serves_by_default(repository: Path) -> None:
-    """And what was written is read again."""
     assert serving(repository) == Serving(version=1)
     assert wanted(repository) is None
 
@@ -74,7 +73,6 @@ def test_no_version_number_is_reused(repository: Path, tiny_manifest: Manifest) 
 def test_a_version_with_a_false_manifest_is_refused(
     repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """By name: a damaged file, one that is gone, another model's, and no word of what it is."""
     folder = version_folder(repository, add_version(repository, tiny_manifest))
     version = ModelVersion.read(folder)
     version.verify(folder, tiny_manifest)  # the control
@@ -93,7 +91,6 @@ def test_a_version_with_a_false_manifest_is_refused(
 
 
 def test_versions_are_removed_with_their_model(repository: Path, tiny_manifest: Manifest) -> None:
-    """All but the first, which is the manifest's; what is not ours stays."""
     add_version(repository, tiny_manifest)
     set_aside(repository, add_version(repository, tiny_manifest))
     write_serving(repository, Serving(version=2))
@@ -111,10 +108,9 @@ def test_versions_are_removed_with_their_model(repository: Path, tiny_manifest: 
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[]", "{}", '{"version": "2"}', '{"version": 2, "request_id": "a", "model": "new"}'],
+    ["{", "{}", '{"version": 2, "request_id": "a", "model": "new"}'],
 )
 def test_a_damaged_version_file_is_named(repository: Path, content: str) -> None:
-    """One field too many or too few included, as another release may write it."""
     for name, read in (("serving.json", serving), ("wanted.json", wanted)):
         path = repository / name
         path.write_text(content)
@@ -128,7 +124,6 @@ def test_a_damaged_version_file_is_named(repository: Path, content: str) -> None
 
 
 def test_a_service_follows_the_current_version(repository: Path, tiny_manifest: Manifest) -> None:
-    """When it looks, and not to what it cannot read."""
     followed = FollowedVersion(repository, tiny_manifest)
     assert followed.number() == followed.describe().version == 1
 

@@ -13,17 +13,14 @@ from tandem.repository.precision import Precision, native_precision
     ("line", "expected"),
     [
         ("flags\t\t: fpu sse2 avx512f avx512_bf16", Precision.BF16),
-        ("flags\t\t: fpu sse2 amx_bf16 amx_tile", Precision.BF16),
         ("Features\t: fp asimd bf16 i8mm", Precision.BF16),
         ("flags\t\t: fpu sse2 avx512f avx2", Precision.FP32),
         ("model name\t: a bf16 of its own", Precision.FP32),
-        ("", Precision.FP32),
     ],
 )
 def test_bf16_is_chosen_if_the_cpu_computes_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: Precision
 ) -> None:
-    """By the flags that Linux lists for the processor, on x86 and on Arm."""
     cpu_info = tmp_path / "cpuinfo"
     cpu_info.write_text(f"processor\t: 0\n{line}\n\n")
     monkeypatch.setattr(precision, "_CPU_INFO", cpu_info)
@@ -33,7 +30,6 @@ def test_bf16_is_chosen_if_the_cpu_computes_in_it(
 
 
 def test_elsewhere_than_linux_it_is_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No flags can be read there."""
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
 
     assert native_precision() is Precision.FP32

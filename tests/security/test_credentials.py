@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.contract.access import ACCESS, AccessRule
+from tandem.contract.methods import ACCESS, AccessRule
 from tandem.item_store.item_store import ItemStore
 from tests.support.chassis.contract import (
     code_of,

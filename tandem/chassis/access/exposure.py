@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
-from tandem.contract.access import AccessRule
+from tandem.contract.methods import AccessRule
 
 log = get_logger()
 

@@ -11,7 +11,7 @@ from tandem.chassis.access.callers import bind_caller
 from tandem.chassis.access.tokens import Scope, TokenFile
 from tandem.chassis.settings import exiting_on_faults, load, setting
 from tandem.chassis.tls import Identity
-from tandem.contract.access import ACCESS, AccessRule
+from tandem.contract.methods import ACCESS, AccessRule
 from tandem.errors import PermissionDenied, Unauthenticated
 
 _BEARER = "bearer "

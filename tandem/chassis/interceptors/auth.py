@@ -15,7 +15,7 @@ from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, w
 from tandem.chassis.interceptors.peer import certificate_names, peer_host
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.telemetry.log import get_logger
-from tandem.contract.access import AccessRule
+from tandem.contract.methods import AccessRule
 from tandem.errors import Unauthenticated
 
 log = get_logger()

@@ -32,7 +32,7 @@ from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.interceptors.request_scanner import RequestScanner
 from tandem.chassis.interceptors.slow_messages import SlowMessages
 from tandem.chassis.process.side_thread import SideThread, bind_side_thread
-from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_limit
+from tandem.contract.methods import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
 
 _Parse = Callable[[bytes], Awaitable[Any]]

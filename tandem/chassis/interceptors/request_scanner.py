@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from tandem.contract.request_limits import RequestLimit
+from tandem.contract.methods import RequestLimit
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed
 
 # protobuf's own limit on messages within messages.

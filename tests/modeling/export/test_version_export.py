@@ -15,7 +15,7 @@ from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
 from tandem.repository.calibration import CALIBRATION_NAME, Calibration, write_calibrations
-from tandem.repository.description import describe_model
+from tandem.repository.followed_version import describe_model
 from tandem.repository.manifest import Manifest, read_manifest
 from tandem.repository.model_version import ModelVersion, version_folder, version_numbers
 from tandem.repository.precision import Precision

@@ -12,7 +12,7 @@ import grpc
 import trustme
 
 from tandem.chassis.access.tokens import Scope
-from tandem.contract.access import AccessRule
+from tandem.contract.methods import AccessRule
 from tests.support.chassis.authority import Files
 from tests.support.security.secured_stack import OTHER_INDEX_ID, SecuredStack, token_entry
 
