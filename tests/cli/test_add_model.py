@@ -264,10 +264,13 @@ def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) 
     """Unless a checkpoint is named, or another precision is asked of it."""
     repository = shutil.copytree(added, tmp_path / "repository")
 
-    assert up._served(None, repository, None) == read_manifest(added)
+    assert up._served(up.UpOptions(model_repository=repository)) == read_manifest(added)
     with pytest.raises(StartRefused, match="add it again in bf16"):
-        up._served(None, repository, Precision.BF16)
-    assert up._served(folder("checkpoint"), repository, Precision.FP32).family == "joint"
+        up._served(up.UpOptions(model_repository=repository, precision=Precision.BF16))
+    chosen = up.UpOptions(
+        checkpoint=folder("checkpoint"), model_repository=repository, precision=Precision.FP32
+    )
+    assert up._served(chosen).family == "joint"
 
 
 def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path) -> None:
@@ -275,10 +278,12 @@ def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path)
     assert add(folder("checkpoint"), tmp_path)[0] == 0
     manifest = read_manifest(tmp_path)
 
-    assert up._served(None, tmp_path, None) == manifest == read_manifest(tmp_path)
+    assert (
+        up._served(up.UpOptions(model_repository=tmp_path)) == manifest == read_manifest(tmp_path)
+    )
     assert not up._console_note(manifest)
     with pytest.raises(StartRefused, match="add it again in bf16"):
-        up._served(None, tmp_path, Precision.BF16)
+        up._served(up.UpOptions(model_repository=tmp_path, precision=Precision.BF16))
 
     shipped = replace(manifest, checkpoint={"weights_sha256": SHIPPED_SHA256})
     shipped.write(manifest_file(tmp_path))
@@ -320,7 +325,7 @@ def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_pat
     model_file(repository, "text_encoder").write_bytes(b"")
 
     with pytest.raises(ValueError, match=r"text_encoder/1/model\.pt is not the file"):
-        up._served(None, repository, None)
+        up._served(up.UpOptions(model_repository=repository))
 
 
 @pytest.mark.parametrize(

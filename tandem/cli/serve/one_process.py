@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from embedded.serving import serve_from_one_process
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.terminal.console import out
 from tandem.local.data_folder import DataFolder
@@ -78,6 +77,9 @@ def serve_one_process(
     def stop() -> None:
         if ingest is not None:
             ingest.stop()
+
+    # Imported here: they take 20 MB, and processes of their own under `tandem up` without this.
+    from embedded.serving import serve_from_one_process
 
     serve_from_one_process(
         [folder.path / f"shard-{number}" for number in range(count)],

@@ -4,19 +4,21 @@ import os
 import shlex
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
+from tandem.child_processes.keeper import ProcessFailed
 from tandem.cli.corpora.corpora import CORPUS_HELP
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.ingest.own_index import index_of
-from tandem.cli.options import DEFAULT_ADDRESS
+from tandem.cli.options import DEFAULT_ADDRESS, with_options
 from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
-from tandem.cli.serve.service_settings import given_settings
+from tandem.cli.serve.service_settings import GivenSettings, given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
 from tandem.cli.terminal.stop_signals import Stopped, StopSignals
 from tandem.local.data_folder import DataFolder
@@ -24,7 +26,6 @@ from tandem.local.free_ports import free_ports
 from tandem.local.prometheus import (
     MAX_SPEED,
     LocalPrometheus,
-    PrometheusUnavailable,
     scraped,
 )
 from tandem.local.stack import LocalStack, Ports, StackFailed
@@ -45,19 +46,10 @@ from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.repository.manifest import Manifest, manifest_file
 from tandem.repository.model_repository import added_manifest_of
 from tandem.repository.precision import Precision
-from tandem.triton.server import TritonUnavailable
 
 if TYPE_CHECKING:
     from tandem.local.certificates import LocalAuthority
 
-DATA = Annotated[Path, typer.Option(help="folder for item stores and logs")]
-REPOSITORY = Annotated[
-    Path | None,
-    typer.Option(
-        help="model repository, as tandem models add fills it; by default model_repository, with "
-        "the demo's model in it at first"
-    ),
-]
 _DEFAULT_REPOSITORY = Path("model_repository")
 
 _PROMETHEUS_PORT = 9090
@@ -69,34 +61,43 @@ _CONSOLE_NOTE = (
 _RENEWAL_SECONDS = 86_400.0
 
 
-def up(
-    data: DATA = Path(".tandem"),
-    model_repository: REPOSITORY = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """The options of the command."""
+
+    data: Annotated[Path, typer.Option(help="folder for item stores and logs")] = Path(".tandem")
+    model_repository: Annotated[
+        Path | None,
+        typer.Option(
+            help="model repository, as tandem models add fills it; by default model_repository, "
+            "with the demo's model in it at first"
+        ),
+    ] = None
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             help="checkpoint to serve; by default the model that was added to the repository, or "
             "the shipped one"
         ),
-    ] = None,
+    ] = None
     shards: Annotated[
         int | None,
         typer.Option(help="index shards; by default as many as the folder has, or 2", min=1, max=8),
-    ] = None,
+    ] = None
     precision: Annotated[
         Precision | None,
         typer.Option(help="precision; by default that of the export, or this CPU's best"),
-    ] = None,
+    ] = None
     free_ports_only: Annotated[
         bool, typer.Option("--free-ports", help="use free ports instead of the documented ones")
-    ] = False,
+    ] = False
     caches: Annotated[
         bool, typer.Option(help="cache encodings and scores; --no-caches to measure the models")
-    ] = True,
+    ] = True
     monitoring: Annotated[
         bool,
         typer.Option("--monitoring", help="also run Prometheus, with the rules of deploy/"),
-    ] = False,
+    ] = False
     alert_speed: Annotated[
         float,
         typer.Option(
@@ -104,7 +105,7 @@ def up(
             min=1.0,
             max=MAX_SPEED,
         ),
-    ] = 1.0,
+    ] = 1.0
     swaps: Annotated[
         bool,
         typer.Option(
@@ -112,7 +113,7 @@ def up(
             help="allow tandem models swap; every account of this machine can then make Triton "
             "run code",
         ),
-    ] = False,
+    ] = False
     tls: Annotated[
         bool,
         typer.Option(
@@ -120,7 +121,7 @@ def up(
             help="use TLS between all processes, with certificates that are made and renewed here; "
             "callers trust tls/ca.crt in --data",
         ),
-    ] = False,
+    ] = False
     merged: Annotated[
         bool,
         typer.Option(
@@ -128,14 +129,14 @@ def up(
             help="run all services in the orchestrator's process: half the services' CPU for each "
             "search",
         ),
-    ] = False,
+    ] = False
     one_process: Annotated[
         bool,
         typer.Option(
             "--one-process",
             help="serve gRPC and HTTP from one process, without Triton: only the public API",
         ),
-    ] = False,
+    ] = False
     ingest: Annotated[
         str | None,
         typer.Option(
@@ -143,119 +144,146 @@ def up(
             help="once it serves, ingest this as tandem ingest --on-error skip does, and continue "
             f"to serve: {CORPUS_HELP}",
         ),
-    ] = None,
+    ] = None
     index: Annotated[
         str | None,
         typer.Option(help="index that --ingest stores into; by default the folder's name"),
-    ] = None,
-) -> None:
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Raises StartRefused for options that contradict each other."""
+        if self.index is not None and self.ingest is None:
+            raise StartRefused(
+                "--index says where --ingest stores: give --ingest too, or leave it out"
+            )
+        if self.one_process:
+            others = {
+                "--monitoring": self.monitoring,
+                "--swaps": self.swaps,
+                "--tls": self.tls,
+                "--merged": self.merged,
+            }
+            check_one_process(others)
+        if self.tls and self.merged:
+            raise StartRefused(
+                "--tls gives each service certificates of its own: leave out --merged"
+            )
+
+    @property
+    def repository(self) -> Path:
+        """The model repository."""
+        return self.model_repository or _DEFAULT_REPOSITORY
+
+
+@with_options
+def up(asked: UpOptions) -> None:
     """Start Triton and every service on loopback.
 
     Ctrl-C stops them all.
     """
-    if one_process:
-        check_one_process(
-            {"--monitoring": monitoring, "--swaps": swaps, "--tls": tls, "--merged": merged}
-        )
-    corpus_ingest = _corpus_ingest(ingest, index)
-    if model_repository is not None and checkpoint is None:
-        _check_has_model(model_repository)
-    repository = model_repository or _DEFAULT_REPOSITORY
-    if one_process:
-        with DataFolder(data.resolve()) as folder:
-            if folder.note:
-                errors.print(folder.note)
-            manifest = _served(checkpoint, repository, precision)
-            serve_one_process(
-                folder,
-                repository.resolve(),
-                manifest,
-                shards=shards,
-                variables=_console_note(manifest) | dict(given_settings(os.environ).variables),
-                free_ports_only=free_ports_only,
-                caches=caches,
-                ingest=corpus_ingest,
-            )
-        _say("stopped")
-        return
-    if monitoring:
+    corpus_ingest = None
+    if asked.ingest is not None:
+        corpus_ingest = CorpusIngest(asked.ingest, asked.index or index_of(asked.ingest))
+    if asked.model_repository is not None and asked.checkpoint is None:
+        _check_has_model(asked.model_repository)
+    if asked.monitoring:
         LocalPrometheus.check_installed()  # Before creating a folder.
-    with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
-        # Find all mistakes before starting anything.
-        check_machine(checkpoint or default_checkpoint())
-        given = given_settings(os.environ)
-        if tls and merged:
-            raise StartRefused(
-                "--tls gives each service certificates of its own: leave out --merged"
-            )
-        if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
-            raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
-        authority = None
-        if tls:  # Imported here: a service's image has this command line without cryptography.
-            from tandem.local.certificates import LocalAuthority
-
-            authority = LocalAuthority(folder.path / "tls")
-        count = shard_count(shards, folder.shard_count(), data)
-        ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
-        monitored = []
-        if monitoring:
-            monitored = [] if free_ports_only else [("Prometheus", _PROMETHEUS_PORT)]
-        if tls:
-            monitored.append(("Triton's proxy", ports.triton_tls))
-        check_ports(ports, monitored)
-        for note in (folder.note, *given.notes, precision_note(precision)):
-            if note:
-                errors.print(note)
-        # It takes a minute on a busy machine, and prints nothing else until all serve.
-        out.print(f"starting; logs go to {data / 'logs'}")
-        with stopping.raising():  # An export by torch cannot poll for signals.
-            manifest = _served(checkpoint, repository, precision)
-        with (
-            LocalStack(
-                folder.path,
-                repository.resolve(),
-                ports,
-                caches=caches,
-                swaps=swaps,
-                gateway=has_gateway(),
-                merged=merged,
-                settings=_console_note(manifest) | dict(given.variables),
-                certificates=authority.issue_all() if authority else None,
-            ) as stack,
-            ExitStack() as beside,
-        ):
-            try:
-                stack.start(should_stop=stopping.is_set, show=out.print)
-                print_endpoints(stack)
-                prometheus = None
-                if monitoring:
-                    port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
-                    prometheus = _prometheus(stack, folder.path, port, alert_speed)
-                    with stopping.raising():
-                        beside.enter_context(prometheus)
-                    out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
-                version_swaps = None
-                if swaps:
-                    version_swaps = VersionSwaps(stack, manifest)
-                    beside.callback(version_swaps.close)
-                _print_next(stack, authority)
-                if corpus_ingest is not None:
-                    beside.enter_context(corpus_ingest)
-                    corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
-                _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
-            except (StackFailed, TritonUnavailable, PrometheusUnavailable):
-                if stopping.is_set():  # Stopped before it served, without a failure.
-                    raise Stopped(stopping.status) from None
-                raise
+    serve = _serve_one_process if asked.one_process else _serve_stack
+    serve(asked, corpus_ingest)
     _say("stopped")
 
 
-def _corpus_ingest(corpus: str | None, index: str | None) -> CorpusIngest | None:
-    if corpus is not None:
-        return CorpusIngest(corpus, index_of(corpus) if index is None else index)
-    if index is not None:
-        raise StartRefused("--index says where --ingest stores: give --ingest too, or leave it out")
-    return None
+def _serve_one_process(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
+    with DataFolder(asked.data.resolve()) as folder:
+        if folder.note:
+            errors.print(folder.note)
+        manifest = _served(asked)
+        serve_one_process(
+            folder,
+            asked.repository.resolve(),
+            manifest,
+            shards=asked.shards,
+            variables=_console_note(manifest) | dict(given_settings(os.environ).variables),
+            free_ports_only=asked.free_ports_only,
+            caches=asked.caches,
+            ingest=corpus_ingest,
+        )
+
+
+def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
+    with StopSignals() as stopping, DataFolder(asked.data.resolve()) as folder:
+        # Find all mistakes before starting anything.
+        check_machine(asked.checkpoint or default_checkpoint())
+        given = given_settings(os.environ)
+        authority = _authority(folder, given) if asked.tls else None
+        count = shard_count(asked.shards, folder.shard_count(), asked.data)
+        ports = Ports.free(count) if asked.free_ports_only else Ports.fixed(count)
+        others = [("Triton's proxy", ports.triton_tls)] if asked.tls else []
+        if asked.monitoring and not asked.free_ports_only:
+            others.append(("Prometheus", _PROMETHEUS_PORT))
+        check_ports(ports, others)
+        for note in (folder.note, *given.notes, precision_note(asked.precision)):
+            if note:
+                errors.print(note)
+        # It takes a minute on a busy machine, and prints nothing else until all serve.
+        out.print(f"starting; logs go to {asked.data / 'logs'}")
+        with stopping.raising():  # An export by torch cannot poll for signals.
+            manifest = _served(asked)
+        with LocalStack(
+            folder.path,
+            asked.repository.resolve(),
+            ports,
+            caches=asked.caches,
+            swaps=asked.swaps,
+            gateway=has_gateway(),
+            merged=asked.merged,
+            settings=_console_note(manifest) | dict(given.variables),
+            certificates=authority.issue_all() if authority else None,
+        ) as stack:
+            try:
+                _run(stack, asked, manifest, stopping, authority, corpus_ingest)
+            except ProcessFailed:
+                if stopping.is_set():  # Stopped before it served, without a failure.
+                    raise Stopped(stopping.status) from None
+                raise
+
+
+def _run(
+    stack: LocalStack,
+    asked: UpOptions,
+    manifest: Manifest,
+    stopping: StopSignals,
+    authority: "LocalAuthority | None",
+    corpus_ingest: CorpusIngest | None,
+) -> None:
+    """Starts the stack and what runs next to it, and watches them until a stop signal."""
+    with ExitStack() as beside:
+        stack.start(should_stop=stopping.is_set, show=out.print)
+        print_endpoints(stack)
+        prometheus = None
+        if asked.monitoring:
+            prometheus = _prometheus(stack, asked)
+            with stopping.raising():
+                beside.enter_context(prometheus)
+            out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
+        version_swaps = None
+        if asked.swaps:
+            version_swaps = VersionSwaps(stack, manifest)
+            beside.callback(version_swaps.close)
+        _print_next(stack, authority)
+        if corpus_ingest is not None:
+            beside.enter_context(corpus_ingest)
+            corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
+        _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
+
+
+def _authority(folder: DataFolder, given: GivenSettings) -> "LocalAuthority":
+    if named := [each for each in given.variables if each.startswith("TLS_")]:
+        raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
+    # Imported here: a service's image has this command line without cryptography.
+    from tandem.local.certificates import LocalAuthority
+
+    return LocalAuthority(folder.path / "tls")
 
 
 def _console_note(manifest: Manifest) -> dict[str, str]:
@@ -272,17 +300,18 @@ def _check_has_model(repository: Path) -> None:
         )
 
 
-def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
+def _served(asked: UpOptions) -> Manifest:
     """Returns the manifest of the served model: the checkpoint, an added model, or the shipped one.
 
     An added model is not exported again, since its files are elsewhere.
     """
+    repository, precision = asked.repository, asked.precision
     added = None
-    if checkpoint is None:
+    if asked.checkpoint is None:
         shipped = CheckpointFiles.read(default_checkpoint())
         added = added_manifest_of(repository, shipped.weights_sha256)
     if added is None:
-        manifest = exported(checkpoint or default_checkpoint(), repository, precision)
+        manifest = exported(asked.checkpoint or default_checkpoint(), repository, precision)
         say_if_demo(manifest.fingerprint)
         return manifest
     if precision not in (None, added.precision):
@@ -323,9 +352,11 @@ def _trust_of(authority: "LocalAuthority | None") -> dict[str, str]:
     return {} if authority is None else {"TANDEM_AUTHORITY_FILE": str(authority.authority_file)}
 
 
-def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
+def _prometheus(stack: LocalStack, asked: UpOptions) -> LocalPrometheus:
+    port = free_ports(1)[0] if asked.free_ports_only else _PROMETHEUS_PORT
     targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
-    return LocalPrometheus(data / "prometheus", port, targets, speed=speed, keeper=stack.keeper)
+    folder, speed = asked.data.resolve() / "prometheus", asked.alert_speed
+    return LocalPrometheus(folder, port, targets, speed=speed, keeper=stack.keeper)
 
 
 def _say(line: str, console: Terminal = out) -> None:
