@@ -91,6 +91,11 @@ def checked(text: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
+def checked_if_given(text: str | None) -> str | None:
+    """Returns a validated address, or None for none."""
+    return None if text is None else checked(text)
+
+
 def all_checked(texts: list[str]) -> list[str]:
     """Returns validated addresses."""
     return [checked(text) for text in texts]

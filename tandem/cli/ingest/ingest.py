@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,7 +21,7 @@ from tandem.cli.corpora.detector_files import (
 )
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.own_index import index_of
-from tandem.cli.options import ADDRESS
+from tandem.cli.options import ADDRESS, with_options
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors, one_line, out
 from tandem.cli.terminal.json_answer import answer, with_json
@@ -29,6 +29,7 @@ from tandem.cli.terminal.progress import LongWork
 from tandem.client import (
     Access,
     Client,
+    IngestOutcome,
     IngestProgress,
     NewContent,
     NewItem,
@@ -61,42 +62,44 @@ class LongTexts(enum.StrEnum):
     TRUNCATE = "truncate"
 
 
-@with_json
-def ingest(
-    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """The options of the command."""
+
+    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)]
     index: Annotated[
         str | None,
         typer.Option(help="index to ingest into; by default the folder's name, or scenes"),
-    ] = None,
+    ] = None
     split: Annotated[
         str,
         typer.Option(help="split of the corpus; COCO also has train_without_restval"),
-    ] = DEFAULT_SPLIT,
+    ] = DEFAULT_SPLIT
     count: Annotated[
         int | None,
         typer.Option(
             help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
             min=1,
         ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="which scenes")] = DEFAULT_SEED,
+    ] = None
+    seed: Annotated[int, typer.Option(help="which scenes")] = DEFAULT_SEED
     on_error: Annotated[
         OnError,
         typer.Option(
             help="what to do with an unreadable image or caption: stop, or skip and count it; "
             "refusals of the server never stop the ingest"
         ),
-    ] = OnError.STOP,
+    ] = OnError.STOP
     captions: Annotated[
         bool, typer.Option(help="whether to ingest the captions too, as text items")
-    ] = True,
+    ] = True
     caption_attribute: Annotated[
         str | None,
         typer.Option(
             help="attribute of an image in which to store its captions, by whose words hybrid "
             "searches find it: caption, unless the server names others"
         ),
-    ] = None,
+    ] = None
     long_texts: Annotated[
         LongTexts,
         typer.Option(
@@ -104,39 +107,47 @@ def ingest(
             help="what to do with a caption over the model's token limit: truncate and count it, "
             "or refuse it",
         ),
-    ] = LongTexts.TRUNCATE,
+    ] = LongTexts.TRUNCATE
     regions: Annotated[
         Path | None,
         typer.Option(
             help="file or folder of a detector, whose regions are sent instead of the images"
         ),
-    ] = None,
-    address: ADDRESS = "127.0.0.1:7400",
-) -> None:
+    ] = None
+    address: ADDRESS = "127.0.0.1:7400"
+
+
+@with_json
+@with_options
+def ingest(asked: IngestOptions) -> None:
     """Store a corpus: its images and their captions.
 
     Captions are separate items.
     """
-    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
-    found = None if regions is None else RecordRegions(open_detector_files(regions, skipped))
-    opened = open_corpus(corpus, split, seed, count, skipped)
+    skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
+    found = (
+        None
+        if asked.regions is None
+        else RecordRegions(open_detector_files(asked.regions, skipped))
+    )
+    opened = open_corpus(asked.corpus, asked.split, asked.seed, asked.count, skipped)
     scaled_down = _ScaledDown()
     sent: Iterable[SentRecord]
     if found is None:
-        sent = with_pictures(scaled_down.of(records_with_pictures(opened, on_error, skipped)))
+        sent = with_pictures(scaled_down.of(records_with_pictures(opened, asked.on_error, skipped)))
     else:
-        sent = with_regions(opened, found, on_error, skipped)
+        sent = with_regions(opened, found, asked.on_error, skipped)
     pictures = _PictureCount()
-    index_id = index_of(corpus) if index is None else index
+    index_id = index_of(asked.corpus) if asked.index is None else asked.index
     try:
-        with Client(address, access=Access.from_environment()) as client:
-            say_if_demo_serves(client, corpus)
+        with Client(asked.address, access=Access.from_environment()) as client:
+            say_if_demo_serves(client, asked.corpus)
             refused = ingest_items(
                 client,
                 index_id,
-                pictures.of(sent, captions, caption_attribute),
+                pictures.of(sent, asked.captions, asked.caption_attribute),
                 opened.total,
-                TruncationPolicy(long_texts.value),
+                TruncationPolicy(asked.long_texts.value),
                 unit="pictures",
                 done_of=pictures.done,
             )
@@ -155,7 +166,7 @@ def ingest(
             "are stored so"
         )
     if not pictures.given:
-        raise ValueError(f"{corpus}: no picture of split {split!r} was left to ingest")
+        raise ValueError(f"{asked.corpus}: no picture of split {asked.split!r} was left to ingest")
     if refused:
         raise typer.Exit(1)
 
@@ -177,13 +188,8 @@ def ingest_items(
     texts, how many items a server in trouble left over, and, if the ingest ends early, how many
     are stored.
     """
-    start_time = time.monotonic()
-    stored_count = 0
-    truncated_count = 0
-    refused = []
-    left_count = 0
+    stage, counts = f"ingest into {index_id}", _Counts()
     has_waited = False
-    stage = f"ingest into {index_id}"
 
     def show(progress: IngestProgress) -> None:
         nonlocal has_waited
@@ -197,59 +203,70 @@ def ingest_items(
 
     kept = report_if_interrupted(
         lambda: (
-            f"{stored_count:,} items are stored and stay; the same command again stores the rest, "
-            "and none twice"
+            f"{counts.stored:,} items are stored and stay; the same command again stores the "
+            "rest, and none twice"
         )
     )
     with kept if is_kept else nullcontext(), LongWork() as work:
         work.show(stage, 0, total, unit=unit)
         try:
             for outcome in client.ingest(
-                items,
-                index_id=index_id,
-                truncation_policy=truncation_policy,
-                progress=show,
+                items, index_id=index_id, truncation_policy=truncation_policy, progress=show
             ):
-                if outcome.error is None:
-                    stored_count += 1
-                    truncated_count += (
-                        outcome.text_use is not None and outcome.text_use.is_truncated
-                    )
-                else:
-                    refused.append(outcome.item_id)
-                    left_count += may_be_stored_later(outcome.error)
-                    if len(refused) <= _SHOWN_ERROR_COUNT:
-                        name = outcome.item_id or "(no id)"
-                        why = f"{outcome.error.reason}: {described(outcome.error)}"
-                        errors.print(one_line(f"{name}: {why}"))
+                counts.note(outcome)
         except TandemError:
-            if is_kept and stored_count:
-                errors.print(f"{stored_count:,} items were stored before, and stay")
+            if is_kept and counts.stored:
+                errors.print(f"{counts.stored:,} items were stored before, and stay")
             raise
-    seconds = time.monotonic() - start_time
-    out.print(
-        f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
-        f"({stored_count / seconds:.0f} items/s)"
-    )
-    if is_kept:
-        answer(
-            {
-                "index_id": index_id,
-                "stored_count": stored_count,
-                "truncated_count": truncated_count,
-                "refused_ids": refused,
-                "left_count": left_count,
-                "seconds": seconds,
-            }
-        )
-    if left_count:
-        again = "; run the same command again, which stores them" if is_kept else ""
-        errors.print(f"{left_count:,} of the refused were left by a server in trouble{again}")
-    if truncated_count:
+    counts.tell(index_id, is_kept=is_kept)
+    return counts.refused
+
+
+class _Counts:
+    """Counts the outcomes of an ingest."""
+
+    def __init__(self) -> None:
+        self.stored = self._truncated = self._left = 0
+        self.refused: list[str] = []
+        self._start_time = time.monotonic()
+
+    def note(self, outcome: IngestOutcome) -> None:
+        """Counts an outcome, and prints the first refusals."""
+        if outcome.error is None:
+            self.stored += 1
+            self._truncated += outcome.text_use is not None and outcome.text_use.is_truncated
+            return
+        self.refused.append(outcome.item_id)
+        self._left += may_be_stored_later(outcome.error)
+        if len(self.refused) <= _SHOWN_ERROR_COUNT:
+            why = f"{outcome.error.reason}: {described(outcome.error)}"
+            errors.print(one_line(f"{outcome.item_id or '(no id)'}: {why}"))
+
+    def tell(self, index_id: str, *, is_kept: bool) -> None:
+        """Prints the counts."""
+        seconds = time.monotonic() - self._start_time
         out.print(
-            f"{truncated_count:,} of them are texts of which the model read only the beginning"
+            f"{self.stored:,} items stored, {len(self.refused):,} refused, in {seconds:.1f} s "
+            f"({self.stored / seconds:.0f} items/s)"
         )
-    return refused
+        if is_kept:
+            answer(
+                {
+                    "index_id": index_id,
+                    "stored_count": self.stored,
+                    "truncated_count": self._truncated,
+                    "refused_ids": self.refused,
+                    "left_count": self._left,
+                    "seconds": seconds,
+                }
+            )
+        if self._left:
+            again = "; run the same command again, which stores them" if is_kept else ""
+            errors.print(f"{self._left:,} of the refused were left by a server in trouble{again}")
+        if self._truncated:
+            out.print(
+                f"{self._truncated:,} of them are texts of which the model read only the beginning"
+            )
 
 
 def record_items(

@@ -1,11 +1,13 @@
 """`tandem models add`: exports a checkpoint of tandem train, or a published model, for Triton."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tandem.cli.models.model_source import is_published, read_model
+from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.user_path import user_path
@@ -25,7 +27,10 @@ _FITS = {
 }
 
 
-def add(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOptions:
+    """The options of the command."""
+
     model: Annotated[
         str | None,
         typer.Argument(
@@ -33,39 +38,42 @@ def add(
             help="a published model's name on the hub or its folder, or a checkpoint of tandem "
             "train; by default the shipped one",
         ),
-    ] = None,
+    ] = None
     repository: Annotated[
         Path, typer.Option("--model-repository", help="Triton's model repository")
-    ] = Path("model_repository"),
+    ] = Path("model_repository")
     precision: Annotated[
         Precision | None,
         typer.Option(help="precision; by default bf16 if this CPU supports it"),
-    ] = None,
+    ] = None
     revision: Annotated[
         str | None, typer.Option(help="commit, tag or branch of the hub's model")
-    ] = None,
+    ] = None
     image_encoder: Annotated[
         str | None,
         typer.Option(
             metavar="NAME_OR_FOLDER",
             help="for a model that is only a text tower: the model of its image tower",
         ),
-    ] = None,
+    ] = None
     cross_encoder: Annotated[
         str | None,
         typer.Option(
             metavar="NAME_OR_FOLDER",
             help="published model that reranks; by default the model itself if it can",
         ),
-    ] = None,
+    ] = None
     tokens: Annotated[
         TokenSource | None,
         typer.Option(help="where the cross-encoder's image tokens come from; by default stored"),
-    ] = None,
+    ] = None
     pt2: Annotated[
         bool, typer.Option("--pt2", help="also write model.pt2, by torch.export; takes longer")
-    ] = False,
-) -> None:
+    ] = False
+
+
+@with_options
+def add(asked: AddOptions) -> None:
     """Export a model for Triton, and verify its answers.
 
     Writes TorchScript, config.pbtxt and manifest.json.
@@ -73,39 +81,41 @@ def add(
     A published model may be CLIP, SigLIP, BLIP or another family of docs/hub-models.md. Write
     NAME@REVISION for a revision of an encoder that an option names.
     """
-    chosen = precision or native_precision()
+    chosen = asked.precision or native_precision()
     options = {
-        "--revision": revision,
-        "--image-encoder": image_encoder,
-        "--cross-encoder": cross_encoder,
-        "--tokens": tokens,
+        "--revision": asked.revision,
+        "--image-encoder": asked.image_encoder,
+        "--cross-encoder": asked.cross_encoder,
+        "--tokens": asked.tokens,
     }
-    if model is None or _is_checkpoint(model):
+    if asked.model is None or _is_checkpoint(asked.model):
         if given := [name for name, value in options.items() if value is not None]:
             raise ValueError(
                 f"{', '.join(given)}: only for a published model, by its name or folder"
             )
-        checkpoint = default_checkpoint() if model is None else user_path(model)
-        _tell(repository, _exported(checkpoint, repository, chosen, with_pt2=pt2))
+        checkpoint = default_checkpoint() if asked.model is None else user_path(asked.model)
+        _tell(asked.repository, _exported(checkpoint, asked.repository, chosen, with_pt2=asked.pt2))
         return
     with LongWork(often_short=True) as work:
         work.show("read the model", 0)
-        retriever = read_model(model, revision, image_encoder)
-        reranker = None if cross_encoder is None else read_model(cross_encoder, None, None)
+        retriever = read_model(asked.model, asked.revision, asked.image_encoder)
+        reranker = (
+            None if asked.cross_encoder is None else read_model(asked.cross_encoder, None, None)
+        )
         work.show(f"export in {chosen.value}, and compare with the model itself", 0)
         manifest = export_published(
             retriever,
-            repository,
+            asked.repository,
             chosen,
             reranker=reranker,
-            tokens=tokens or TokenSource.STORED,
-            with_pt2=pt2,
+            tokens=asked.tokens or TokenSource.STORED,
+            with_pt2=asked.pt2,
         )
-    _describe(model, retriever)
+    _describe(asked.model, retriever)
     if reranker is not None:
-        _describe(str(cross_encoder), reranker)
-    _tell(repository, manifest)
-    _tell_costs(repository, manifest)
+        _describe(str(asked.cross_encoder), reranker)
+    _tell(asked.repository, manifest)
+    _tell_costs(asked.repository, manifest)
 
 
 def _is_checkpoint(model: str) -> bool:

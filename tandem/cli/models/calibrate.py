@@ -1,7 +1,7 @@
 """Implements `tandem models calibrate`: fits match probabilities and adaptive depth."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.corpora.corpora import CORPUS_HELP, ON_ERROR, open_corpus, open_divided
-from tandem.cli.options import MAX_SEED
+from tandem.cli.options import MAX_SEED, with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import query_progress
 from tandem.corpus.left_out import LeftOut
@@ -40,143 +40,133 @@ from tandem.texts.text import TextPreprocessor
 _POOL_SIZE = 20
 
 
-def calibrate(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateOptions:
+    """The options of the command."""
+
     checkpoint: Annotated[
         Path | None, typer.Argument(help="folder of a checkpoint; by default the bundled one")
-    ] = None,
+    ] = None
     precision: Annotated[
         Precision | None, typer.Option(help="serving precision, as for tandem models add")
-    ] = None,
-    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
-    dev_split: Annotated[str, typer.Option(help="split to fit on")] = "val",
-    test_split: Annotated[str, typer.Option(help="split to report on")] = "test",
-    gallery_count: Annotated[
-        int, typer.Option("--count", help="pictures per split", min=1)
-    ] = 2_000,
+    ] = None
+    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes"
+    dev_split: Annotated[str, typer.Option(help="split to fit on")] = "val"
+    test_split: Annotated[str, typer.Option(help="split to report on")] = "test"
+    gallery_count: Annotated[int, typer.Option("--count", help="pictures per split", min=1)] = 2_000
     query_count: Annotated[
         int | None, typer.Option(help="queries per direction; by default the whole gallery", min=1)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="seed of the scenes", min=0, max=MAX_SEED)] = 1,
-    k: Annotated[
-        int, typer.Option("--rerank-k", help="candidates of a full rerank", min=3)
-    ] = _POOL_SIZE,
+    ] = None
+    seed: Annotated[int, typer.Option(help="seed of the scenes", min=0, max=MAX_SEED)] = 1
+    k: Annotated[int, typer.Option("--rerank-k", help="candidates of a full rerank", min=3)] = (
+        _POOL_SIZE
+    )
     first_count: Annotated[
         int, typer.Option(help="candidates to score before a rerank may stop", min=2)
-    ] = 4,
+    ] = 4
     further_count: Annotated[
         int, typer.Option(help="candidates to score between further stop checks", min=1)
-    ] = 4,
+    ] = 4
     lost_points: Annotated[
         float, typer.Option(help="points of R@1 that stopping early may lose on dev", min=0.0)
-    ] = 0.2,
-    on_error: ON_ERROR = OnError.STOP,
-    report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None,
+    ] = 0.2
+    on_error: ON_ERROR = OnError.STOP
+    report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None
     write: Annotated[
         bool | None,
         typer.Option(
             "--write/--no-write",
             help="write calibration.json next to the checkpoint; by default yes for a checkpoint "
-            "that "
-            "is named, no for the bundled one",
+            "that is named, no for the bundled one",
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@with_options
+def calibrate(asked: CalibrateOptions) -> None:
     """Fit match probabilities and the adaptive-depth rule.
 
     Writes calibration.json next to a named checkpoint, for this precision only; `tandem models add`
     and `tandem up` copy it next to the served model. For the bundled checkpoint the result is only
     printed, unless --write is given.
     """
-    if first_count >= k:
+    if asked.first_count >= asked.k:
         raise ValueError(
-            f"first_count {first_count} of {k} candidates leaves nothing to stop; give {k - 1} or "
-            "fewer"
+            f"first_count {asked.first_count} of {asked.k} candidates leaves nothing to stop; give "
+            f"{asked.k - 1} or fewer"
         )
-    writes = checkpoint is not None if write is None else write
-    if report is not None and not report.resolve().parent.is_dir():
-        raise ValueError(f"{report} cannot be written: make its folder first")
-    folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
-    counts = (gallery_count, gallery_count)
-    open_divided(corpus, (dev_split, test_split), seed, counts, LeftOut())  # refused early
+    writes = asked.checkpoint is not None if asked.write is None else asked.write
+    if asked.report is not None and not asked.report.resolve().parent.is_dir():
+        raise ValueError(f"{asked.report} cannot be written: make its folder first")
+    folder, precision = asked.checkpoint or default_checkpoint(), asked.precision
+    chosen = precision or native_precision()
+    splits, counts = (asked.dev_split, asked.test_split), (asked.gallery_count, asked.gallery_count)
+    open_divided(asked.corpus, splits, asked.seed, counts, LeftOut())  # refused early
     loaded = load_checkpoint(folder)
     path = folder / CALIBRATION_NAME
     others = read_calibrations(path)
     fingerprint = export_manifest(loaded.files, chosen, {}).fingerprint
     served = replace(loaded, model=lowered(loaded.model, chosen))
-    dev, test = (
-        _pools(served, corpus, split, seed, gallery_count, query_count, k, on_error)
-        for split in (dev_split, test_split)
-    )
-    fitted = FittedCalibration.of(dev, first_count, further_count, lost_points)
-    calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
-    drawn = "" if query_count is None else f", {query_count:,} queries each way"
+    dev, test = (_pools(served, asked, split) for split in splits)
+    fitted = FittedCalibration.of(dev, asked.first_count, asked.further_count, asked.lost_points)
     about = {
         "title": f"Calibration of {folder.name} in {chosen}",
         "weights": loaded.weights_sha256[:12],
         "fingerprint": fingerprint[:12],
-        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
-        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}{drawn}, seed {seed}",
-        "pools": f"{k} candidates",
-        "limit": f"{lost_points} points of R@1 lost on dev, by the interval's upper end",
+        "fitted on": _described(asked, asked.dev_split),
+        "tested on": _described(asked, asked.test_split),
+        "pools": f"{asked.k} candidates",
+        "limit": f"{asked.lost_points} points of R@1 lost on dev, by the interval's upper end",
     }
     page = calibration_markdown(fitted, dev, test, about)
-    if report is None:
+    if asked.report is None:
         out.print(page)
     else:
-        report.write_text(page, encoding="utf-8", errors="backslashreplace")
-        out.print(f"written: {report}")
+        asked.report.write_text(page, encoding="utf-8", errors="backslashreplace")
+        out.print(f"written: {asked.report}")
     if not writes:
         out.print(f"{path} is unchanged; --write adds this calibration in {chosen}")
         return
+    calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
     write_calibrations(path, with_calibration(others, calibration))
     out.print(f"{path}: calibrated in {chosen}; tandem models add copies it next to the model")
 
 
+def _described(asked: CalibrateOptions, split: str) -> str:
+    drawn = "" if asked.query_count is None else f", {asked.query_count:,} queries each way"
+    gallery = f"gallery of {asked.gallery_count:,}{drawn}"
+    return f"{asked.corpus} {split}, {gallery}, seed {asked.seed}"
+
+
 def _pools(
-    checkpoint: Checkpoint,
-    corpus: str,
-    split: str,
-    seed: int,
-    gallery_count: int,
-    query_count: int | None,
-    k: int,
-    on_error: OnError,
+    checkpoint: Checkpoint, asked: CalibrateOptions, split: str
 ) -> Mapping[str, HeldOutPools]:
     config = checkpoint.model.config
-    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
     check = ModelCheck(
         config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
     )
-    records = list(
-        readable_records(
-            open_corpus(corpus, split, seed, gallery_count, skipped), check, on_error, skipped
-        )
-    )
+    corpus = open_corpus(asked.corpus, split, asked.seed, asked.gallery_count, skipped)
+    records = list(readable_records(corpus, check, asked.on_error, skipped))
     for line in skipped.report():
         errors.print(line)
-    if len(records) < k:
+    if len(records) < asked.k:
+        # Scenes come in fours.
+        enough_count = -(-asked.k // 4) * 4
         raise ValueError(
-            f"{split} of {corpus} has {len(records)} pictures, fewer than the {k} candidates of a "
-            "pool: "
-            f"give --count {_round_up(k)} or more, or a smaller --rerank-k"
+            f"{split} of {asked.corpus} has {len(records)} pictures, fewer than the {asked.k} "
+            f"candidates of a pool: give --count {enough_count} or more, or a smaller --rerank-k"
         )
     gallery = make_gallery(records, languages_of(records))
     encoded = OfflineGallery(checkpoint, gallery)
-    query_numbers = {
-        name: gallery.query_numbers(target, query_count) for name, target in DIRECTIONS.items()
+    numbers = {
+        name: gallery.query_numbers(target, asked.query_count)
+        for name, target in DIRECTIONS.items()
     }
-    with query_progress({name: len(numbers) for name, numbers in query_numbers.items()}) as show:
-        return {
-            name: HeldOutPools.of(
-                encoded.score(target, k, partial(show, name), query_numbers=query_numbers[name]),
-                gallery,
-                target,
-                query_numbers[name],
-            )
-            for name, target in DIRECTIONS.items()
-        }
-
-
-def _round_up(count: int) -> int:
-    """Returns a count that every corpus can give: scenes come in fours."""
-    return -(-count // 4) * 4
+    pools = {}
+    with query_progress({name: len(each) for name, each in numbers.items()}) as show:
+        for name, target in DIRECTIONS.items():
+            asking = numbers[name]
+            scored = encoded.score(target, asked.k, partial(show, name), query_numbers=asking)
+            pools[name] = HeldOutPools.of(scored, gallery, target, asking)
+    return pools
