@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator_svc.settings import is_in_process
 from tandem.chassis.access.guard import load_guard_or_exit
-from tandem.chassis.serve.attached_server import AttachedServer
+from tandem.chassis.serve.server import AttachedServer
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.tls import Identity
 

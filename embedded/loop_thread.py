@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.process.threads import started_threads
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from embedded.local_server import LocalServer
 from embedded.loop_thread import EngineClosed, LoopThread
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
-from tandem.chassis.process.allocator import keep_activations
+from tandem.chassis.process.memory import keep_activations
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_refused import StartRefused
 

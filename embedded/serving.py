@@ -12,8 +12,7 @@ from embedded.services import InProcessServices, orchestrator_settings
 from orchestrator_svc.assembly import SERVICE_NAMES
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
-from tandem.chassis.serve.attached_server import AttachedServer
-from tandem.chassis.serve.server import serve
+from tandem.chassis.serve.server import AttachedServer, serve
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import configure, load_log_level_or_exit
 from tandem.chassis.tls import Identity, load_identity_or_exit

@@ -11,7 +11,7 @@ from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity

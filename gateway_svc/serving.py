@@ -17,7 +17,7 @@ from tandem.chassis.access.exposure import warn_of_exposure
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.health.health import WARM_RETRY_SECONDS, Health
 from tandem.chassis.health.metrics_server import Heartbeat
-from tandem.chassis.process.allocator import Trimmer
+from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.process import open_metrics_port, prepare
 from tandem.chassis.telemetry.log import get_logger

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
 from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 

@@ -12,8 +12,7 @@ from orchestrator_svc.assembly import (
 )
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
-from tandem.chassis.serve.attached_server import AttachedServer
-from tandem.chassis.serve.server import serve
+from tandem.chassis.serve.server import AttachedServer, serve
 from tandem.chassis.tls import Identity
 from tandem.remote.startup import Dependencies
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tandem.chassis.capacity.admission import AdmissionLimits
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import (
     AT_LEAST_1,
     SHARE,

@@ -22,7 +22,7 @@ from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger

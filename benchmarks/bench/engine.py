@@ -28,7 +28,7 @@ from typing import Final
 
 from benchmarks.support.in_process import RETURN_N, InProcess, K
 from tandem import Engine
-from tandem.chassis.process.allocator import keep_activations
+from tandem.chassis.process.memory import keep_activations
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.modeling.default_checkpoint import default_checkpoint

@@ -38,19 +38,19 @@ class RotatingChannel(grpc.aio.Channel):
 
     def unary_unary(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 (gRPC's own)
         """As grpc.aio.Channel's."""
-        return _Method(self, "unary_unary", arguments, options)
+        return self._method("unary_unary", arguments, options)
 
     def unary_stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         """As grpc.aio.Channel's."""
-        return _Method(self, "unary_stream", arguments, options)
+        return self._method("unary_stream", arguments, options)
 
     def stream_unary(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         """As grpc.aio.Channel's."""
-        return _Method(self, "stream_unary", arguments, options)
+        return self._method("stream_unary", arguments, options)
 
     def stream_stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         """As grpc.aio.Channel's."""
-        return _Method(self, "stream_stream", arguments, options)
+        return self._method("stream_stream", arguments, options)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """As grpc.aio.Channel's, of the channel for the next call."""
@@ -82,27 +82,17 @@ class RotatingChannel(grpc.aio.Channel):
     ) -> None:
         await self.close()
 
+    def _method(
+        self, arity: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """Returns a method, which is opened again where the channel is another one."""
+        opened: tuple[grpc.aio.Channel, Callable[..., Any]] | None = None
 
-class _Method:
-    """A method on the current channel."""
+        def called(*sent: Any, **call_options: Any) -> Any:  # noqa: ANN401
+            nonlocal opened
+            channel = self.current()
+            if opened is None or opened[0] is not channel:
+                opened = channel, getattr(channel, arity)(*arguments, **options)
+            return opened[1](*sent, **call_options)
 
-    def __init__(
-        self,
-        owner: RotatingChannel,
-        arity: str,
-        arguments: tuple[Any, ...],
-        options: Mapping[str, Any],
-    ) -> None:
-        self._owner = owner
-        self._arity = arity
-        self._arguments = arguments
-        self._options = options
-        self._channel: grpc.aio.Channel | None = None
-        self._call: Callable[..., Any]
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        channel = self._owner.current()
-        if channel is not self._channel:
-            self._channel = channel
-            self._call = getattr(channel, self._arity)(*self._arguments, **self._options)
-        return self._call(*arguments, **options)
+        return called

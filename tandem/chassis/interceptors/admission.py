@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -20,7 +22,7 @@ from tandem.chassis.interceptors.handlers import (
 )
 from tandem.chassis.interceptors.peer import caller_key
 from tandem.chassis.interceptors.reading import request_byte_count
-from tandem.chassis.interceptors.stream_watch import StreamWatch
+from tandem.errors import DeadlineExceeded
 
 
 class AdmissionInterceptor(HandlerInterceptor):
@@ -36,67 +38,57 @@ class AdmissionInterceptor(HandlerInterceptor):
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` with admission of its requests or stream messages."""
-        serve, method = behavior(handler), method_of(path)
+        serve = behavior(handler)
+        held: Callable[..., AbstractContextManager[tuple[Any, Callable[[], None]]]] = (
+            self._stream if handler.request_streaming else partial(self._call, method_of(path))
+        )
 
-        async def answer(request: Message, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            with self._call(method, request, context):
-                return await serve(request, context)
+        async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            with held(context, sent) as (admitted, _):
+                return await serve(admitted, context)
 
-        async def answers(
-            request: Message, context: grpc.aio.ServicerContext
+        async def stream(
+            sent: Any,  # noqa: ANN401
+            context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
-            with self._call(method, request, context):
-                async with aclosing(serve(request, context)) as responses:
+            with held(context, sent) as (admitted, note_answer):
+                async with aclosing(serve(admitted, context)) as responses:
                     async for response in responses:
+                        note_answer()
                         yield response
 
-        async def answer_stream(
-            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
-        ) -> Any:  # noqa: ANN401
-            with self._stream(context) as messages:
-                return await serve(messages.read(requests), context)
-
-        async def answers_stream(
-            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
-        ) -> AsyncIterator[Any]:
-            with self._stream(context) as messages:
-                async with aclosing(serve(messages.read(requests), context)) as responses:
-                    async for response in responses:
-                        messages.note_answer()
-                        yield response
-
-        if handler.request_streaming:
-            chosen: Callable[..., Any] = (
-                answers_stream if handler.response_streaming else answer_stream
-            )
-        else:
-            chosen = answers if handler.response_streaming else answer
-        return with_behavior(handler, chosen)
+        return with_behavior(handler, stream if handler.response_streaming else answer)
 
     @contextmanager
     def _call(
-        self, method: str, request: Message, context: grpc.aio.ServicerContext
-    ) -> Iterator[None]:
+        self, method: str, context: grpc.aio.ServicerContext, request: Message
+    ) -> Iterator[tuple[Message, Callable[[], None]]]:
         count = self._admission.limits.weight(method, request)
         with self._admission.call(caller_key(context), count, request_byte_count()):
-            yield
+            yield request, _nothing
 
     @contextmanager
-    def _stream(self, context: grpc.aio.ServicerContext) -> Iterator[_StreamMessages]:
-        caller, watch = caller_key(context), StreamWatch(self._admission.limits.max_idle_seconds)
+    def _stream(
+        self, context: grpc.aio.ServicerContext, requests: AsyncIterator[Message]
+    ) -> Iterator[tuple[AsyncIterator[Message], Callable[[], None]]]:
+        caller, watch = caller_key(context), _StreamWatch(self._admission.limits.max_idle_seconds)
         messages = _StreamMessages(self._admission.messages, caller, watch)
         with self._admission.stream(caller):
             try:
                 with watch.watching():
-                    yield messages
+                    yield messages.read(requests), messages.note_answer
             finally:
                 messages.end()
+
+
+def _nothing() -> None:
+    """Notes no answer of a call with one request."""
 
 
 class _StreamMessages:
     """The unanswered messages of one stream."""
 
-    def __init__(self, places: Places, caller: str, watch: StreamWatch) -> None:
+    def __init__(self, places: Places, caller: str, watch: _StreamWatch) -> None:
         self._places = places
         self._caller = caller
         self._watch = watch
@@ -139,3 +131,56 @@ class _StreamMessages:
     def _note(self) -> None:
         is_idle = self._is_reading and not self._sizes
         self._watch.note("no message came" if is_idle else "")
+
+
+class _StreamWatch:
+    """Ends a stream whose caller is idle, from its own task, so that it frees its place."""
+
+    def __init__(self, max_idle_seconds: float) -> None:
+        self._max_idle_seconds = max_idle_seconds
+        self._loop = asyncio.get_running_loop()
+        self._idle_since = 0.0
+        self._waiting_for = ""
+        self._ended_by = ""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Raises DeadlineExceeded in the body if the caller is idle for too long."""
+        self._task = asyncio.current_task()
+        self._arm(self._max_idle_seconds)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._ended_by:
+                raise
+            # This cancellation is ours; the call continues and ends with a status.
+            if self._task is not None:
+                self._task.uncancel()
+            raise DeadlineExceeded(
+                what=f"a wait of {self._max_idle_seconds:g} s: {self._ended_by}"
+            ) from None
+        finally:
+            self._timer.cancel()
+
+    def note(self, waiting_for: str) -> None:
+        """Sets what the call waits for, such as "no message came"; "" for nothing.
+
+        The time starts when it is first set, and ends when something else is.
+        """
+        if waiting_for != self._waiting_for:
+            self._waiting_for, self._idle_since = waiting_for, self._loop.time()
+
+    def _arm(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        if not self._waiting_for:
+            self._arm(self._max_idle_seconds)
+            return
+        left_seconds = self._idle_since + self._max_idle_seconds - self._loop.time()
+        if left_seconds > 0:
+            self._arm(left_seconds)
+            return
+        self._ended_by = self._waiting_for
+        if self._task is not None:
+            self._task.cancel()

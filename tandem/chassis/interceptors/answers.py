@@ -7,6 +7,7 @@ neither a place nor, for long, the bytes of its answers.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
@@ -14,9 +15,12 @@ from typing import Any
 import grpc
 
 from tandem.chassis.capacity.admission import Admission
-from tandem.chassis.interceptors.ended_call import end_call
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, of_bytes
 from tandem.chassis.interceptors.peer import caller_key
+
+# What grpc.aio calls the task that waits for the caller's end, and what it holds.
+_LISTENING = "rpc_task"
+_STATE = "RPCState"
 
 
 class AnswersInterceptor(HandlerInterceptor):
@@ -96,4 +100,29 @@ class AnswersInterceptor(HandlerInterceptor):
         assert task is not None
         # A status could not reach the caller either: it would queue behind the answer.
         seconds = self._admission.limits.unread_seconds(byte_count)
-        return asyncio.get_running_loop().call_later(seconds, end_call, context, task)
+        return asyncio.get_running_loop().call_later(seconds, _end_call, context, task)
+
+
+def _end_call(context: grpc.aio.ServicerContext, handling: asyncio.Task[None]) -> None:
+    """Cancels the task that handles the call, and frees the call.
+
+    grpc.aio has no way to do so. A cancelled handler leaves the call open, with the answer that
+    waits to be sent, until its caller ends it: a task of grpc.aio holds it, and so does a cycle of
+    references through its callbacks.
+    """
+    for task in asyncio.all_tasks():
+        # A coroutine's variables are in an object of its own, once compiled by Cython.
+        if task.get_name() == _LISTENING and any(
+            each is handling for each in gc.get_referents(*gc.get_referents(task.get_coro()))
+        ):
+            task.cancel()
+    handling.cancel()
+    states = [each for each in gc.get_referents(context) if type(each).__name__ == _STATE]
+
+    def forget_callbacks(_: object) -> None:
+        # They have run by now: grpc.aio's own callback came before this one.
+        for each in gc.get_referents(*states):
+            if isinstance(each, list):
+                each.clear()
+
+    handling.add_done_callback(forget_callbacks)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
 
 from tandem.chassis.access.callers import bind_asking_caller, current_caller
 from tandem.chassis.access.guard import Guard
-from tandem.chassis.access.headers import AUTHORIZATION_KEY, current_headers
-from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
+from tandem.chassis.access.headers import AUTHORIZATION_KEY, current_headers, fault_of_headers
+from tandem.chassis.interceptors.handlers import (
+    AroundInterceptor,
+    HandlerInterceptor,
+    behavior,
+    with_behavior,
+)
 from tandem.chassis.interceptors.peer import certificate_names, peer_host
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.telemetry.log import get_logger
@@ -24,34 +29,23 @@ log = get_logger()
 _COUNTED = ("searches", "contents", "documents", "items", "item_ids")
 
 
-class AuthInterceptor(HandlerInterceptor):
-    """Requires an accepted certificate name, and a token with the method's scope.
+class AuthInterceptor(AroundInterceptor):
+    """Requires valid headers, an accepted certificate name, and a token with the method's scope.
 
-    Both checks use metadata only; no message of a refused caller is read.
+    The checks use metadata only; no message of a refused caller is read.
     """
 
     def __init__(self, guard: Guard, probes: ProbeCalls) -> None:
         self._guard = guard
         self._probes = probes
 
-    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` for authorised callers only, with the caller set."""
-        inner = behavior(handler)
-
-        async def answer(messages: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            self._let_in(path, context)
-            return await inner(messages, context)
-
-        async def stream(
-            messages: Any,  # noqa: ANN401
-            context: grpc.aio.ServicerContext,
-        ) -> AsyncIterator[Any]:
-            self._let_in(path, context)
-            async with aclosing(inner(messages, context)) as answers:
-                async for each in answers:
-                    yield each
-
-        return with_behavior(handler, stream if handler.response_streaming else answer)
+    @contextmanager
+    def around(self, path: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
+        """Serves an authorised caller, with the caller set; raises for any other."""
+        if (fault := fault_of_headers()) is not None:
+            raise fault
+        self._let_in(path, context)
+        yield
 
     def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
         """Sets the caller; raises if it is not authorised."""

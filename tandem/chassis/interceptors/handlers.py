@@ -1,27 +1,33 @@
-"""Bases of interceptors that replace a method's handler."""
+"""Bases of interceptors that replace a method's handler, and the chain of them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, aclosing
+from functools import lru_cache
 from typing import Any
 
 import grpc
 
+from tandem.chassis.access.headers import bind_headers
+
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 
-UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
+_UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
+# More methods than any of our services has.
+_KEPT_HANDLER_COUNT = 256
 
 
 class HandlerInterceptor(ABC):
-    """Replaces each method's handler by `wrap` of it; a link of the chain (`chain.py`).
+    """Replaces each method's handler by `wrap` of it; a link of an `InterceptorChain`.
 
     Our methods are `async def`, or async generators for streamed answers.
     """
 
     def wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the handler for the method at `path`."""
-        return (self.wrap_probe if path.startswith(UNOBSERVED) else self.wrap)(path, handler)
+        return (self.wrap_probe if path.startswith(_UNOBSERVED) else self.wrap)(path, handler)
 
     @abstractmethod
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
@@ -29,6 +35,63 @@ class HandlerInterceptor(ABC):
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the handler for a health or reflection call: `handler` itself."""
+        return handler
+
+
+class AroundInterceptor(HandlerInterceptor):
+    """Runs `around` around each call that is not a health or reflection call."""
+
+    @abstractmethod
+    def around(
+        self, path: str, context: grpc.aio.ServicerContext
+    ) -> AbstractContextManager[object]:
+        """Returns the context manager of one call of the method at `path`."""
+
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns `handler` with `around` entered for as long as it runs."""
+        inner = behavior(handler)
+
+        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            with self.around(path, context):
+                return await inner(request, context)
+
+        async def stream(
+            request: Any,  # noqa: ANN401
+            context: grpc.aio.ServicerContext,
+        ) -> AsyncIterator[Any]:
+            with self.around(path, context):
+                async with aclosing(inner(request, context)) as responses:
+                    async for response in responses:
+                        yield response
+
+        return with_behavior(handler, stream if handler.response_streaming else answer)
+
+
+class InterceptorChain(grpc.aio.ServerInterceptor):
+    """Wraps each method's handler once in every interceptor.
+
+    gRPC runs its interceptors for each call, one coroutine within the other: twelve of them took a
+    tenth of the server's time for a short call.
+    """
+
+    def __init__(self, interceptors: Sequence[HandlerInterceptor]) -> None:
+        """Takes the interceptors, outermost first."""
+        self._interceptors = interceptors
+        self._kept = lru_cache(_KEPT_HANDLER_COUNT)(self._wrapped)
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Sets the headers; returns the handler, or None (UNIMPLEMENTED) if there is none."""
+        bind_headers(handler_call_details.invocation_metadata)
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        return self._kept(handler_call_details.method, handler)
+
+    def _wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        for interceptor in reversed(self._interceptors):
+            handler = interceptor.wrapped(path, handler)
         return handler
 
 

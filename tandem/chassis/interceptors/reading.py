@@ -71,34 +71,20 @@ class ReadingInterceptor(HandlerInterceptor):
         parse = self._parser(path, handler, request_limit(path))
         serve = behavior(handler)
 
+        async def sent(context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            if handler.request_streaming:
+                return self._messages(context, parse)
+            return await self._one(context, parse)
+
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            request = await self._one(context, parse)
-            return await serve(request, context)
+            return await serve(await sent(context), context)
 
-        async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            request = await self._one(context, parse)
-            async with aclosing(serve(request, context)) as responses:
-                del request
+        async def stream(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            async with aclosing(serve(await sent(context), context)) as responses:
                 async for response in responses:
                     yield response
 
-        async def answer_stream(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            return await serve(self._messages(context, parse), context)
-
-        async def answers_stream(
-            _: object, context: grpc.aio.ServicerContext
-        ) -> AsyncIterator[Any]:
-            async with aclosing(serve(self._messages(context, parse), context)) as responses:
-                async for response in responses:
-                    yield response
-
-        if handler.request_streaming:
-            chosen: Callable[..., Any] = (
-                answers_stream if handler.response_streaming else answer_stream
-            )
-        else:
-            chosen = answers if handler.response_streaming else answer
-        return of_raw_stream(handler, chosen)
+        return of_raw_stream(handler, stream if handler.response_streaming else answer)
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns a handler that reads the requests of a health or reflection call."""

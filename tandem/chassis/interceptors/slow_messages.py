@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from tandem.chassis.process.allocator import resident_bytes
+from tandem.chassis.process.memory import resident_bytes
 
 # Between two looks at the process's memory, while a message is awaited.
 _LOOK_SECONDS = 0.01

@@ -8,7 +8,6 @@ one after another, they share the interpreter with the loop, which waits for som
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -16,15 +15,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
-
-# Python lets another thread have the interpreter after 5 ms by default, and a health check needs a
-# dozen turns of the loop.
-_SWITCH_SECONDS = 0.0005
-
-
-def switch_threads_often() -> None:
-    """Keeps the event loop's waits for busy threads short, in the whole process."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 class SideThread:

@@ -8,19 +8,22 @@ task of its own as with gRPC, since what is noted of a call is kept by task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
 
-from tandem.chassis.interceptors.chain import InterceptorChain
-from tandem.chassis.interceptors.handlers import behavior
-from tandem.chassis.serve.direct_call import DirectCall, Metadata, rpc_error
+from tandem.chassis.interceptors.handlers import InterceptorChain, behavior
 
 Convert = Callable[[Any], Any]
 Put = Callable[[bytes], Awaitable[None]]
+Metadata = Sequence[tuple[str, str | bytes]]
+
+# Stands for the caller's address, in which the port differs by connection.
+_PEER = "in-process:0"
 
 
 class DirectChannel:
@@ -56,11 +59,10 @@ class DirectChannel:
     ) -> Callable[..., DirectStream]:
         """Returns a callable for a method of one request and a stream of answers."""
 
-        def opened(request: object, **options: Any) -> DirectStream:  # noqa: ANN401 (as a stub's)
-            sent = iter([request_serializer(request)])
-            return self._open(path, response_deserializer, sent, **options)
+        def one(request: object) -> Iterator[bytes]:
+            return iter([request_serializer(request)])
 
-        return opened
+        return partial(self._open, path, one, response_deserializer)
 
     def stream_stream(
         self,
@@ -70,12 +72,7 @@ class DirectChannel:
         **_: object,
     ) -> Callable[..., DirectStream]:
         """Returns a callable for a method of requests, in an iterable, and a stream of answers."""
-
-        def opened(requests: Iterable[object], **options: Any) -> DirectStream:  # noqa: ANN401
-            sent = map(request_serializer, requests)
-            return self._open(path, response_deserializer, sent, **options)
-
-        return opened
+        return partial(self._open, path, partial(map, request_serializer), response_deserializer)
 
     async def close(self) -> None:
         """Does nothing: calls end with their callers."""
@@ -86,9 +83,12 @@ class DirectChannel:
         serialize: Convert,
         deserialize: Convert,
         request: object,
-        **options: Any,  # noqa: ANN401 (as a stub's)
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (as a stub's)
+        metadata: Metadata = (),
     ) -> Any:  # noqa: ANN401 (an answer)
-        call = self._call(path, iter([serialize(request)]), **options)
+        sent = iter([serialize(request)])
+        call = DirectCall(path, sent, timeout, metadata, self._names)
         answering = asyncio.create_task(self._answer(call))
         try:
             return deserialize(await answering)
@@ -100,22 +100,15 @@ class DirectChannel:
     def _open(
         self,
         path: str,
+        serialize_all: Callable[[Any], Iterator[bytes]],
         deserialize: Convert,
-        sent: Iterator[bytes],
-        **options: Any,  # noqa: ANN401 (as a stub's)
-    ) -> DirectStream:
-        call = self._call(path, sent, **options)
-        return DirectStream(partial(self._stream, call), deserialize)
-
-    def _call(
-        self,
-        path: str,
-        requests: Iterator[bytes],
+        sent: object,
         *,
         timeout: float | None = None,
         metadata: Metadata = (),
-    ) -> DirectCall:
-        return DirectCall(path, requests, timeout, metadata, self._names)
+    ) -> DirectStream:
+        call = DirectCall(path, serialize_all(sent), timeout, metadata, self._names)
+        return DirectStream(partial(self._stream, call), deserialize)
 
     async def _answer(self, call: DirectCall) -> bytes:
         with _rpc_errors(call):
@@ -138,7 +131,7 @@ class DirectChannel:
         details = _Details(call.path, call.invocation_metadata())
         handler = await self._chain.intercept_service(found, details)
         if handler is None:
-            raise rpc_error(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            raise _rpc_error(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         return handler
 
 
@@ -183,6 +176,81 @@ class DirectStream:
         self._answers.put_nowait(None)
 
 
+class DirectCall:
+    """Stands in for `grpc.aio.ServicerContext` where there is no connection."""
+
+    def __init__(
+        self,
+        path: str,
+        messages: Iterator[bytes],
+        timeout_seconds: float | None,
+        metadata: Metadata,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Treats this process as a caller whose certificate has these `names`."""
+        self.path = path
+        self._metadata = metadata
+        self._messages = messages
+        self._end_time = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._names = names
+        self._callbacks: list[Callable[[DirectCall], object]] = []
+        self._trailing: Metadata = ()
+        self._code: grpc.StatusCode | None = None
+        self._details = ""
+
+    async def read(self) -> Any:  # noqa: ANN401 (bytes, or gRPC's mark of the end)
+        """Returns the next request's bytes, or EOF."""
+        return next(self._messages, grpc.aio.EOF)
+
+    def time_remaining(self) -> float | None:
+        """Returns the seconds that the caller still waits; None if that is not limited."""
+        return None if self._end_time is None else max(0.0, self._end_time - time.monotonic())
+
+    def peer(self) -> str:
+        """Returns the same for all calls of this process."""
+        return _PEER
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """Returns the names as those of a certificate."""
+        return {"x509_common_name": [name.encode() for name in self._names]}
+
+    def invocation_metadata(self) -> Metadata:
+        """Returns the headers of the call."""
+        return self._metadata
+
+    def set_trailing_metadata(self, metadata: Metadata) -> None:
+        """Sets what follows the answer."""
+        self._trailing = metadata
+
+    def trailing_metadata(self) -> Metadata:
+        """Returns what follows the answer, or comes with the error."""
+        return self._trailing
+
+    def code(self) -> grpc.StatusCode | None:
+        """Returns the code of an aborted call."""
+        return self._code
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
+    ) -> NoReturn:
+        """Ends the call with an error."""
+        self._code, self._details, self._trailing = code, details, trailing_metadata
+        raise grpc.aio.AbortError(details)
+
+    def add_done_callback(self, callback: Callable[[DirectCall], object]) -> None:
+        """Calls the callback once the call has ended."""
+        self._callbacks.append(callback)
+
+    def end(self) -> None:
+        """Calls the callbacks."""
+        for callback in self._callbacks:
+            callback(self)
+
+    def error(self) -> grpc.aio.AioRpcError:
+        """Returns what a caller over a connection would raise of an aborted call."""
+        return _rpc_error(self._code or grpc.StatusCode.UNKNOWN, self._details, self._trailing)
+
+
 class _Details(NamedTuple):
     """What interceptors know of a call before its handler is chosen."""
 
@@ -198,16 +266,25 @@ def _rpc_errors(call: DirectCall) -> Iterator[None]:
     except grpc.aio.AbortError:
         raise call.error() from None
     except TimeoutError:
-        raise rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+        raise _rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
     finally:
         call.end()
 
 
 def _ended() -> grpc.aio.AioRpcError:
     """Returns the error of a call that its interceptors ended, as over a connection."""
-    return rpc_error(grpc.StatusCode.CANCELLED, "the call was ended")
+    return _rpc_error(grpc.StatusCode.CANCELLED, "the call was ended")
 
 
 def _serialized(handler: grpc.RpcMethodHandler, answer: object) -> bytes:
     data: bytes = handler.response_serializer(answer)
     return data
+
+
+def _rpc_error(
+    code: grpc.StatusCode, details: str, trailing: Metadata = ()
+) -> grpc.aio.AioRpcError:
+    """Returns the error of a call, as gRPC raises it."""
+    return grpc.aio.AioRpcError(
+        code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details=details
+    )

@@ -16,7 +16,7 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server as grpc_aio
 
-from tandem.chassis.interceptors.chain import InterceptorChain
+from tandem.chassis.interceptors.handlers import InterceptorChain
 from tandem.chassis.serve.direct_channel import DirectChannel
 
 # Names refused calls in tasks and library logs, never with the caller's text.

@@ -12,12 +12,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from tandem.chassis.health.metrics_server import MetricsServer
-from tandem.chassis.process.allocator import bound_memory
-from tandem.chassis.process.blas_threads import keep_blas_in_this_thread
 from tandem.chassis.process.file_limit import allow_open_files, brief_when_scarce
-from tandem.chassis.process.side_thread import switch_threads_often
-from tandem.chassis.process.started_threads import started_threads
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.process.memory import bound_memory
+from tandem.chassis.process.threads import (
+    keep_blas_in_this_thread,
+    started_threads,
+    switch_threads_often,
+)
+from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import exiting_on_faults, load, setting
 from tandem.chassis.telemetry.log import (
     configure,

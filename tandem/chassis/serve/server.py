@@ -16,7 +16,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -31,14 +31,12 @@ from tandem.chassis.health.health import Health, Probe
 from tandem.chassis.health.metrics_server import STILL_SECONDS, Heartbeat
 from tandem.chassis.health.own_port import OwnPort, PortState
 from tandem.chassis.interceptors import interceptors
-from tandem.chassis.interceptors.chain import InterceptorChain
-from tandem.chassis.process.allocator import Trimmer
-from tandem.chassis.process.long_lived import set_long_lived_aside
-from tandem.chassis.serve.attached_server import AttachedServer
+from tandem.chassis.interceptors.handlers import InterceptorChain
+from tandem.chassis.process.memory import Trimmer, set_long_lived_aside
+from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.grpc_server import GrpcServer
 from tandem.chassis.serve.process import host_of, open_metrics_port, prepare
-from tandem.chassis.serve.service import ServiceRoom
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.serve.service import ServiceRoom, ServiceSettings
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
 
@@ -46,6 +44,22 @@ log = get_logger()
 
 # Interval of the check whether the gRPC server has ended.
 _END_SECONDS = 1.0
+
+
+class AttachedServer(Protocol):
+    """A server of another protocol that listens while the service does, and drains before it."""
+
+    def bind(self, channel: DirectChannel) -> None:
+        """Takes its port, and the channel to the service; exits 1 if the port is taken."""
+
+    def start(self) -> None:
+        """Begins to serve."""
+
+    async def ended(self) -> None:
+        """Returns, or raises, once it has ended; a cancelled wait leaves it running."""
+
+    async def drain(self) -> None:
+        """Takes no more calls, and returns when those in flight have ended."""
 
 
 async def serve(  # noqa: PLR0913

@@ -1,4 +1,4 @@
-"""Describes what a service serves, whichever server it is added to."""
+"""Describes what a service serves, and the settings that every service has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import grpc
 
+from tandem.chassis.capacity.admission import AdmissionLimits
 from tandem.chassis.health.health import Probe
+from tandem.chassis.settings import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +25,28 @@ class ServiceRoom:
     close: Callable[[], Awaitable[None]]
     servicer: object = None
     """The object that callers in the same process may call without messages, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceSettings:
+    """Configures where a service listens, how much it admits, and how it stops.
+
+    A service's settings inherit these, and redeclare those with another default.
+    """
+
+    address: str = setting("host:port to listen on")
+    metrics_port: int = setting("port of /metrics, /live and /ready")
+    max_inflight_count: int = setting("calls in flight; more are refused", default=64)
+    max_inflight_bytes: int = setting(
+        "bytes of requests in flight; more are refused", default=256 * 1024 * 1024
+    )
+    drain_notice_seconds: float = setting(
+        "time between NOT_SERVING and refusing calls, for load balancers to notice", default=0.0
+    )
+    grace_seconds: float = setting("time for calls in flight to end at shutdown", default=5.0)
+
+    def admission_limits(self) -> AdmissionLimits:
+        """Returns how much the service admits at once."""
+        return AdmissionLimits(
+            max_inflight_count=self.max_inflight_count, max_inflight_bytes=self.max_inflight_bytes
+        )

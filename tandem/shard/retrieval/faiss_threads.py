@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 
-from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.process.threads import started_threads
 
 
 def keep_faiss_in_this_thread() -> None:

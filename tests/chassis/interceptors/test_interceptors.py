@@ -19,9 +19,8 @@ from tandem.chassis.access.headers import current_headers
 from tandem.chassis.calls.channels import call, deadline_seconds
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS
 from tandem.chassis.interceptors import interceptors
-from tandem.chassis.interceptors.chain import InterceptorChain
-from tandem.chassis.interceptors.handlers import HandlerInterceptor
-from tandem.chassis.interceptors.outcome import code_name
+from tandem.chassis.interceptors.handlers import HandlerInterceptor, InterceptorChain
+from tandem.chassis.interceptors.observation import code_name
 from tandem.chassis.telemetry import log
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.errors import IndexNotFound
@@ -81,12 +80,9 @@ def test_the_order_of_interceptors() -> None:
 
     assert names == [
         "ReleaseInterceptor",
-        "RequestIdInterceptor",
-        "TraceInterceptor",
-        "AccessLogInterceptor",
-        "MetricsInterceptor",
+        "CarriedInterceptor",
+        "ObservationInterceptor",
         "ErrorsInterceptor",
-        "HeadersInterceptor",
         "AuthInterceptor",
         "AnswersInterceptor",
         "ReadingInterceptor",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tandem.chassis.process.allocator import MOST_GROWN_BYTES, Trimmer
+from tandem.chassis.process.memory import MOST_GROWN_BYTES, Trimmer
 
 MIB = 1 << 20
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 PROGRAM = f"""
 import ctypes, sys
 from pathlib import Path
-from tandem.chassis.process.allocator import bound_memory
+from tandem.chassis.process.memory import bound_memory
 
 def held():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -65,7 +65,7 @@ def test_the_environment_takes_precedence() -> None:
 # A request's 96 MiB in blocks as gRPC's, each below a small one that stays.
 MANY_BLOCKS = f"""
 import asyncio, ctypes, time
-from tandem.chassis.process.allocator import Trimmer, bound_memory, resident_bytes
+from tandem.chassis.process.memory import Trimmer, bound_memory, resident_bytes
 
 async def main():
     bound_memory()
@@ -131,7 +131,7 @@ def grown(byte_count: int) -> Iterator[None]:
 
 AGAIN = f"""
 import ctypes, resource, sys
-from tandem.chassis.process.allocator import keep_activations
+from tandem.chassis.process.memory import keep_activations
 
 if "kept" in sys.argv:
     keep_activations()

@@ -14,7 +14,7 @@ from tests.chassis.serve.test_serve import started
 PROGRAM = """
 import gc, sys, weakref
 import grpc, numpy
-from tandem.chassis.process.long_lived import set_long_lived_aside
+from tandem.chassis.process.memory import set_long_lived_aside
 
 class Ring:
     pass

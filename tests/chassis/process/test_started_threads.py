@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from tandem.chassis.process.started_threads import started_threads
+from tandem.chassis.process.threads import started_threads
 
 
 def count(name: str) -> int:

@@ -19,7 +19,7 @@ import grpc
 
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import serve
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.telemetry.metrics import stage_histogram
 from tandem.errors import ModelUnavailable
 from tandem.v1 import search_service_pb2 as pb

@@ -13,7 +13,7 @@ from gateway_svc.serving import AttachedGateway
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.serve.server import serve
-from tandem.chassis.serve.service_settings import ServiceSettings
+from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import get_logger
 from tandem.v1 import search_service_pb2 as pb

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.tokens import TokenFile
-from tandem.chassis.process.allocator import Trimmer, bound_memory
-from tandem.chassis.process.side_thread import switch_threads_often
+from tandem.chassis.process.memory import Trimmer, bound_memory
+from tandem.chassis.process.threads import switch_threads_often
 from tandem.chassis.telemetry import log
 from tests.support.orchestrator_svc.downstream import door_address, stack
 
