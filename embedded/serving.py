@@ -13,6 +13,7 @@ from orchestrator_svc.assembly import SERVICE_NAMES
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
+from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import configure, load_log_level_or_exit
 from tandem.chassis.tls import Identity, load_identity_or_exit
@@ -72,11 +73,13 @@ async def _serve(
 
     await serve(
         settings,
-        name="orchestrator",
-        register=services.servicers.register,
-        service_names=SERVICE_NAMES,
-        warm=warm,
-        close=close,
+        ServiceRoom(
+            name="orchestrator",
+            register=services.servicers.register,
+            service_names=SERVICE_NAMES,
+            warm=warm,
+            close=close,
+        ),
         identity=identity,
         guard=load_guard_or_exit(identity),
         attached=gateway,

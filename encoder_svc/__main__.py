@@ -6,7 +6,7 @@ from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
-from tandem.chassis.serve.server import serve_room
+from tandem.chassis.serve.server import serve
 from tandem.chassis.tls import load_identity_or_exit
 
 
@@ -14,7 +14,7 @@ async def main(settings: EncoderSettings) -> None:
     """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
     async with encoder_room(settings, identity) as room:
-        await serve_room(settings, room, identity=identity, guard=load_guard_or_exit(identity))
+        await serve(settings, room, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

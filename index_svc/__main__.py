@@ -7,7 +7,7 @@ from index_svc.assembly import index_room
 from index_svc.settings import IndexSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
-from tandem.chassis.serve.server import serve_room
+from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.files.private_files import keep_files_private
@@ -26,7 +26,7 @@ async def main() -> None:
         opened = index_room(settings)
     except (StoreRefused, SettingsError) as error:
         sys.exit(f"index_svc: {error}")
-    await serve_room(settings, opened.room, identity=identity, guard=guard)
+    await serve(settings, opened.room, identity=identity, guard=guard)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from orchestrator_svc.assembly import (
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
+from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.tls import Identity
 from tandem.remote.startup import Dependencies
 
@@ -71,11 +72,13 @@ async def serve_searches(
 
     await serve(
         settings,
-        name="orchestrator",
-        register=servicers.register,
-        service_names=SERVICE_NAMES,
-        warm=warm,
-        close=close,
+        ServiceRoom(
+            name="orchestrator",
+            register=servicers.register,
+            service_names=SERVICE_NAMES,
+            warm=warm,
+            close=close,
+        ),
         identity=identity,
         guard=load_guard_or_exit(identity),
         attached=attached,

@@ -7,7 +7,7 @@ from rerank_svc.assembly import rerank_room
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
-from tandem.chassis.serve.server import serve_room
+from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import exiting_on_faults
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
@@ -19,7 +19,7 @@ async def main(settings: RerankSettings) -> None:
     identity = load_identity_or_exit()
     note_shard("rerank", settings.shard_number, settings.shard_count)
     async with rerank_room(settings, identity) as room:
-        await serve_room(settings, room, identity=identity, guard=load_guard_or_exit(identity))
+        await serve(settings, room, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

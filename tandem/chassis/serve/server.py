@@ -5,7 +5,7 @@ A service's `__main__` has this shape:
     async def main() -> None:
         settings = load_or_exit(IndexSettings, "INDEX_")
         ...
-        await serve(settings, name="index", ...)
+        await serve(settings, room, identity=identity, guard=guard)
 
     asyncio.run(main())
 """
@@ -16,6 +16,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import grpc
@@ -27,7 +28,7 @@ from tandem.chassis.access.guard import Guard
 from tandem.chassis.calls.channels import SERVER_OPTIONS
 from tandem.chassis.calls.credentials import server_credentials, server_options
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.health.health import Health, Probe
+from tandem.chassis.health.health import Health
 from tandem.chassis.health.metrics_server import STILL_SECONDS, Heartbeat
 from tandem.chassis.health.own_port import OwnPort, PortState
 from tandem.chassis.interceptors import interceptors
@@ -62,15 +63,10 @@ class AttachedServer(Protocol):
         """Takes no more calls, and returns when those in flight have ended."""
 
 
-async def serve(  # noqa: PLR0913
+async def serve(
     settings: ServiceSettings,
+    room: ServiceRoom,
     *,
-    name: str,
-    register: Callable[[grpc.aio.Server], None],
-    service_names: Sequence[str],
-    warm: Probe,
-    close: Callable[[], Awaitable[None]],
-    ready: Probe | None = None,
     identity: Identity | None = None,
     guard: Guard | None = None,
     attached: AttachedServer | None = None,
@@ -78,63 +74,56 @@ async def serve(  # noqa: PLR0913
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns, so that the process exits 0.
 
-    `register` adds the servicers named by `service_names` (full names, for reflection) to the
-    server. Health is NOT_SERVING until `warm` has returned (see `Health.watch`), and then follows
-    `ready`, a canary that runs every second. The drain calls `before_drain`, sets health to
+    Health is NOT_SERVING until `room.warm` has returned (see `Health.watch`), and then follows
+    `room.ready`, a canary that runs every second. The drain calls `before_drain`, sets health to
     NOT_SERVING, waits `drain_notice_seconds`, gives calls in flight `grace_seconds` before it
-    cancels them, and calls `close`. With an `identity`, callers must present a certificate; the
+    cancels them, and closes the room. With an `identity`, callers must present a certificate; the
     metrics port, which has the probes too, is plain HTTP on the same host. Without a `guard`, every
     caller is admitted. A server that is `attached` drains before the gRPC server.
 
     Exits 1 if a port is not available, and at once if a server ends by itself; raises what
     `warm` raises other than `TandemError`.
     """
-    process = prepare(name)
+    guard = guard or Guard()
+    process = prepare(room.name)
     try:
-        health = Health(name, service_names)
-        options = server_options(SERVER_OPTIONS, identity)
+        health = Health(room.name, room.service_names)
         server = await make_server(
-            name,
+            room.name,
             health,
-            register,
-            service_names,
+            room.register,
+            room.service_names,
             settings.admission_limits(),
-            options,
+            server_options(SERVER_OPTIONS, identity),
             guard,
             is_reflected=process.optional.reflection,
         )
-        heartbeat = Heartbeat()
         try:
             port = bind(server, settings.address, identity)
         except RuntimeError as error:
             log.error("cannot listen", address=settings.address, cause=str(error))
             raise SystemExit(1) from error
         if attached is not None:
-            attached.bind(server.direct_channel((guard or Guard()).peer_names))
+            attached.bind(server.direct_channel(guard.peer_names))
+        heartbeat = Heartbeat()
         own_port = OwnPort(f"{host_of(settings.address)}:{port}", identity)
+        probes = _Probes(health, heartbeat, own_port)
+        metrics_server = open_metrics_port(
+            room.name, settings, process.registry, probes.is_live, probes.is_ready
+        )
+        lasting = [asyncio.create_task(each) for each in (heartbeat.beat(), Trimmer().watch())]
 
-        def is_live() -> bool:
-            # A draining service closes its port first; that is no reason to kill it.
-            return heartbeat.is_beating() and (
-                health.has_left or own_port.has_answered_within(STILL_SECONDS)
-            )
-
-        async def warmed() -> None:
-            await warm()
+        async def warm() -> None:
+            await room.warm()
             set_long_lived_aside()
 
-        def is_ready() -> bool:
-            return health.is_serving() and own_port.state() is PortState.ANSWERED
-
-        door = open_metrics_port(name, settings, process.registry, is_live, is_ready)
-        lasting = [asyncio.create_task(each) for each in (heartbeat.beat(), Trimmer().watch())]
         try:
             await server.start()
             log.info("listening", address=settings.address, port=port)
-            warn_of_exposure(settings.address, service_names, identity, guard or Guard())
+            warn_of_exposure(settings.address, room.service_names, identity, guard)
             if attached is not None:
                 attached.start()
-            watching = health.watch(warmed, ready)
+            watching = health.watch(warm, room.ready)
             await _until_stopped(process.stopping, watching, server, attached)
         finally:
             if before_drain is not None:
@@ -148,28 +137,31 @@ async def serve(  # noqa: PLR0913
             await server.stop(settings.grace_seconds)
             for task in lasting:
                 task.cancel()
-            door.close()
+            metrics_server.close()
     finally:
-        await close()
+        await room.close()
         await asyncio.to_thread(process.tracing.close)
     log.info("stopped")
 
 
-async def serve_room(
-    settings: ServiceSettings, room: ServiceRoom, *, identity: Identity | None, guard: Guard | None
-) -> None:
-    """Serves one room as `serve` does, and closes it."""
-    await serve(
-        settings,
-        name=room.name,
-        register=room.register,
-        service_names=room.service_names,
-        warm=room.warm,
-        ready=room.ready,
-        close=room.close,
-        identity=identity,
-        guard=guard,
-    )
+@dataclass(frozen=True, slots=True)
+class _Probes:
+    """Answers /live and /ready."""
+
+    health: Health
+    heartbeat: Heartbeat
+    own_port: OwnPort
+
+    def is_live(self) -> bool:
+        """Returns whether the loop turns and the port answers."""
+        # A draining service closes its port first; that is no reason to kill it.
+        return self.heartbeat.is_beating() and (
+            self.health.has_left or self.own_port.has_answered_within(STILL_SECONDS)
+        )
+
+    def is_ready(self) -> bool:
+        """Returns whether calls are answered."""
+        return self.health.is_serving() and self.own_port.state() is PortState.ANSWERED
 
 
 async def make_server(

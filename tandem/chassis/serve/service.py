@@ -20,9 +20,10 @@ class ServiceRoom:
     register: Callable[[grpc.aio.Server], None]
     """Adds the servicers named by `service_names` to a server."""
     service_names: Sequence[str]
+    """Full names, for reflection."""
     warm: Probe
-    ready: Probe
     close: Callable[[], Awaitable[None]]
+    ready: Probe | None = None
     servicer: object = None
     """The object that callers in the same process may call without messages, if there is one."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import Any
 
 from gateway_svc.serving import AttachedGateway
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.serve.server import serve
-from tandem.chassis.serve.service import ServiceSettings
+from tandem.chassis.serve.service import ServiceRoom, ServiceSettings
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import get_logger
 from tandem.v1 import search_service_pb2 as pb
@@ -42,11 +43,13 @@ async def main() -> None:
         ServiceSettings(
             address="127.0.0.1:0", metrics_port=0, drain_notice_seconds=0.0, grace_seconds=20.0
         ),
-        name="orchestrator",
-        register=lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
-        service_names=[SEARCH_SERVICE],
-        warm=nothing,
-        close=nothing,
+        ServiceRoom(
+            name="orchestrator",
+            register=partial(add_SearchServiceServicer_to_server, ScriptedSearch(search)),
+            service_names=[SEARCH_SERVICE],
+            warm=nothing,
+            close=nothing,
+        ),
         attached=AttachedGateway(load(GatewaySettings, "GATEWAY_", os.environ), None, Guard()),
     )
 
