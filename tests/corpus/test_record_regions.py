@@ -42,18 +42,14 @@ def test_a_records_regions_are_found_in_another_spelling() -> None:
     assert found.features.tolist() == [[1]]
 
 
-def test_a_missing_image_is_named_with_its_record() -> None:
-    with pytest.raises(RecordUnreadable, match="no regions of image '7'") as caught:
+def test_missing_and_damaged_images_are_named_with_their_record() -> None:
+    with pytest.raises(RecordUnreadable, match="no regions of image '7'") as missing:
         RecordRegions(Numbered("8")).of(record("7"))
-
-    assert caught.value.fault is RecordFault.REGIONS_MISSING
-
-
-def test_a_damaged_image_is_named_with_its_record() -> None:
-    with pytest.raises(RecordUnreadable, match=r"record 'bad' .*cut short") as caught:
+    with pytest.raises(RecordUnreadable, match=r"record 'bad' .*cut short") as damaged:
         RecordRegions(Numbered("bad")).content(record("bad"))
 
-    assert caught.value.fault is RecordFault.REGIONS_UNREADABLE
+    assert missing.value.fault is RecordFault.REGIONS_MISSING
+    assert damaged.value.fault is RecordFault.REGIONS_UNREADABLE
 
 
 def test_a_content_has_pixels_and_half_features() -> None:

@@ -17,12 +17,7 @@ from typing import Final
 
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.readers.caption_text import (
-    MAX_LINE_BYTES,
-    decoded,
-    numbered_captions,
-    numbered_lines,
-)
+from tandem.corpus.readers.caption_text import decoded, numbered_captions, numbered_lines
 from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, image_file
 from tandem.corpus.readers.plain_file import list_folder
 from tandem.corpus.readers.record_stream import RecordStream
@@ -117,8 +112,6 @@ def _rows(path: Path, root: Path | None, left_out: LeftOut) -> Iterator[tuple[st
 
 
 def _columns(line: bytes, place: str) -> tuple[bytes, str]:
-    if len(line) > MAX_LINE_BYTES:
-        decoded(line, place)
     columns = line.split(b"\t")
     if len(columns) != 2:
         raise CorpusMalformed(

@@ -13,12 +13,11 @@ from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.records import Caption
 
-# A caption of 10,000 words has about 60,000 bytes; a longer line is not a caption.
+# A caption of 10,000 words has about 60,000 bytes; a longer line is not a caption, and a compressed
+# file may unpack to far more than its size.
 MAX_LINE_BYTES: Final = 2**20
 # All captions of one picture.
 MAX_TEXT_BYTES: Final = 2**20
-# A compressed file may unpack to far more than its size.
-_MAX_SKIPPED_BYTES: Final = 2**28
 CAPTION_FIELDS: Final = ("captions", "caption")
 LANGUAGE_FIELD: Final = "language"
 # Of other programs. A text in it counts too, since without it every caption would be English.
@@ -31,9 +30,9 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
 
     Lines end only in LF or CR LF; str.splitlines would also split at U+2028 and similar characters,
     which occur in captions from the web. Lines are bytes, for `decoded`, so that one that is not
-    UTF-8 or longer than MAX_LINE_BYTES (and then cut) affects only its own record. Raises
-    CorpusFileMissing for a missing file or a link out of `root`, and CorpusMalformed for UTF-16,
-    lines that end in only CR, or a file that cannot be read.
+    UTF-8 affects only its own record. Raises CorpusFileMissing for a missing file or a link out of
+    `root`, and CorpusMalformed for UTF-16, lines that end in only CR or are longer than
+    MAX_LINE_BYTES, or a file that cannot be read.
     """
     with open_plain_file(path, root) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
@@ -49,9 +48,7 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
 
 
 def decoded(line: bytes, place: str) -> str:
-    """Returns a line's text; raises CorpusMalformed if it is too long or not UTF-8."""
-    if len(line) > MAX_LINE_BYTES:
-        raise CorpusMalformed(f"{place} has more than {MAX_LINE_BYTES:,} bytes; is this a text?")
+    """Returns a line's text; raises CorpusMalformed if it is not UTF-8."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -123,15 +120,10 @@ def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tu
 def _read_line(file: gzip.GzipFile | BufferedReader, place: str) -> bytes:
     try:
         line = file.readline(MAX_LINE_BYTES + 1)
-        skipped_bytes = 0
-        rest = line
-        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
-            skipped_bytes += len(rest)
-            if skipped_bytes > _MAX_SKIPPED_BYTES:
-                raise CorpusMalformed(f"{place} does not end; is this a text?")
-            rest = file.readline(MAX_LINE_BYTES + 1)
     except (EOFError, OSError, zlib.error) as error:  # of a .gz cut short, damaged, or none
         raise CorpusMalformed(f"{place} cannot be read ({error}); fetch the file again") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise CorpusMalformed(f"{place} has more than {MAX_LINE_BYTES:,} bytes; is this a text?")
     return line
 
 

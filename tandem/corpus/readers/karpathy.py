@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from tandem.contract.attributes import Attributes, check_attributes
-from tandem.corpus.errors import CorpusError, CorpusMalformed
+from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import language_field
-from tandem.corpus.readers.image_sources import ImageFile, image_file
+from tandem.corpus.readers.image_sources import image_file
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
@@ -27,9 +27,6 @@ from tandem.corpus.records import Caption, Record
 from tandem.errors import AttributeInvalid
 
 IMAGES_FOLDER = "images"
-
-# Python rejects integers of more than 4,300 digits, and the file with them.
-_MAX_DIGITS = 1_000
 
 T = TypeVar("T")
 
@@ -52,15 +49,10 @@ def read_karpathy(
     `restval_in_train` is false, split "train" includes them, and calls them "train".
 
     The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or SplitUnknown
-    for a split without images. An entry is checked when its record is read, and rejected also for
-    an id that another record or caption has. A missing picture is found when it is read, so that it
-    does not affect other records.
+    for a split without images. An entry is checked when its record is read. A missing picture is
+    found when it is read, so that it does not affect other records.
     """
     left_out = LeftOut() if left_out is None else left_out
-    if captions_per_image is not None and captions_per_image < 1:
-        raise CorpusError(
-            f"captions_per_image is {captions_per_image}; give at least 1, or None for all"
-        )
     images = _read_images(json_path, left_out)
     known = {image["split"] for _, image in images}
     if split == "train" and restval_in_train and known >= {"restval"}:
@@ -71,35 +63,43 @@ def read_karpathy(
     # The caller may choose another folder; otherwise pictures must stay in the JSON's folder.
     beside = json_path.parent
     walls = beside if image_root.is_relative_to(beside) else image_root
-    records = _records(
-        chosen, _PictureRoots(image_root, walls), split, captions_per_image, left_out
-    )
-    return RecordStream(records, json_path, left_out, total=len(chosen))
+    entry = _EntryReader(image_root, walls, split, captions_per_image)
+    return RecordStream(_records(chosen, entry, left_out), json_path, left_out, total=len(chosen))
 
 
 @dataclass(frozen=True, slots=True)
-class _PictureRoots:
-    """Holds the pictures' folder, and the folder that links among them may not leave."""
+class _EntryReader:
+    """Makes records of a file's entries."""
 
     root: Path
+    """The pictures' folder."""
     walls: Path
+    """The folder that links among them may not leave."""
+    split: str
+    caption_limit: int | None
+
+    def record(self, image: dict[str, Any], place: str) -> Record:
+        """Returns an entry's record; raises CorpusMalformed naming `place`."""
+        folder = _field(image, "filepath", str, place) if "filepath" in image else ""
+        name = PurePosixPath(folder) / _field(image, "filename", str, place)
+        source = image_file(self.root, str(name), place, self.walls)
+        record_id = str(image.get("record_id", unicodedata.normalize("NFC", source.path.stem)))
+        captions = tuple(_captions(image, record_id, place)[: self.caption_limit])
+        family = str(image.get("family", record_id))
+        return Record(record_id, captions, self.split, family, source, _attributes(image, place))
 
 
 def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
     """Returns each image with its position in the file, for messages."""
-    with open_plain_file(json_path) as file:
-        try:
-            json_bytes = file.read()
-        except OSError as error:
-            raise CorpusMalformed(f"{json_path} cannot be read: {error.strerror}") from error
     try:
-        document = json.loads(json_bytes, parse_int=_whole_number)
+        with open_plain_file(json_path) as file:
+            document = json.load(file)
     except UnicodeDecodeError as error:
         raise CorpusMalformed(
             f"{json_path} is not UTF-8 ({error.reason}); save it as UTF-8, for example with: "
             "iconv -f latin1 -t utf-8"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
     images = document.get("images") if isinstance(document, dict) else None
     if not isinstance(images, list):
@@ -117,45 +117,13 @@ def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str
 
 
 def _records(
-    images: list[tuple[str, dict[str, Any]]],
-    pictures: _PictureRoots,
-    split: str,
-    limit: int | None,
-    left_out: LeftOut,
+    images: list[tuple[str, dict[str, Any]]], entry: _EntryReader, left_out: LeftOut
 ) -> Iterator[Record]:
-    seen: set[str] = set()
     for place, image in images:
         try:
-            record = _record(image, pictures, split, limit, place)
-            own: set[str] = set()
-            for item_id in _item_ids(record):
-                if item_id in seen or item_id in own:
-                    raise CorpusMalformed(
-                        f"{place} has a second {item_id!r}; remove one, or give it a record_id or "
-                        "caption_id"
-                    )
-                own.add(item_id)
+            yield entry.record(image, place)
         except CorpusMalformed as error:
             left_out.refuse(error)
-            continue
-        seen |= own
-        yield record
-
-
-def _record(
-    image: dict[str, Any], pictures: _PictureRoots, split: str, limit: int | None, place: str
-) -> Record:
-    source = _image_file(image, pictures, place)
-    stem = unicodedata.normalize("NFC", source.path.stem)
-    record_id = str(_id(image, "record_id", stem, place))
-    captions = tuple(_captions(image, record_id, place)[:limit])
-    family = str(_id(image, "family", record_id, place))
-    return Record(record_id, captions, split, family, source, _attributes(image, place))
-
-
-def _item_ids(record: Record) -> Iterator[str]:
-    yield record.record_id
-    yield from (caption.caption_id for caption in record.captions)
 
 
 def _attributes(image: dict[str, Any], place: str) -> Attributes:
@@ -167,7 +135,7 @@ def _attributes(image: dict[str, Any], place: str) -> Attributes:
         name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
     }
     for name, value in attributes.items():
-        parts = value if isinstance(value, tuple) else ()
+        parts = value if isinstance(value, tuple) else (str(value),)
         if not isinstance(value, str | int | float | tuple) or not all(
             isinstance(part, str) for part in parts
         ):
@@ -181,12 +149,6 @@ def _attributes(image: dict[str, Any], place: str) -> Attributes:
     return attributes
 
 
-def _image_file(image: dict[str, Any], pictures: _PictureRoots, place: str) -> ImageFile:
-    folder = _field(image, "filepath", str, place) if "filepath" in image else ""
-    named = PurePosixPath(folder) / _field(image, "filename", str, place)
-    return image_file(pictures.root, str(named), place, pictures.walls)
-
-
 def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption]:
     sentences: list[dict[str, Any]] = _field(image, "sentences", list, place)
     by_sentid = {
@@ -194,8 +156,7 @@ def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption
         for number, sentence in enumerate(sentences)
     }
     sentids: list[Any] = _field(image, "sentids", list, place)
-    are_numbers = all(isinstance(sentid, int) for sentid in sentids)
-    if not are_numbers or sorted(sentids) != sorted(by_sentid) or len(by_sentid) != len(sentences):
+    if sorted(map(str, sentids)) != sorted(map(str, by_sentid)) or len(by_sentid) != len(sentences):
         raise CorpusMalformed(
             f"{place}: sentids and sentences name different captions; fetch the file again"
         )
@@ -207,20 +168,8 @@ def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption
 
 def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
     text: str = _field(sentence, "raw", str, place)
-    caption_id = str(_id(sentence, "caption_id", default_id, place))
+    caption_id = str(sentence.get("caption_id", default_id))
     return Caption(caption_id, text, language_field(sentence, place) or "en")
-
-
-def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int:
-    value = owner.get(name, default)
-    if not isinstance(value, str | int):
-        raise CorpusMalformed(f"{place}: its {name} is neither text nor a whole number; correct it")
-    return value
-
-
-def _whole_number(digits: str) -> int | float:
-    """Returns an integer; infinity for thousands of digits."""
-    return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
 
 
 def _field(owner: object, name: str, kind: type[T], place: str) -> T:

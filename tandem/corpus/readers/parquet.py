@@ -13,11 +13,9 @@ Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 from tandem.corpus.errors import (
     CorpusMalformed,
@@ -36,7 +34,7 @@ from tandem.corpus.readers.caption_text import (
     language_field,
     numbered_captions,
 )
-from tandem.corpus.readers.image_sources import MAX_READ_BYTES, check_size, image_file
+from tandem.corpus.readers.image_sources import check_size, image_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.shards import (
     ShardFile,
@@ -49,7 +47,6 @@ from tandem.corpus.records import Caption, Record
 
 try:
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 except ImportError as error:
     raise ExtraMissing(what="parquet files are read with pyarrow", extra="parquet") from error
@@ -60,10 +57,6 @@ MAX_GROUP_BYTES: Final = 2 * 2**30
 # size shows only then. Pictures are decoded one by one, texts, which are small, this many rows at a
 # time.
 _TEXT_ROWS: Final = 64
-MAX_GROUP_TEXT_BYTES: Final = 2**27
-"""Of each text column in a row group, in the file and with equal cells counted each time."""
-# Of each cell of a list, in addition to its letters.
-_CELL_BYTES: Final = 8
 
 _SUFFIX: Final = ".parquet"
 _IMAGE: Final = "image"
@@ -72,8 +65,6 @@ _OTHER_TEXTS: Final = (_ID, _SPLIT, LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD)
 _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
 # Names of columns that look like captions but are not read.
 _LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
-# Beyond this, a float cannot represent every integer, so two ids could become equal.
-_MAX_EXACT_REAL: Final = 2**53
 _BYTES: Final = (
     pa.types.is_binary,
     pa.types.is_large_binary,
@@ -142,8 +133,8 @@ def read_parquet(
     Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations at the
     call. Rejects a file that is not parquet, lacks a column, or declares a row group over
     `max_group_bytes`, decompressed; a picture's `read` raises CorpusMalformed for a group that
-    exceeds it unannounced. A row is rejected for an id of another type or an id of another row. A
-    caption or language of another type becomes its record's `captions_fault`.
+    exceeds it unannounced. A row without an id is rejected, if others have one. A caption or
+    language of another type becomes its record's `captions_fault`.
     """
     left_out = LeftOut() if left_out is None else left_out
     shards = shards_by_split(path, _SUFFIX, left_out)
@@ -170,7 +161,7 @@ def read_parquet(
 def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
     """Checks a file and returns the splits that its rows name, and the number of rows."""
     try:
-        with _opened(file) as parquet:
+        with pq.ParquetFile(file) as parquet:
             names = parquet.schema_arrow.names
             _check_columns(file, parquet.schema_arrow)
             _check_groups(file, parquet.metadata, max_group_bytes)
@@ -181,15 +172,12 @@ def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set
             if _SPLIT not in names:
                 return set(), row_count
             splits: set[str] = set()
-            for batch in parquet.iter_batches(columns=[_SPLIT], batch_size=_TEXT_ROWS):
-                cells = batch.column(0)
-                is_kept_once = pa.types.is_dictionary(cells.type)
-                column = (cells.unique() if is_kept_once else cells).to_pylist()
-                if not all(isinstance(each, str) for each in column):
-                    raise CorpusMalformed(
-                        f"{file} has rows whose {_SPLIT} is not text; fill the column"
-                    )
-                splits.update(column)
+            for batch in parquet.iter_batches(columns=[_SPLIT]):
+                splits.update(batch.column(0).to_pylist())
+            if not all(isinstance(each, str) for each in splits):
+                raise CorpusMalformed(
+                    f"{file} has rows whose {_SPLIT} is not text; fill the column"
+                )
     except _BROKEN as error:
         raise _no_parquet(file, error) from error
     return splits, row_count
@@ -223,29 +211,6 @@ def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -
         group_bytes = metadata.row_group(group).total_byte_size
         if not 0 <= group_bytes <= max_group_bytes:
             raise _group_too_large(file, group, f"{group_bytes:,}", max_group_bytes)
-        row_group = metadata.row_group(group)
-        texts = set(_text_columns(metadata))
-        for number in range(metadata.num_columns):
-            column = row_group.column(number)
-            limit = (row_group.num_rows + 1) * MAX_READ_BYTES
-            if column.path_in_schema in texts:
-                limit = MAX_GROUP_TEXT_BYTES
-            size = max(column.total_uncompressed_size, _CELL_BYTES * column.num_values)
-            if size > limit:
-                raise _group_too_large(file, group, f"{size:,}", limit, column.path_in_schema)
-
-
-def _opened(file: Path) -> pq.ParquetFile:
-    """Returns the file; of its texts, equal cells stay one until each is read."""
-    metadata = pq.read_metadata(file)
-    return pq.ParquetFile(file, metadata=metadata, read_dictionary=_text_columns(metadata))
-
-
-def _text_columns(metadata: pq.FileMetaData) -> list[str]:
-    """Returns the paths of the columns whose cells are read as texts."""
-    roots = {*_caption_columns(metadata.schema.to_arrow_schema().names), *_OTHER_TEXTS}
-    columns = (metadata.schema.column(number) for number in range(metadata.num_columns))
-    return [each.path for each in columns if each.path.partition(".")[0] in roots]
 
 
 def _records(
@@ -256,20 +221,14 @@ def _records(
     max_group_bytes: int,
     left_out: LeftOut,
 ) -> Iterator[Record]:
-    seen: set[str] = set()
     for shard in shards:
         for number, source, row in _rows(shard, chosen, max_group_bytes, left_out):
             place = str(source)
             try:
                 record_id = _record_id(row, place, default=f"{shard.name}/{number}")
-                if record_id in seen:
-                    raise CorpusMalformed(
-                        f"{place} is a second {record_id!r}; give it an id of its own"
-                    )
             except CorpusMalformed as error:
                 left_out.refuse(error)
                 continue
-            seen.add(record_id)
             captions: tuple[Caption, ...] = ()
             fault = None
             try:
@@ -298,13 +257,14 @@ def _rows(
     """Yields number, picture and other cells by column of each row of the split."""
     file = shard.path
     try:
-        with _opened(file) as parquet:
-            columns = _text_columns(parquet.metadata)
+        with pq.ParquetFile(file) as parquet:
+            names = parquet.schema_arrow.names
+            read = {*_caption_columns(names), *_OTHER_TEXTS}
+            columns = [name for name in names if name in read]
             first_row = 0
             for group in range(parquet.num_row_groups):
                 batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
-                rows = _group_cells(batches, file, group)
-                number = -1
+                rows = (row for batch in batches for row in batch.to_pylist())
                 for number, row in enumerate(rows):
                     if row.get(_SPLIT, split) == split:
                         place = f"{file}: row {first_row + number}"
@@ -312,53 +272,9 @@ def _rows(
                             file, group, number, place, max_group_bytes, shard.root
                         )
                         yield first_row + number, source, row
-                first_row += number + 1
+                first_row += parquet.metadata.row_group(group).num_rows
     except _BROKEN as error:
         left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
-    except CorpusMalformed as error:
-        left_out.refuse(error, FileFault.DAMAGED)
-
-
-def _group_cells(
-    batches: Iterable[pa.RecordBatch], file: Path, group: int
-) -> Iterator[dict[str, Any]]:
-    """Yields a group's rows; raises CorpusMalformed before they have too many letters."""
-    total_bytes = 0
-    for batch in batches:
-        total_bytes += sum(map(_letter_bytes, batch.columns))
-        if total_bytes > MAX_GROUP_TEXT_BYTES:
-            got, limit = f"over {MAX_GROUP_TEXT_BYTES:,}", MAX_GROUP_TEXT_BYTES
-            raise _group_too_large(file, group, got, limit, "its texts")
-        yield from _cells(batch)
-
-
-def _letter_bytes(array: pa.Array) -> int:
-    """Returns what the cells take once each is a text of its own."""
-    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        array = array.flatten()
-    if not pa.types.is_dictionary(array.type):
-        return int(array.nbytes)
-    lengths = pc.binary_length(array.dictionary).take(array.indices)
-    return pc.sum(lengths).as_py() or 0
-
-
-def _cells(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Returns a batch's rows; a text that is not UTF-8 becomes bytes and affects only its row."""
-    try:
-        return batch.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:
-        names = batch.schema.names
-        return [
-            {name: _cell(batch.column(name)[number]) for name in names}
-            for number in range(batch.num_rows)
-        ]
-
-
-def _cell(scalar: pa.Scalar) -> object:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError:
-        return b""
 
 
 def _record_id(row: dict[str, Any], place: str, default: str) -> str:
@@ -366,16 +282,12 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
         return default
     value = row[_ID]
     # pandas turns integers into floats if one is missing.
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_REAL:
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        value = int(value)
-    if isinstance(value, UUID):
-        value = str(value)
     if isinstance(value, bytes):
         value = decoded(value, f"{place}: the {_ID}")
-    if not isinstance(value, (str, int)):
-        raise CorpusMalformed(f"{place} has the {_ID} {value!r}; make it a text or a whole number")
+    if value is None or value != value:  # NaN, which pandas writes for none
+        raise CorpusMalformed(f"{place} has no {_ID}; give it one, as the other rows have")
     return str(value)
 
 
@@ -395,13 +307,10 @@ def _image_cells(
     return cells
 
 
-def _group_too_large(
-    file: Path, group: int, got: str, limit: int, part: str = ""
-) -> CorpusMalformed:
-    place = f"row group {group}, {part}," if part else f"row group {group}"
+def _group_too_large(file: Path, group: int, got: str, limit: int) -> CorpusMalformed:
     return CorpusMalformed(
-        f"{file}: {place} has {got} bytes, the limit is {limit:,}; write the file again with fewer "
-        "rows a group"
+        f"{file}: row group {group} has {got} bytes, the limit is {limit:,}; write the file again "
+        "with fewer rows a group"
     )
 
 

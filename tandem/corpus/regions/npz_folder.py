@@ -7,11 +7,7 @@ from typing import Final
 from tandem.corpus.errors import CorpusFileMissing, RegionsMissing
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.plain_file import list_folder, open_plain_file
-from tandem.corpus.regions.region_archive import (
-    RegionChoice,
-    archived_arrays,
-    archived_regions,
-)
+from tandem.corpus.regions.region_archive import archived_arrays, archived_regions
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions
 
 SUFFIX: Final = ".npz"
@@ -21,15 +17,11 @@ class NpzFolder:
     """Reads regions from a folder's archives."""
 
     def __init__(
-        self,
-        folder: Path,
-        left_out: LeftOut | None = None,
-        choice: RegionChoice | None = None,
-        feature_width: int = FEATURE_WIDTH,
+        self, folder: Path, left_out: LeftOut | None = None, feature_width: int = FEATURE_WIDTH
     ) -> None:
         """Counts other files in `left_out`; raises CorpusFileMissing for a folder without any."""
         left_out = LeftOut() if left_out is None else left_out
-        self._folder, self._choice, self._feature_width = folder, choice, feature_width
+        self._folder, self._feature_width = folder, feature_width
         self._files: dict[str, Path] = {}
         for path in list_folder(folder, folder, left_out)[0]:
             if path.suffix == SUFFIX:
@@ -50,4 +42,4 @@ class NpzFolder:
         path = self._files[image_id]
         with open_plain_file(path, self._folder) as file:
             arrays = archived_arrays(str(path), file.read())
-        return archived_regions(str(path), arrays, self._choice, feature_width=self._feature_width)
+        return archived_regions(str(path), arrays, feature_width=self._feature_width)

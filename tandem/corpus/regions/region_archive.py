@@ -8,10 +8,9 @@ UNITER reads the first regions only: as many as have a confidence over a thresho
 """
 
 import io
-import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
-from tandem.pictures.region_vectors import are_numbers
 
 MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 """Decompressed. A hundred regions of 2,048 features and 1,601 labels take 1.5 MB."""
@@ -28,21 +26,8 @@ MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 _READ: Final = frozenset(
     {"norm_bb", "features", "conf", "x", "bbox", "num_bbox", "image_w", "image_h"}
 )
-BROKEN_ARRAYS: Final = (
-    OSError,
-    ValueError,
-    EOFError,
-    TypeError,
-    SyntaxError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""Errors of numpy and zipfile for damaged files: for a header that is not Python, a shape of more
-numbers than memory or 64 bits hold, and an encrypted archive."""
+BROKEN_ARRAYS: Final = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+"""Errors of numpy and zipfile for files that are cut short, damaged or something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +47,7 @@ class RegionChoice:
 def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
     """Returns the arrays of an .npz that regions are made of, and no others.
 
-    Raises RegionsUnreadable for a damaged or too large archive, and one without any.
+    Raises RegionsUnreadable for a damaged or too large archive.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as members:
@@ -72,10 +57,7 @@ def archived_arrays(place: str, archive: bytes) -> dict[str, NDArray[Any]]:
                 f"{place} would fill {size_bytes:,} bytes, the limit is {MAX_ARCHIVE_BYTES:,}"
             )
         with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files if name in _READ}
-            if not found:
-                raise _other_arrays(place, arrays.files)
-            return found
+            return {name: arrays[name] for name in arrays.files if name in _READ}
     except RegionsUnreadable:
         raise
     except BROKEN_ARRAYS as error:
@@ -94,51 +76,22 @@ def archived_regions(
     """Returns the regions of an image's arrays, by the layout that their names show.
 
     `count` is how many of UNITER's count where a side file says it; otherwise `choice` decides.
-    Raises RegionsUnreadable as `checked_regions`, and for other arrays.
+    Raises RegionsUnreadable as `checked_regions`, and for arrays of other names.
     """
     if {"norm_bb", "features"} <= arrays.keys():
         features, boxes = arrays["features"], arrays["norm_bb"]
-        if boxes.ndim != 2 or boxes.shape[1] != 6:
-            raise RegionsUnreadable(f"{place} has norm_bb {list(boxes.shape)} instead of [n, 6]")
         if count is None and "conf" in arrays:
-            if not are_numbers(arrays["conf"]):
-                raise RegionsUnreadable(f"{place} has a conf of {arrays['conf'].dtype}")
             count = (choice or RegionChoice()).count(arrays["conf"])
-        # The side file gives at least its fewest to an image of fewer too.
-        count = len(boxes) if count is None else min(count, len(boxes))
-        features, boxes = _first(place, features, boxes[:, :4], count)
-        return checked_regions(place, features, boxes, feature_width=feature_width)
+        # The side file gives at least its fewest to an image of fewer too, where all count.
+        kept = slice(count)
+        return checked_regions(place, features[kept], boxes[kept, :4], feature_width=feature_width)
     if {"x", "bbox", "image_w", "image_h"} <= arrays.keys():
-        size = _number(place, arrays, "image_w"), _number(place, arrays, "image_h")
+        size = float(arrays["image_w"].item()), float(arrays["image_h"].item())
         # Rows after these fill an array up.
-        count = int(_number(place, arrays, "num_bbox")) if "num_bbox" in arrays else None
-        features, boxes = _first(place, arrays["x"], arrays["bbox"], count)
+        kept = slice(int(arrays["num_bbox"].item()) if "num_bbox" in arrays else None)
+        features, boxes = arrays["x"][kept], arrays["bbox"][kept]
         return checked_regions(place, features, boxes, size, feature_width)
-    raise _other_arrays(place, arrays)
-
-
-def _other_arrays(place: str, names: Iterable[str]) -> RegionsUnreadable:
-    return RegionsUnreadable(
-        f"{place} has {', '.join(sorted(names)) or 'nothing'}; norm_bb and features are wanted, "
+    raise RegionsUnreadable(
+        f"{place} has {', '.join(sorted(arrays)) or 'nothing'}; norm_bb and features are wanted, "
         "or x, bbox, image_w and image_h"
     )
-
-
-def _number(place: str, arrays: Mapping[str, NDArray[Any]], name: str) -> float:
-    array = arrays[name]
-    if array.size != 1 or not are_numbers(array) or not np.isfinite(array).all():
-        raise RegionsUnreadable(f"{place} has an {name} that is not a number")
-    return float(array.item())
-
-
-def _first(
-    place: str, features: NDArray[Any], boxes: NDArray[Any], count: int | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns the first `count` regions, or all; refuses arrays of fewer, or of two lengths."""
-    lengths = [len(each) if each.ndim else 0 for each in (features, boxes)]
-    count = lengths[0] if count is None else count
-    if not 0 <= count <= lengths[0] or len(set(lengths)) > 1:
-        raise RegionsUnreadable(
-            f"{place} has {lengths[1]:,} boxes and {lengths[0]:,} features of {count:,}"
-        )
-    return features[:count] if features.ndim else features, boxes[:count]

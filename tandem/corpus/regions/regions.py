@@ -3,15 +3,18 @@
 Shapes: n regions of one image, F the detector's features.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.corpus.errors import CorpusError, RegionsUnreadable
+from tandem.corpus.errors import CorpusError, CorpusMalformed, RegionsMissing, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.pictures.region_vectors import checked_arrays
 
 FEATURE_WIDTH: Final = 2048
@@ -77,9 +80,17 @@ def read_regions(
         try:
             regions = reader.read(image_id)
         except CorpusError as error:
-            left_out.refuse(error, _FAULTS.get(type(error).__name__, "regions unreadable"))
+            is_missing = isinstance(error, RegionsMissing)
+            left_out.refuse(error, "regions missing" if is_missing else "regions unreadable")
             continue
         yield image_id, regions
 
 
-_FAULTS: Final = {"RegionsMissing": "regions missing"}
+def json_of(path: Path) -> dict[str, int]:
+    """Returns the numbers of a side file by image; raises CorpusMalformed for one cut short."""
+    try:
+        with open_plain_file(path) as file:
+            numbers: dict[str, int] = json.load(file)
+    except ValueError as error:
+        raise CorpusMalformed(f"{path} is not JSON ({error}); copy it again") from error
+    return numbers

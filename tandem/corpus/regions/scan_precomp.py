@@ -19,7 +19,6 @@ from tandem.corpus.errors import CorpusMalformed, RegionsMissing
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
 from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
-from tandem.pictures.region_vectors import are_numbers
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5
@@ -33,14 +32,10 @@ class ScanPrecomp:
         self._path, self._feature_width = images, feature_width
         stem = images.name.removesuffix(IMAGES_END)
         self._features = _opened(images)
-        if self._features.ndim != 3:
-            raise CorpusMalformed(f"{images} is {list(self._features.shape)}, not [N, regions, F]")
         boxes, sizes = (images.parent / f"{stem}_{end}.npy" for end in ("boxes", "img_sizes"))
         has_boxes = boxes.exists() and sizes.exists()
         self._boxes = _opened(boxes, len(self._features)) if has_boxes else None
         self._sizes = _opened(sizes, len(self._features)) if has_boxes else None
-        if self._sizes is not None and self._sizes.shape[1:] != (2,):
-            raise CorpusMalformed(f"{sizes} is {list(self._sizes.shape)}, not [N, 2]")
         ids_path = images.parent / f"{stem}_ids.txt"
         with open_plain_file(ids_path) as file:
             ids = file.read().decode("utf-8-sig", "replace").split()
@@ -73,11 +68,9 @@ def _opened(path: Path, length: int | None = None) -> NDArray[Any]:
     """Returns an array without reading it; raises CorpusMalformed for another length."""
     open_plain_file(path).close()
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except BROKEN_ARRAYS as error:
         raise CorpusMalformed(f"{path} is not a whole array ({error}); copy it again") from error
-    if not isinstance(array, np.ndarray) or not array.ndim or not are_numbers(array):
-        raise CorpusMalformed(f"{path} is no array of rows of numbers; it is not SCAN's")
     if length is not None and len(array) != length:
         raise CorpusMalformed(f"{path} has {len(array):,} rows instead of {length:,}")
     return array

@@ -7,7 +7,6 @@
 The last column counts. Without the two side files, the rows are read once to find the ids.
 """
 
-import json
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +16,7 @@ from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreada
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.base64_matrix import base64_matrix, whole_number
 from tandem.corpus.regions.oscar_vector import split_vectors
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, json_of
 
 IDS_NAME: Final = "imageid2idx.json"
 _STARTS_SUFFIX: Final = ".lineidx"
@@ -58,22 +57,13 @@ class VinvlTsv:
 
 
 def _starts_by_id(starts_path: Path, ids_path: Path, size_bytes: int) -> dict[str, int]:
-    lines = starts_path.read_text(encoding="ascii", errors="replace").split()
-    most = len(str(size_bytes))
-    if not all(line.isdigit() and len(line) <= most and int(line) < size_bytes for line in lines):
-        raise CorpusMalformed(f"{starts_path} has places outside its file; copy both of them again")
-    try:
-        with open_plain_file(ids_path) as file:
-            rows = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise CorpusMalformed(f"{ids_path} is not JSON ({error}); copy it again") from error
-    if not isinstance(rows, dict) or not all(
-        type(row) is int and 0 <= row < len(lines) for row in rows.values()
-    ):
+    starts = [int(line) for line in starts_path.read_text(encoding="ascii").split()]
+    rows = json_of(ids_path)
+    if max(starts, default=0) >= size_bytes or max(rows.values(), default=0) >= len(starts):
         raise CorpusMalformed(
-            f"{ids_path} has rows other than the {len(lines):,} of {starts_path}; copy both again"
+            f"{starts_path.name} and {ids_path} name places outside their file; copy them again"
         )
-    return {str(image_id): int(lines[row]) for image_id, row in rows.items()}
+    return {image_id: starts[row] for image_id, row in rows.items()}
 
 
 def _scanned_starts(path: Path) -> dict[str, int]:

@@ -18,7 +18,6 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.readers.caption_list import read_caption_list
-from tandem.corpus.readers.caption_text import MAX_LINE_BYTES
 from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 
 TRAIN = "a cat\tcats/1.jpg\none cat\tcats/1.jpg\n\t2.jpg\n"
@@ -82,23 +81,10 @@ def test_one_file_is_one_split(pets: Path) -> None:
         read_caption_list(pets / "val.tsv", "train")
 
 
-def test_an_unknown_split_names_the_lists_that_there_are(pets: Path) -> None:
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val;"):
-        read_caption_list(pets, "test")
-
-
-def test_a_path_that_is_not_there_is_refused_at_the_call(tmp_path: Path) -> None:
-    """The error names the path that was tried."""
-    with pytest.raises(CorpusFileMissing, match=r"no file or folder .*nowhere"):
-        read_caption_list(tmp_path / "nowhere", "train")
-
-
 @pytest.mark.parametrize(
     "url",
     [
-        "http://a.example/1.jpg",
         "HTTPS://a.example/1.jpg",
-        "ftp://a/1.jpg",
         "file:///etc/passwd",
         "//a.example/1.jpg",
         "data:image/png;base64,AAAA",
@@ -112,9 +98,9 @@ def test_a_url_is_refused_and_not_fetched(tmp_path: Path, url: str) -> None:
         next(read_caption_list(path, "train"))
 
 
-@pytest.mark.parametrize("name", ["a\\b.jpg", "no_extension"])
+@pytest.mark.parametrize("name", ["a\\b.jpg", "no_extension", "12:30.jpg"])
 def test_an_odd_name_that_is_there_is_read(tmp_path: Path, name: str) -> None:
-    """A backslash is a letter like others on this system, and a picture need not say its format."""
+    """A backslash and a colon are letters like others here, and a format need not be named."""
     (tmp_path / name).write_bytes(b"pixels")
     (tmp_path / "test.tsv").write_text(f"a cat\t{name}\n")
 
@@ -123,28 +109,15 @@ def test_an_odd_name_that_is_there_is_read(tmp_path: Path, name: str) -> None:
     assert record.image.read() == b"pixels"
 
 
-def test_a_colon_makes_no_url(tmp_path: Path) -> None:
-    """Files may be called so."""
-    (tmp_path / "12:30.jpg").write_bytes(b"pixels")
-
-    (record,) = read_caption_list(with_lines(tmp_path, "noon\t12:30.jpg"), "train")
-
-    assert record.image.read() == b"pixels"
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
         ("a cat", "has 1 columns"),
-        ("a cat\t1.jpg\t2.jpg", "has 3 columns"),
-        ("cats/1.jpg\ta cat", "has the picture first; write caption, one tab, picture"),
         ("1.JPEG#0\ta cat on a mat.", "has the picture first"),
         ("caption\tPath", "is a header, which these lists have not; delete it"),
         ("a cat\tcats\\1.jpg", "write / for each backslash"),
         ("a cat\t", "names the picture ''"),
         ("a cat\t../1.jpg", "outside the image folder"),
-        ("a cat\t/etc/passwd", "outside the image folder"),
-        ("a cat\t1\0.jpg", "has NUL bytes in it"),
         ("a cat\tcats/1.jpg", "names cats/1.jpg a second time"),
     ],
 )
@@ -175,33 +148,13 @@ def test_a_name_that_is_not_utf8_is_refused(pets: Path) -> None:
         next(read_caption_list(pets, "train"))
 
 
-def test_blank_lines_are_spacing(pets: Path) -> None:
-    """As editors leave one at the end."""
-    (pets / "train.tsv").write_text(f"\n{TRAIN} \n\n")
-
-    assert len(list(read_caption_list(pets, "train"))) == 2
-
-
-def test_a_missing_picture_shows_when_it_is_read(pets: Path) -> None:
-    """With the line that names it; the record after it comes through."""
-    (pets / "cats" / "1.jpg").unlink()
-
-    missing, there = read_caption_list(pets, "train")
-
-    assert there.image.read() == b"pixels of 2"
-    with pytest.raises(PictureFileMissing, match=r"train\.tsv: line 1 names .*cats/1\.jpg"):
-        missing.image.read()
-
-
 def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
     """Where reading continues, each is reported by its number."""
     lines = [
         "no tab",
         "a cat\t../1.jpg",
-        "a cat\t/etc/passwd",
         "a cat\thttp://a.example/1.jpg",
         "a cat\tcats/1.jpg",
-        "x" * (MAX_LINE_BYTES + 1) + "\t2.jpg",
     ]
     (pets / "train.tsv").write_text(TRAIN + "\n".join(lines) + "\nlast\tlast.jpg\n")
     left_out = LeftOut(goes_on=True)
@@ -209,18 +162,15 @@ def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
     records = list(read_caption_list(pets, "train", left_out=left_out))
 
     assert [each.record_id for each in records] == ["cats/1.jpg", "2.jpg", "last.jpg"]
-    assert left_out.counts == {ReaderFault.MALFORMED: 6}
-    for number in range(4, 10):
+    assert left_out.counts == {ReaderFault.MALFORMED: 4}
+    for number in range(4, 8):
         assert any(f"train.tsv: line {number} " in told for told in left_out.first)
 
 
 @pytest.mark.parametrize(
     ("named", "on_disk"),
     [
-        ("café.jpg", "cafe\N{COMBINING ACUTE ACCENT}.jpg"),
         ("cafe\N{COMBINING ACUTE ACCENT}.jpg", "café.jpg"),
-        ("a.jpg", "a.JPG"),
-        ("a.JPEG", "a.jpeg"),
         ("café/a.jpg", "cafe\N{COMBINING ACUTE ACCENT}/a.JPG"),
     ],
 )
@@ -275,9 +225,9 @@ def test_links_out_of_the_folder_are_refused(
     assert next(read_caption_list(pets / "train.tsv", "train")).captions[0].text == "secret"
 
 
-@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "latin-1"])
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le"])
 def test_other_encodings_are_refused_with_a_remedy(pets: Path, codec: str) -> None:
-    """UTF-16 with its mark or without, and the bytes of Western Europe."""
+    """UTF-16 with its mark or without."""
     (pets / "train.tsv").write_bytes("eine Kätzin\t2.jpg\n".encode(codec))
 
     try:

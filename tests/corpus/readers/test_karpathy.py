@@ -1,7 +1,6 @@
 """Karpathy's layout: read as published, refused by name when broken, written to read back."""
 
 import json
-import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.errors import (
-    CorpusError,
-    CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
     PictureOutside,
@@ -88,12 +85,9 @@ def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "language"),
     [
-        ({"language": "de"}, "de"),
         ({"lang": "cs"}, "cs"),
         ({"language": "de", "lang": "cs"}, "de"),
         ({"language": None}, "en"),
-        ({"language": "", "lang": "fr"}, "fr"),
-        ({"lang": 3}, "en"),
     ],
 )
 def test_a_sentence_may_say_its_language(
@@ -111,16 +105,6 @@ def test_a_sentence_may_say_its_language(
     assert {each.language for each in record.captions} == {language}
 
 
-def test_a_flickr30k_entry_has_no_filepath(tmp_path: Path) -> None:
-    (tmp_path / "1000092795.jpg").write_bytes(b"pixels")
-    document = {"dataset": "flickr30k", "images": [an_image(0, "test", "1000092795.jpg", [0, 1])]}
-
-    (record,) = read_karpathy(written(document, tmp_path), tmp_path, "test")
-
-    assert record.record_id == "1000092795"
-    assert record.image.read() == b"pixels"
-
-
 def test_a_caption_has_no_pictures_name(tmp_path: Path) -> None:
     """Flickr30k has a 36979.jpg, and captions up to the number 155,069: all are items."""
     images = [
@@ -132,15 +116,6 @@ def test_a_caption_has_no_pictures_name(tmp_path: Path) -> None:
 
     assert [first.record_id, *caption_ids(first)] == ["36979", "36979#0", "36979#1"]
     assert [second.record_id, *caption_ids(second)] == ["65567", "65567#36979", "65567#36980"]
-
-
-def test_sentids_may_restart_with_each_image(tmp_path: Path) -> None:
-    """Captions are distinct all the same."""
-    images = [an_image(n, "test", f"{n}.jpg", [0, 1]) for n in range(2)]
-
-    first, second = read_karpathy(written({"images": images}, tmp_path), tmp_path, "test")
-
-    assert caption_ids(first) + caption_ids(second) == ["0#0", "0#1", "1#0", "1#1"]
 
 
 def test_the_first_captions_in_sentids_order_can_be_kept(coco: Path) -> None:
@@ -157,12 +132,6 @@ def test_restval_is_training_data_by_default(coco: Path) -> None:
     assert record_ids(coco, "train", restval_in_train=False) == ["t1"]
     assert record_ids(coco, "val") == ["v3"]
     assert record_ids(coco, "restval") == ["v1"]
-
-
-def test_a_missing_split_file_is_refused_at_the_call(tmp_path: Path) -> None:
-    """The error names the path that was tried."""
-    with pytest.raises(CorpusFileMissing, match=r"no file .*nowhere\.json"):
-        read_karpathy(tmp_path / "nowhere.json", tmp_path, "test")
 
 
 def test_a_missing_image_shows_when_it_is_read(coco: Path) -> None:
@@ -184,19 +153,11 @@ def test_an_unknown_split_names_those_that_there_are(coco: Path) -> None:
         read_karpathy(coco, coco.parent, "extra")
 
 
-def test_fewer_than_one_caption_is_refused(coco: Path) -> None:
-    """Zero would make records that no search can find."""
-    with pytest.raises(CorpusError, match="captions_per_image is 0"):
-        read_karpathy(coco, coco.parent, "test", captions_per_image=0)
-
-
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}', "[" * 100_000],
-    ids=range(7),
+    ["{", "[]", '{"images": 1}', '{"images": [{}]}'],
 )
 def test_a_file_of_another_layout_is_refused_at_the_call(tmp_path: Path, text: str) -> None:
-    """Whatever it is, the error is named and not a KeyError from within."""
     path = tmp_path / "dataset.json"
     path.write_text(text)
 
@@ -208,62 +169,41 @@ def without_raw(image: Document) -> None:
     del image["sentences"][0]["raw"]
 
 
-def with_a_language_of_another_kind(image: Document) -> None:
-    image["sentences"][0]["language"] = 1
-
-
-def without_sentids(image: Document) -> None:
-    del image["sentids"]
-
-
 def with_a_sentid_too_many(image: Document) -> None:
     image["sentids"].append(99)
-
-
-def with_sentids_of_another_kind(image: Document) -> None:
-    image["sentids"] = [[10], "11"]
 
 
 def with_a_sentence_twice(image: Document) -> None:
     image["sentences"].append(image["sentences"][0])
 
 
-def with_a_filepath_of_another_kind(image: Document) -> None:
-    image["filepath"] = 2014
-
-
 def with_a_way_out_of_the_folder(image: Document) -> None:
     image["filename"] = "../../secret.jpg"
-
-
-def with_an_absolute_path(image: Document) -> None:
-    image["filename"] = "/secret.jpg"
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
         without_raw,
-        with_a_language_of_another_kind,
-        without_sentids,
         with_a_sentid_too_many,
-        with_sentids_of_another_kind,
         with_a_sentence_twice,
-        with_a_filepath_of_another_kind,
         with_a_way_out_of_the_folder,
-        with_an_absolute_path,
     ],
 )
 def test_a_broken_entry_is_refused_by_its_place(
     coco: Path, spoil: Callable[[Document], None]
 ) -> None:
-    """The error says which image of the file is wrong."""
+    """The error says which image of the file is wrong; where reading continues, it is counted."""
     document = json.loads(coco.read_text())
     spoil(document["images"][0])
     written(document, coco.parent)
 
     with pytest.raises(CorpusMalformed, match=r"dataset_coco\.json: images\[0\]"):
         list(read_karpathy(coco, coco.parent, "train"))
+    left_out = LeftOut(goes_on=True)
+    records = read_karpathy(coco, coco.parent, "train", left_out=left_out)
+    assert [each.record_id for each in records] == ["v1"]
+    assert left_out.count == 1
 
 
 def test_two_images_of_one_name_are_refused(coco: Path) -> None:
@@ -272,25 +212,13 @@ def test_two_images_of_one_name_are_refused(coco: Path) -> None:
     document["images"].append(document["images"][0])
     written(document, coco.parent)
 
-    with pytest.raises(CorpusMalformed, match=r"images\[4\] has a second 't1'"):
-        list(read_karpathy(coco, coco.parent, "train"))
-
-
-@pytest.mark.parametrize("caption_id", ["t1", "t1#11"])
-def test_a_caption_of_anothers_name_is_refused(coco: Path, caption_id: str) -> None:
-    """A picture's or another caption's: in an index the later would be in the first one's place."""
-    document = json.loads(coco.read_text())
-    document["images"][1]["sentences"][0]["caption_id"] = caption_id
-    written(document, coco.parent)
-
-    with pytest.raises(CorpusMalformed, match=rf"images\[1\] has a second '{caption_id}'"):
+    with pytest.raises(CorpusMalformed, match=r"would be called 't1', as is record 't1'"):
         list(read_karpathy(coco, coco.parent, "train"))
 
 
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
-        (["noto"], "has no dict 'attributes'"),
         ({"style": None}, "the attribute 'style' is not a text, number, flag or list of texts"),
         ({"style": ["noto", 1]}, "the attribute 'style' is not a text"),
         ({"a style": "noto"}, "the attributes are not valid: 'a style' is not a name"),
@@ -334,34 +262,6 @@ def test_a_written_corpus_reads_back_as_the_same_records(tmp_path: Path) -> None
             assert_same(read, original)
 
 
-def test_entries_that_make_no_record_are_passed_one_by_one(tmp_path: Path) -> None:
-    """Where reading continues, each is reported by its number in the file."""
-    bad: list[object] = [
-        {"filename": "x.jpg"},
-        7,
-        an_image(0, "test", "../x.jpg", []),
-        an_image(0, "test", "/etc/passwd", []),
-        an_image(0, "test", "x.jpg", [10**2_000]),
-        an_image(0, "test", "x.jpg", [1]) | {"sentids": [2]},
-        an_image(0, "test", "x.jpg", [], record_id={"a": 1}),
-        an_image(0, "test", "x.jpg", [], record_id="\ud83d"),
-        an_image(0, "test", "a.jpg", []),
-        {"split": "test"},
-    ]
-    good = [an_image(0, "test", "a.jpg", []), an_image(0, "test", "b.jpg", [])]
-    text = json.dumps({"images": [good[0], *bad, good[1]]})
-    path = tmp_path / "dataset.json"
-    path.write_text(text.replace(str(10**2_000), "9" * 9_999))
-    left_out = LeftOut(goes_on=True)
-
-    records = list(read_karpathy(path, tmp_path, "test", left_out=left_out))
-
-    assert [each.record_id for each in records] == ["a", "b"]
-    assert left_out.count == len(bad)
-    numbers = {int(told.partition("images[")[2].partition("]")[0] or 8) for told in left_out.first}
-    assert numbers == set(range(1, 11))
-
-
 def test_links_out_of_the_corpus_are_refused(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -391,11 +291,3 @@ def test_a_file_that_is_not_utf8_says_how_to_save_it(tmp_path: Path) -> None:
 
     with pytest.raises(CorpusMalformed, match=r"dataset\.json is not UTF-8 .* iconv -f latin1"):
         read_karpathy(path, tmp_path, "test")
-
-
-def test_a_split_file_that_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
-    """A named pipe would be waited on for ever."""
-    os.mkfifo(tmp_path / "dataset.json")
-
-    with pytest.raises(CorpusFileMissing, match=r"no file .*dataset\.json"):
-        read_karpathy(tmp_path / "dataset.json", tmp_path, "test")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
-    PictureFileMissing,
     PictureOutside,
     SplitUnknown,
 )
@@ -133,10 +132,10 @@ def test_a_folder_of_both_variants_is_read_by_the_variants_name(task1: Path) -> 
     assert [c.text for c in read(task1, "train", "task2")[1].captions] == ["1 of 10", "2 of 10"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "fetch.sh", "tokenize.py", "raw/notes.md"])
-def test_other_files_next_to_the_captions_are_ignored(task2: Path, name: str) -> None:
+def test_other_files_next_to_the_captions_are_ignored(task2: Path) -> None:
     """Of two-letter endings only a split's are languages: with a picture list of the same name."""
-    lines(task2 / name, "Multi30k, as published")
+    for name in ("README.md", "raw/notes.md"):
+        lines(task2 / name, "Multi30k, as published")
 
     assert len(read(task2, "val")) == 2
     with pytest.raises(SplitUnknown, match=r"its splits are: val;"):
@@ -147,17 +146,6 @@ def test_the_folder_above_the_variants_is_recognised(task2: Path, tmp_path: Path
     """The error says what to give."""
     with pytest.raises(CorpusFileMissing, match=r"holds the variants task2; give one: .*/task2$"):
         read(tmp_path, "val")
-
-
-@pytest.mark.parametrize(
-    ("folder", "says"),
-    [("nowhere", "no folder .*nowhere"), ("empty", "empty has no caption files")],
-)
-def test_a_folder_without_captions_is_refused(tmp_path: Path, folder: str, says: str) -> None:
-    (tmp_path / "empty").mkdir()
-
-    with pytest.raises(CorpusFileMissing, match=says):
-        read_multi30k(tmp_path / folder, tmp_path, "train")
 
 
 def test_an_unknown_split_names_those_with_a_picture_list(task1: Path) -> None:
@@ -189,22 +177,11 @@ def test_a_file_that_is_also_there_packed_is_read_once(task1: Path) -> None:
     assert [c.text for c in first.captions if c.language == "en"] == ["two men"]
 
 
-def test_an_empty_line_keeps_its_place(task1: Path) -> None:
-    """It is an empty caption, and not a reason to move the others up."""
-    lines(task1 / "train.en", "", "a dog")
-
-    first, second = read(task1, "train")
-
-    assert [first.captions[2].text, second.captions[2].text] == ["", "a dog"]
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("20.jpg", r"line 2 lists 20\.jpg a second time"),
         ("../10.jpg", "line 2 names .*outside the image folder"),
-        ("/etc/passwd", "line 2 names .*outside the image folder"),
-        ("", "line 2 names the picture ''"),
     ],
 )
 def test_a_bad_picture_name_is_refused_by_its_line(task1: Path, name: str, says: str) -> None:
@@ -213,17 +190,6 @@ def test_a_bad_picture_name_is_refused_by_its_line(task1: Path, name: str, says:
 
     with pytest.raises(CorpusMalformed, match=rf"train_images\.txt: {says}"):
         read(task1, "train")
-
-
-def test_a_missing_picture_shows_when_it_is_read(task1: Path) -> None:
-    """With the line that names it; the record after it comes through."""
-    (task1 / IMAGES / "20.jpg").unlink()
-
-    missing, there = read(task1, "train")
-
-    assert there.image.read() == b"pixels of 10.jpg"
-    with pytest.raises(PictureFileMissing, match=r"train_images\.txt: line 1 names .*20\.jpg"):
-        missing.image.read()
 
 
 def test_a_line_that_is_not_utf8_affects_only_its_record(task1: Path) -> None:
@@ -235,14 +201,6 @@ def test_a_line_that_is_not_utf8_affects_only_its_record(task1: Path) -> None:
     assert (first.record_id, first.captions) == ("20", ())
     assert f"{task1 / 'train.de'}: line 1 is not UTF-8" in (first.captions_fault or "")
     assert (second.captions_fault, len(second.captions)) == (None, 4)
-
-
-def test_a_picture_list_that_is_not_utf8_is_refused(task1: Path) -> None:
-    """At the call: nothing could say which picture it is."""
-    (task1 / "train_images.txt").write_bytes(b"20.jpg\n\xf6.jpg\n")
-
-    with pytest.raises(CorpusMalformed, match=r"train_images\.txt: line 2 is not UTF-8"):
-        read(task1, "train")
 
 
 def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import random
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,9 @@ from tandem.corpus.errors import (
     PictureFileMissing,
     PictureMissing,
     PictureOutside,
-    PictureTooLarge,
     SplitUnknown,
 )
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.readers import parquet
-from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
-from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.readers.parquet import read_parquet
 from tandem.corpus.records import Record
 from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
@@ -86,17 +81,9 @@ def test_a_written_corpus_is_read_back(
         assert list(map(as_made, records, names)) == pictures
 
 
-def test_a_column_of_another_name_says_the_language(tmp_path: Path) -> None:
-    path = pets(tmp_path / "train.parquet", lang=["de", None, "fr"])
-
-    languages = [each.language for record in read(path) for each in record.captions]
-
-    assert languages == ["de", "en", "fr"]
-
-
 def test_a_row_is_a_record(tmp_path: Path) -> None:
     """Named by its file and number, or by its id; columns of other names are passed over."""
-    path = pets(tmp_path / "train.parquet", language=["de", None, "fr"], width=[1, 2, 3])
+    path = pets(tmp_path / "train.parquet", lang=["de", None, "fr"], width=[1, 2, 3])
     numbered = pets(tmp_path / "val.parquet", id=[7, 8, 9])
 
     first, second, third = read(path)
@@ -112,16 +99,6 @@ def test_a_row_is_a_record(tmp_path: Path) -> None:
     assert third.image.read() == b"pixels of 2"
     assert str(third.image) == f"{path}: row 2"
     assert [each.record_id for each in read(numbered, "val")] == ["7", "8", "9"]
-
-
-def test_pictures_may_be_read_in_any_order(tmp_path: Path) -> None:
-    """From more row groups than stay in memory."""
-    images = [b"%d" % number for number in range(40)]
-    path = write(tmp_path / "train.parquet", image=images, caption=["x"] * 40)
-    records = read(path)
-    order = random.Random(1).sample(range(40), 40)
-
-    assert [records[number].image.read() for number in order] == [images[n] for n in order]
 
 
 def test_the_column_gives_the_split(tmp_path: Path) -> None:
@@ -173,17 +150,23 @@ def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
 
 def test_a_path_without_bytes_is_a_file_next_to_the_corpus(tmp_path: Path) -> None:
     """Hugging Face's datasets may name pictures instead of holding them; not just any."""
-    (tmp_path / "cat.jpg").write_bytes(b"pixels of cat")
-    named = [{"bytes": None, "path": path} for path in ("cat.jpg", "dog.jpg", "/etc/passwd")]
-    path = pets(tmp_path / "train.parquet", image=pa.array(named, HUGGING_FACE))
+    root = tmp_path / "root"
+    names = ("cat.jpg", "dog.jpg", "/etc/passwd", "link")
+    named = pa.array([{"bytes": None, "path": path} for path in names], HUGGING_FACE)
+    write(root / "train.parquet", image=named, caption=["x"] * 4)
+    (root / "cat.jpg").write_bytes(b"pixels of cat")
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "link").symlink_to(tmp_path / "secret")
 
-    there, missing, outside = read(path)
+    there, missing, outside, linked = read(root)
 
     assert there.image.read() == b"pixels of cat"
     with pytest.raises(PictureFileMissing, match=r"row 1 names .*dog\.jpg, which is not there"):
         missing.image.read()
     with pytest.raises(CorpusMalformed, match=r"row 2 names /etc/passwd, outside"):
         outside.image.read()
+    with pytest.raises(PictureOutside, match=r"row 3 names .*link, which is a link out of the"):
+        linked.image.read()
 
 
 def test_a_changed_file_is_reread_or_missing(tmp_path: Path) -> None:
@@ -201,15 +184,6 @@ def test_a_changed_file_is_reread_or_missing(tmp_path: Path) -> None:
         first.image.read()
 
 
-def test_a_picture_over_the_limit_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "train.parquet", image=[bytes(MAX_READ_BYTES + 1)], caption=["x"])
-
-    (record,) = read(path)
-
-    with pytest.raises(PictureTooLarge, match=r"row 0 has 67,108,865 bytes"):
-        record.image.read()
-
-
 def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path: Path) -> None:
     """By what it has unpacked: a million zeros are small on disk."""
     path = write(tmp_path / "train.parquet", image=[bytes(10**6)], caption=["x"])
@@ -223,7 +197,6 @@ def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path:
 @pytest.mark.parametrize(
     ("kind", "encoded"),
     [
-        (pa.binary(), {}),
         (HUGGING_FACE, {}),
         (pa.binary(), {"use_dictionary": False, "column_encoding": {"image": "DELTA_BYTE_ARRAY"}}),
     ],
@@ -261,9 +234,7 @@ def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
     ("columns", "says"),
     [
         ({"image": [b""], "text": ["x"]}, r"captions or caption; it has: image, text"),
-        ({"picture": [b""], "caption": ["x"]}, r"needs the columns image .*has: picture, caption"),
         ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
-        ({"image": [{"path": "1.jpg"}], "caption": ["x"]}, "the column image is struct"),
         ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is not text"),
     ],
 )
@@ -278,29 +249,8 @@ def test_another_table_is_refused_at_the_call(
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"id": ["x", "y", "x"]}, "row 2 is a second 'x'"),
-        ({"id": ["x", "y", None]}, "row 2 has the id None"),
-        ({"id": [1.0, float("nan"), 3.0]}, "row 1 has the id nan"),
-        ({"id": [1.0, 2.5, 3.0]}, "row 1 has the id 2.5"),
-        ({"id": [1.0, 2.0**60, 3.0]}, "row 1 has the id 1.152921504606847e"),
-    ],
-)
-def test_a_bad_row_is_refused_by_its_number(
-    tmp_path: Path, more: dict[str, Any], says: str
-) -> None:
-    """When it is due."""
-    records = read_parquet(pets(tmp_path / "train.parquet", **more), "train")
-
-    with pytest.raises(CorpusMalformed, match=rf"train\.parquet: {says}"):
-        list(records)
-
-
-@pytest.mark.parametrize(
     ("more", "row", "says"),
     [
-        ({"caption": [1, 2, 3]}, 0, "row 0 has a caption that is not text"),
         ({"caption": [["a"], ["b", None], ["c"]]}, 1, "row 1 has a caption that is not text"),
         ({"language": [1, 2, 3]}, 2, "row 2 has a language that is not text"),
     ],
@@ -333,7 +283,7 @@ def test_captions_are_those_of_the_first_column_that_has_any(tmp_path: Path) -> 
 
 
 def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
-    """300 rows in groups of 130, which are read 64 rows at a time."""
+    """300 rows in groups of 130, which are read 64 rows at a time; pictures in any order."""
     images = [b"%d" % number for number in range(300)]
     splits = ["train", "val"] * 150
     path = write(tmp_path / "a.parquet", 130, image=images, caption=["x"] * 300, split=splits)
@@ -341,7 +291,7 @@ def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
     records = read(path, "val")
 
     assert [each.record_id for each in records] == [f"a/{row}" for row in range(1, 300, 2)]
-    assert [each.image.read() for each in records] == images[1::2]
+    assert [each.image.read() for each in records[::-1]] == images[1::2][::-1]
 
 
 def test_a_file_that_is_not_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
@@ -357,12 +307,12 @@ def test_a_file_that_is_not_parquet_is_refused_at_the_call(tmp_path: Path) -> No
 
 
 def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
-    """500 files with bytes changed: read, or refused by name."""
+    """Files with bytes changed: read, or refused by name."""
     dice = random.Random(5)
     path = pets(tmp_path / "train.parquet")
     whole = path.read_bytes()
     outcomes = {True: 0, False: 0}
-    for _ in range(500):
+    for _ in range(200):
         data = bytearray(whole)
         for _ in range(dice.randrange(1, 4)):
             data[dice.randrange(len(data))] = dice.randrange(256)
@@ -374,7 +324,7 @@ def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
         except CorpusError:
             outcomes[False] += 1
 
-    assert min(outcomes.values()) > 50, outcomes
+    assert min(outcomes.values()) > 20, outcomes
 
 
 def test_without_pyarrow_the_extra_is_named() -> None:
@@ -392,27 +342,19 @@ def test_without_pyarrow_the_extra_is_named() -> None:
     assert 'pip install "tandem-search[parquet]"' in ran.stderr
 
 
-def test_splits_as_hugging_face_lays_them_out(tmp_path: Path) -> None:
-    """Kept apart, by any word for them; the folder "data" is none."""
-    for split, count in (("train", 3), ("validation", 2), ("test", 1)):
-        path = tmp_path / "data" / f"{split}-00000-of-00001.parquet"
-        write(path, image=[b"x"] * count, caption=["a"] * count)
-
-    assert [len(read(tmp_path, split)) for split in ("train", "val", "dev", "test")] == [3, 2, 2, 1]
-    assert read_parquet(tmp_path, "train").total == 3
-    with pytest.raises(SplitUnknown, match=r"'data'; its splits are: test, train, validation;"):
-        read_parquet(tmp_path, "data")
-
-
-def test_whole_real_ids_are_whole_numbers(tmp_path: Path) -> None:
-    """pandas makes the one of the other where a cell is missing."""
+def test_ids_are_of_any_type_and_each_rows_own(tmp_path: Path) -> None:
+    """pandas makes reals of whole numbers where a cell is missing."""
     path = pets(tmp_path / "train.parquet", id=[1.0, 2.0, None])
     left_out = LeftOut(goes_on=True)
 
     records = list(read_parquet(path, "train", left_out=left_out))
 
     assert [each.record_id for each in records] == ["1", "2"]
-    assert "row 2 has the id None" in left_out.first[0]
+    assert "row 2 has no id" in left_out.first[0]
+    records = read(pets(path, id=[b"a", "ä".encode(), b"c"]))
+    assert [each.record_id for each in records] == ["a", "ä", "c"]
+    with pytest.raises(CorpusMalformed, match=r"row 2.*would be called 'x', as is record 'x'"):
+        read(pets(path, id=["x", "y", "x"]))
 
 
 def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
@@ -434,17 +376,6 @@ def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
     assert left_out.first_files == {FileFault.COLUMN: [f"{path}: alt_text"]}
 
 
-def test_a_cell_that_is_not_utf8_affects_only_its_row(tmp_path: Path) -> None:
-    """Though its batch cannot be read as text."""
-    texts = pa.array([b"a", b"\xff", b"c"], pa.binary()).cast(pa.string(), safe=False)
-    path = pets(tmp_path / "train.parquet", caption=texts)
-
-    first, second, third = read(path)
-
-    assert [each.text for each in (*first.captions, *third.captions)] == ["a", "c"]
-    assert "row 1 has a caption that is not text" in (second.captions_fault or "")
-
-
 def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: Path) -> None:
     """It is counted, and the others are read."""
     pets(tmp_path / "train-1.parquet")
@@ -457,22 +388,6 @@ def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: 
         read_parquet(tmp_path, "train")
 
 
-def test_pictures_next_to_a_parquet_file_may_not_lead_out(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    named = pa.array([{"bytes": None, "path": path} for path in ("a", "b", "c")], HUGGING_FACE)
-    pets(root / "train.parquet", image=named)
-    (tmp_path / "secret").write_bytes(b"secret")
-    (root / "a").symlink_to(tmp_path / "secret")
-    (root / "b").symlink_to("c")
-    (root / "c").write_bytes(b"pixels")
-
-    out, inside, _ = read(root)
-
-    assert inside.image.read() == b"pixels"
-    with pytest.raises(PictureOutside, match=r"row 0 names .*a, which is a link out of the corpus"):
-        out.image.read()
-
-
 def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
     """A row's own goes before it."""
     pets(tmp_path / "language=de" / "train.parquet")
@@ -481,75 +396,3 @@ def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
     said = [caption.caption_id for record in read(tmp_path) for caption in record.captions]
 
     assert [each.partition("#")[2] for each in said] == [*["de-0"] * 3, "cs-0", "fr-0", "fr-0"]
-
-
-def test_ids_may_be_of_other_types_that_are_exact(tmp_path: Path) -> None:
-    """Decimals that are whole, numbers of any size, and bytes that are text."""
-    path = pets(tmp_path / "train.parquet", id=pa.array([1, 2, 2**63], pa.uint64()))
-    assert [each.record_id for each in read(path)] == ["1", "2", "9223372036854775808"]
-
-    records = read_parquet(pets(path, id=[b"a", "ä".encode(), b"\xff"]), "train")
-    assert [next(records).record_id, next(records).record_id] == ["a", "ä"]
-    with pytest.raises(CorpusMalformed, match=r"row 2: the id is not UTF-8"):
-        next(records)
-
-    decimals = pa.array([Decimal("1.00"), Decimal("20.00"), Decimal("3.50")])
-    records = read_parquet(pets(path, id=decimals), "train")
-    assert [next(records).record_id, next(records).record_id] == ["1", "20"]
-    with pytest.raises(CorpusMalformed, match=r"row 2 has the id Decimal\('3\.50'\)"):
-        next(records)
-
-
-def test_captions_over_the_limit_of_a_picture_are_reported_with_their_record(
-    tmp_path: Path,
-) -> None:
-    """As in other files: 1 MiB for all captions of one picture."""
-    fits, over = "x" * MAX_TEXT_BYTES, "x" * (MAX_TEXT_BYTES + 1)
-    captions = [[fits], [over], ["x" * 600_000] * 2]
-    path = write(tmp_path / "train.parquet", image=[b"", b"", b""], captions=captions)
-
-    records = read(path)
-
-    assert [caption.text for caption in records[0].captions] == [fits]
-    assert not records[0].captions_fault
-    assert [str(each.captions_fault)[-60:] for each in records[1:]] == [
-        "has more than 1,048,576 bytes; is it one picture's captions?"
-    ] * 2
-
-
-def test_a_column_of_texts_that_would_fill_the_memory_is_refused_at_the_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By what the file declares, before a cell is read: a long cell is small on disk."""
-    path = write(tmp_path / "train.parquet", image=[b""], caption=["x" * 10**6])
-    assert path.stat().st_size < 10**5
-    assert len(read(path)) == 1
-
-    monkeypatch.setattr(parquet, "MAX_GROUP_TEXT_BYTES", 10**6)
-    with pytest.raises(CorpusMalformed, match=r"row group 0, caption, has 1,000,\d+ bytes"):
-        read_parquet(path, "train")
-
-
-@pytest.mark.parametrize("is_list", [False, True])
-def test_equal_texts_that_would_fill_the_memory_are_refused_once(
-    tmp_path: Path, is_list: bool
-) -> None:
-    """20,000 rows of a text that lies in the file once: some are read, and the rest is refused."""
-    text, row_count = "x" * 900_000, 20_000
-    indices = pa.array([0] * row_count, pa.int32())
-    column: pa.Array = pa.DictionaryArray.from_arrays(indices, pa.array([text]))
-    if is_list:
-        column = pa.ListArray.from_arrays(pa.array(range(row_count + 1), pa.int32()), column)
-    path = tmp_path / "train.parquet"
-    pictures = pa.DictionaryArray.from_arrays(indices, pa.array([b"picture"]))
-    table = pa.table({"image": pictures, "caption": column})
-    pq.write_table(table, path, store_schema=False)
-    left_out = LeftOut(goes_on=True)
-    pool = pa.default_memory_pool()
-    before = pool.bytes_allocated()
-
-    read_count = sum(1 for _ in read_parquet(path, "train", left_out=left_out))
-
-    assert 0 < read_count < 200
-    assert left_out.count == 1
-    assert pool.bytes_allocated() - before < 10**7

@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 
 from tandem.corpus.errors import (
-    CorpusFileMissing,
     CorpusMalformed,
-    PictureFileMissing,
     PictureMissing,
     PictureOutside,
     SplitUnknown,
 )
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
-from tandem.corpus.readers.image_sources import ImageFile
 from tandem.corpus.readers.picture_folder import read_picture_folder
 from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 
@@ -101,47 +98,15 @@ def test_a_subfolder_is_a_split_with_all_below_it(pets: Path) -> None:
     assert ids(pets, "all") == ["cat", "dog"]
 
 
-def test_an_unknown_split_names_those_with_pictures(pets: Path) -> None:
-    """A folder without a picture is none."""
-    put(pets / "val", DOG)
-    (pets / "notes").mkdir()
-    (pets / "notes" / "read me.txt").write_text("not a caption")
-
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: all, val;"):
-        read_picture_folder(pets, "test")
-
-
-def test_a_folder_that_is_not_there_is_refused_at_the_call(tmp_path: Path) -> None:
-    """The error names the path that was tried."""
-    with pytest.raises(CorpusFileMissing, match=r"no folder .*nowhere"):
-        read_picture_folder(tmp_path / "nowhere", "all")
-
-
 def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -> None:
     """It says so when it is read, and its neighbours come through."""
-    (pets / "cat.PNG").unlink()
+    (pets / "cat.PNG").rename(pets / "cat.bmp")
 
     cat, dog = read_picture_folder(pets, "all")
 
     assert dog.image.read() == b"pixels of dog"
-    with pytest.raises(PictureMissing, match=r"cat\.txt has no picture next to it"):
+    with pytest.raises(PictureMissing, match=r"cat\.txt has no picture .* but cat\.bmp, which is"):
         cat.image.read()
-
-
-def test_a_deleted_picture_is_missing_when_it_is_read(pets: Path) -> None:
-    """The folder was listed when it was there."""
-    cat, _ = read_picture_folder(pets, "all")
-    (pets / "cat.PNG").unlink()
-
-    with pytest.raises(PictureFileMissing, match=r"cat names .*cat\.PNG, which is not there"):
-        cat.image.read()
-
-
-def test_a_picture_alone_has_no_captions(pets: Path) -> None:
-    (pets / "cat.txt").unlink()
-    (pets / "dog.txt").write_text("\n")
-
-    assert [record.captions for record in read_picture_folder(pets, "all")] == [(), ()]
 
 
 def test_captions_that_are_not_text_are_reported_with_their_record(pets: Path) -> None:
@@ -199,12 +164,9 @@ def test_two_files_of_one_kind_and_name_are_refused(pets: Path, name: str, says:
     assert next(records).record_id == "cat"
     with pytest.raises(CorpusMalformed, match=rf"{says} and .* are both 'dog'"):
         next(records)
-
-
-def test_unreadable_files_are_named(pets: Path) -> None:
-    """As on a disk that fails: Linux has a plain file whose first byte never comes."""
-    with pytest.raises(PictureFileMissing, match=r"/proc/self/mem, which cannot be read: Input"):
-        ImageFile(Path("/proc/self/mem"), "x").read()
+    left_out = LeftOut(goes_on=True)
+    assert [r.record_id for r in read_picture_folder(pets, "all", left_out=left_out)] == ["cat"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 1}
 
 
 def test_links_that_lead_out_of_the_folder_are_refused(
@@ -284,32 +246,12 @@ def test_files_of_other_formats_are_counted(pets: Path) -> None:
     assert "passed over: 7 (.bmp 2" in "; ".join(left_out.lines())
 
 
-def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> None:
-    """Its record is there, and lacks the picture."""
-    put(tmp_path, DOG)
-    put(tmp_path, CAT, ".bmp")
-
-    cat, _ = read_picture_folder(tmp_path, "all")
-
-    with pytest.raises(
-        PictureMissing, match=r"no picture next to it .* but cat\.bmp, which is not"
-    ):
-        cat.image.read()
-
-
 def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path) -> None:
     """Else a camera's folder would look empty."""
     for number in range(3):
         (tmp_path / f"{number}.bmp").write_bytes(b"")
 
     with pytest.raises(SplitUnknown, match=r"passed over: 3 \(\.bmp 3\)"):
-        read_picture_folder(tmp_path, "test")
-
-
-def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a cat")
-
-    with pytest.raises(SplitUnknown, match=r"'test' \(pictures are \.jpg, .*\.avif\)"):
         read_picture_folder(tmp_path, "test")
 
 
@@ -336,7 +278,7 @@ def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> No
     assert as_made(record, "cat") == CAT
 
 
-@pytest.mark.parametrize("split", ["test", "val", "dev", "anything"])
+@pytest.mark.parametrize("split", ["test", "anything"])
 def test_a_folder_without_subfolders_is_the_requested_split(pets: Path, split: str) -> None:
     """And so is one whose subfolders are not splits, for names that splits have."""
     records = list(read_picture_folder(pets, split))
@@ -367,8 +309,7 @@ def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
     assert ids(tmp_path / "data" / "test", "train") == ["more/dog"]
 
 
-@pytest.mark.parametrize("there", ["val", "validation", "valid", "dev", "Validation"])
-@pytest.mark.parametrize("asked", ["val", "validation", "valid", "dev"])
+@pytest.mark.parametrize(("there", "asked"), [("Validation", "dev"), ("dev", "val")])
 def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: str) -> None:
     """Where both are there, each is itself, and the other is reported."""
     put(pets / there, DOG)
@@ -378,19 +319,8 @@ def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: st
 
     put(pets / "dev", CAT)
     put(pets / "val", CAT)
-    if asked in ("dev", "val"):
-        assert f"{asked}/cat" in ids(pets, asked)
-        assert FileFault.OTHER_SPLIT in passed_over(pets, asked)
-
-
-def test_reading_continues_past_an_unreadable_record(pets: Path) -> None:
-    """It is counted with its captions; by default it is an error."""
-    (pets / "dog.png").write_bytes(b"another")
-    left_out = LeftOut(goes_on=True)
-
-    assert [r.record_id for r in read_picture_folder(pets, "all", left_out=left_out)] == ["cat"]
-    assert left_out.counts == {ReaderFault.MALFORMED: 1}
-    assert "dog.jpg and dog.png are both 'dog'" in left_out.first[0]
+    assert f"{asked}/cat" in ids(pets, asked)
+    assert FileFault.OTHER_SPLIT in passed_over(pets, asked)
 
 
 def test_no_two_items_have_one_id(pets: Path) -> None:

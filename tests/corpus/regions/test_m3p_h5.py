@@ -68,12 +68,7 @@ def test_ids_may_be_texts_and_features_called_feature(tmp_path: Path) -> None:
     ("other", "message"),
     [
         ({"bbox": None}, "has no dataset bbox"),
-        ({"features": None}, "has no dataset features"),
-        ({"bbox": h5py.Empty("f4"), "wh": h5py.Empty("f4")}, "has no dataset wh, bbox"),
-        ({"num_boxes": np.array([2])}, "datasets of several lengths"),
         ({"image_id": np.array([11, 11])}, "has an image twice"),
-        ({"bbox": np.zeros((2, 4))}, "has no .N, 100, 4. bbox"),
-        ({"wh": np.array([1, 2])}, r"has no \[N, 2\] wh"),
         ({"wh": np.array([[50, 50], [50, 50]])}, "boxes of some images fit neither"),
         ({"wh": np.array([[500, 400], [500, 400]])}, "and boxes fit both"),
     ],
@@ -86,11 +81,8 @@ def test_another_layout_is_named(tmp_path: Path, other: dict[str, Any], message:
 def test_faults_of_one_image_are_named(tmp_path: Path) -> None:
     features = DATASETS["features"].copy()
     features[1, 0, 0] = np.nan
-    path = write(tmp_path / "it.h5", features=features, num_boxes=np.array([4, 1]))
-    reader = M3pH5(path, 2)
+    reader = M3pH5(write(tmp_path / "it.h5", features=features), 2)
 
-    with pytest.raises(RegionsUnreadable, match="'11' counts 4 regions of 3"):
-        reader.read("11")
     with pytest.raises(RegionsUnreadable, match="'12' has features that are NaN"):
         reader.read("12")
     with pytest.raises(RegionsMissing, match="'13'"):
@@ -104,25 +96,3 @@ def test_files_that_are_not_there_or_no_hdf5(tmp_path: Path) -> None:
         M3pH5(tmp_path / "cut.h5")
     with pytest.raises(CorpusFileMissing, match=r"no file .*gone.h5"):
         M3pH5(tmp_path / "gone.h5")
-
-
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        ({"num_boxes": np.array([2, np.nan])}, "num_boxes that are no numbers"),
-        ({"wh": np.array([[200, np.nan]] * 2)}, "wh that is NaN or infinite; copy it again"),
-        ({"wh": np.array([[b"200", b"x"]] * 2)}, "cannot be read"),
-        ({"bbox": np.ones((2, 3, 2))}, r"no \[N, 100, 4\] bbox"),
-    ],
-)
-def test_values_that_are_no_numbers_are_named(
-    tmp_path: Path, other: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(CorpusMalformed, match=told):
-        M3pH5(write(tmp_path / "it.h5", **other))
-
-
-def test_texts_as_features_are_named(tmp_path: Path) -> None:
-    reader = M3pH5(write(tmp_path / "it.h5", features=np.full((2, 3, 2), b"1")), feature_width=2)
-    with pytest.raises(RegionsUnreadable, match="no numbers"):
-        reader.read("11")

@@ -49,22 +49,13 @@ def test_a_pixel_too_many_is_cut_off() -> None:
 @pytest.mark.parametrize(
     ("features", "boxes", "size", "message"),
     [
-        (
-            FEATURES[:, :2],
-            BOXES,
-            (200, 100),
-            r"features \[2, 2\] instead of \[n, 3\]; they are ano",
-        ),
-        (FEATURES[0], BOXES, (200, 100), r"features \[3\] instead of"),
+        (FEATURES[:, :2], BOXES, (200, 100), r"features \[2, 2\] instead of \[n, 3\]"),
         (FEATURES[:0], BOXES[:0], (200, 100), "has no region"),
         (FEATURES + np.inf, BOXES, (200, 100), "features that are NaN or infinite"),
-        (FEATURES, BOXES * np.nan, (200, 100), "boxes that are NaN"),
         (FEATURES, BOXES[:1], (200, 100), r"boxes \[1, 4\] instead of \[2, 4\]"),
         (FEATURES, BOXES, (100, 200), "reach out of an image of 100 x 200"),
-        (FEATURES, BOXES - 10, (200, 100), "reach out of an image"),
         (FEATURES, BOXES[:, [2, 3, 0, 1]], (200, 100), "end before they begin"),
         (FEATURES, BOXES, (0, 100), "an image of 0 x 100 pixels"),
-        (FEATURES, BOXES, (np.nan, 100), "an image of nan x 100"),
     ],
 )
 def test_the_fault_is_named(
@@ -74,7 +65,7 @@ def test_the_fault_is_named(
         checked_regions("photo 7", features, boxes, size, feature_width=3)
 
 
-def test_unreadable_regions_are_counted() -> None:
+def test_unreadable_regions_are_counted_or_stop() -> None:
     left_out = LeftOut(goes_on=True)
 
     read = dict(read_regions(OneGood(), ["bad", "good", "gone"], left_out))
@@ -82,8 +73,5 @@ def test_unreadable_regions_are_counted() -> None:
     assert list(read) == ["good"]
     assert left_out.counts == {"regions unreadable": 1, "regions missing": 1}
     assert "no regions of image 'gone'" in left_out.first[1]
-
-
-def test_the_first_fault_stops_if_nothing_may_be_left_out() -> None:
     with pytest.raises(RegionsUnreadable, match="NaN"):
         list(read_regions(OneGood(), ["good", "bad"], LeftOut()))
