@@ -15,21 +15,23 @@ def write_whole(path: Path, write: Callable[[Path], object], mode: int = 0o644) 
     try:
         write(fresh)
         fresh.chmod(mode)
-        _sync(fresh)
+        sync(fresh)
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def write_text_whole(path: Path, text: str) -> None:
+def write_text_whole(path: Path, text: str, mode: int = 0o644) -> None:
     """Writes a text as UTF-8, atomically."""
-    write_whole(path, lambda fresh: fresh.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda fresh: fresh.write_text(text, encoding="utf-8"), mode)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync(*paths: Path) -> None:
+    """Makes files or the names in folders durable; syncing a file covers only its contents."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

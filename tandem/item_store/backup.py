@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tandem.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
+from tandem.files.whole_file import sync
 from tandem.item_store.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
 from tandem.item_store.check import Show
-from tandem.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES, sync_folders
+from tandem.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
 from tandem.item_store.file_system import check_file_system
 from tandem.item_store.files import (
     RESTORING_NAME,
@@ -74,14 +75,14 @@ def back_up(
             (partial / WRITER_LOCK_NAME).unlink()
             for file in partial.iterdir():
                 file.chmod(PRIVATE_FILE)
-            sync_folders(partial)
+            sync(partial)
             partial.rename(backup)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         finally:
             lock.release()
-        sync_folders(destination)
+        sync(destination)
     return backup, manifest
 
 
@@ -138,13 +139,13 @@ def restore(backup: Path, store: Path, show: Show | None = None) -> BackupManife
         restoring = store / RESTORING_NAME
         shutil.rmtree(restoring, ignore_errors=True)
         restoring.mkdir(PRIVATE_FOLDER)
-        sync_folders(store)
+        sync(store)
         shutil.copyfile(backup / DATA_NAME, restoring / DATA_NAME)
         (restoring / DATA_NAME).chmod(PRIVATE_FILE)
         _rename_history(restoring, manifest.identity)
-        sync_folders(restoring)
+        sync(restoring)
         (restoring / DATA_NAME).rename(store / DATA_NAME)
-        sync_folders(store)
+        sync(store)
         shutil.rmtree(restoring)
     finally:
         lock.release()

@@ -6,7 +6,7 @@ SIGBUS. So `verdict.py` runs this module in a child process:
     python -m tandem.item_store.check PATH DEPTH MEMORY_BYTES
 
 It writes JSON objects to stdout, one per line: {"done": ..., "total": ...} as progress, and the
-fields of `Findings` at the end.
+fields of `Verdict` or a "refusal" at the end.
 """
 
 import errno
@@ -24,7 +24,7 @@ from pathlib import Path
 import lmdb
 import lmdb.verify
 
-from tandem.errors import ItemCorrupt, ServiceUnavailable, TandemError
+from tandem.errors import ItemCorrupt, TandemError
 from tandem.item_store.change_log import Change, cursor_change, read_change
 from tandem.item_store.checksum import ChecksumMismatch, unseal
 from tandem.item_store.environment import DATA_NAME
@@ -51,17 +51,24 @@ class CheckDepth(StrEnum):
 
 
 @dataclass(slots=True)
-class Findings:
-    """Collects what a check found; with any `damage` the store must not be opened."""
+class Verdict:
+    """Reports what a check found."""
 
+    path: Path
     damage: list[str] = field(default_factory=list)
-    refusal: str = ""
-    """Why the store could not be checked, though it may be sound."""
+    """Faults that forbid opening the store."""
     corrupt_items: list[str] = field(default_factory=list)
+    """Faults of single items, at most a hundred; the other items are usable."""
     corrupt_item_count: int = 0
-    has_writer: bool = False
     item_count: int = 0
     sequence: int = 0
+    has_writer: bool = False
+    """A process was writing, so LMDB's free list was not checked."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Returns whether nothing was found."""
+        return not self.damage and not self.corrupt_item_count
 
     def add_corrupt_item(self, why: str) -> None:
         """Adds an item that cannot be read, or does not match the log."""
@@ -70,23 +77,25 @@ class Findings:
             self.corrupt_items.append(why)
 
 
-def check_store(path: Path, depth: CheckDepth, show: Show) -> Findings:
-    """Returns what is wrong with a store or backup; damage may kill the process instead."""
-    findings = Findings()
+def check_store(path: Path, depth: CheckDepth, show: Show) -> Verdict:
+    """Returns what is wrong with a store or backup; damage may kill the process instead.
+
+    Raises StoreRefused where it cannot be checked, though it may be sound.
+    """
+    verdict = Verdict(path)
     is_backup = not (path / "lock.mdb").exists()
     with ExitStack() as stack:
         if not is_backup and depth is not CheckDepth.WALK:
             try:
                 stack.callback(WriterLock(path).release)
             except StoreRefused:
-                findings.has_writer = True
+                verdict.has_writer = True
             except OSError as error:
-                findings.refusal = f"{path} cannot be checked: {error}"
-                return findings
-        if depth is not CheckDepth.WALK and not findings.has_writer:
-            findings.damage += _page_faults(path)
-        if findings.damage:
-            return findings
+                raise StoreRefused(f"{path} cannot be checked: {error}") from error
+        if depth is not CheckDepth.WALK and not verdict.has_writer:
+            verdict.damage += _page_faults(path)
+        if verdict.damage:
+            return verdict
         try:
             # Maps no more than the file has.
             files = StoreFiles(
@@ -100,24 +109,21 @@ def check_store(path: Path, depth: CheckDepth, show: Show) -> Findings:
             stack.enter_context(closing(files))
             used_bytes, file_bytes = files.env.used_bytes(), (path / DATA_NAME).stat().st_size
             if used_bytes > file_bytes:
-                findings.damage.append(
+                verdict.damage.append(
                     f"{DATA_NAME} has {file_bytes:,} bytes, but {used_bytes:,} are in use"
                 )
-                return findings
+                return verdict
             files.env.walk_pages()
-            _check_keys(files, findings)
+            _check_keys(files, verdict)
             if depth is CheckDepth.VALUES:
-                _check_values(files, findings, show)
-        except ServiceUnavailable:
-            pass  # an earlier release was killed while it created the store: empty
+                _check_values(files, verdict, show)
         except (MemoryError, StoreDamaged, TandemError, lmdb.Error, UnicodeDecodeError) as error:
             if _is_shortage(error):
-                findings.refusal = f"{path} cannot be checked within the memory limit: {error}"
-            else:
-                findings.damage.append(str(error))
-        except StoreRefused as error:
-            findings.refusal = str(error)
-    return findings
+                raise StoreRefused(
+                    f"{path} cannot be checked within the memory limit: {error}"
+                ) from error
+            verdict.damage.append(str(error))
+    return verdict
 
 
 def _is_shortage(error: Exception) -> bool:
@@ -134,13 +140,13 @@ def _page_faults(path: Path) -> list[str]:
     return faults[:_SHOWN_COUNT]
 
 
-def _check_keys(files: StoreFiles, findings: Findings) -> None:
+def _check_keys(files: StoreFiles, verdict: Verdict) -> None:
     """Visits all keys, which reads every page except those of large values."""
     with files.env.read() as txn:
         for key in list(files.meta_keys(txn, "")):
             files.get_meta(txn, key)
-        findings.sequence = int(files.get_meta(txn, "sequence") or 0)
-        findings.item_count = txn.stat(files.items)["entries"]
+        verdict.sequence = int(files.get_meta(txn, "sequence") or 0)
+        verdict.item_count = txn.stat(files.items)["entries"]
         for name, database in (("items", files.items), ("log", files.log)):
             counted = lost_count = 0
             with txn.cursor(database) as lookup:
@@ -149,36 +155,34 @@ def _check_keys(files: StoreFiles, findings: Findings) -> None:
                     # A damaged key of a branch page sends look-ups to the wrong leaf.
                     lost_count += not lookup.set_key(found_key)
             if counted != (stated := txn.stat(database)["entries"]):
-                findings.damage.append(f"{name} has {counted:,} keys, but counts {stated:,}")
+                verdict.damage.append(f"{name} has {counted:,} keys, but counts {stated:,}")
             if lost_count:
-                findings.damage.append(
+                verdict.damage.append(
                     f"{name} has {lost_count:,} keys that a look-up does not find"
                 )
         with txn.cursor(files.log) as cursor:
             last = int.from_bytes(cursor.key()) if cursor.last() else 0
             first = int.from_bytes(cursor.key()) if cursor.first() else 1
-        if last != findings.sequence:
-            findings.damage.append(
-                f"the change log ends at {last:,}, but the store is at {findings.sequence:,}"
+        if last != verdict.sequence:
+            verdict.damage.append(
+                f"the change log ends at {last:,}, but the store is at {verdict.sequence:,}"
             )
         if (kept := txn.stat(files.log)["entries"]) != last - first + 1:
-            findings.damage.append(
-                f"the change log has {kept:,} changes from {first:,} to {last:,}"
-            )
+            verdict.damage.append(f"the change log has {kept:,} changes from {first:,} to {last:,}")
 
 
-def _check_values(files: StoreFiles, findings: Findings, show: Show) -> None:
+def _check_values(files: StoreFiles, verdict: Verdict, show: Show) -> None:
     # One transaction for both passes, or a write between them would look like a fault. It keeps
     # freed pages from being reused, which is acceptable in a process that ends.
     with files.env.read() as txn:
-        total = findings.item_count + txn.stat(files.log)["entries"]
+        total = verdict.item_count + txn.stat(files.log)["entries"]
         index_ids = {key.removeprefix("index/") for key in files.meta_keys(txn, "index/")}
         for done, (key, value) in enumerate(txn.cursor(files.items)):
-            _check_item(files, txn, bytes(key), value, index_ids, findings)
+            _check_item(files, txn, bytes(key), value, index_ids, verdict)
             if done % _BATCH_COUNT == 0:
                 show(done, total)
-        _check_changes(files, txn, findings, lambda done: show(findings.item_count + done, total))
-        _check_requests(files, txn, findings)
+        _check_changes(files, txn, verdict, lambda done: show(verdict.item_count + done, total))
+        _check_requests(files, txn, verdict)
         show(total, total)
 
 
@@ -188,7 +192,7 @@ def _check_item(
     key: bytes,
     value: bytes | memoryview,
     index_ids: set[str],
-    findings: Findings,
+    verdict: Verdict,
 ) -> None:
     # Here, because records need numpy, whose import takes a third of a check of keys alone.
     from tandem.item_store.item_record import RecordView
@@ -199,16 +203,16 @@ def _check_item(
         record.attributes()
         logged = read_change(txn, files.log, record.sequence)
     except (ItemCorrupt, ValueError) as error:
-        findings.add_corrupt_item(f"{_shown(key)}: {error}")
+        verdict.add_corrupt_item(f"{_shown(key)}: {error}")
         return
     if index_id not in index_ids:
-        findings.add_corrupt_item(f"{_shown(key)}: there is no such index")
+        verdict.add_corrupt_item(f"{_shown(key)}: there is no such index")
     if logged not in (None, Change(record.sequence, "upsert", index_id, item_id)):
-        findings.add_corrupt_item(f"{_shown(key)}: change {record.sequence} is of another item")
+        verdict.add_corrupt_item(f"{_shown(key)}: change {record.sequence} is of another item")
 
 
 def _check_changes(
-    files: StoreFiles, txn: lmdb.Transaction, findings: Findings, show: Callable[[int], None]
+    files: StoreFiles, txn: lmdb.Transaction, verdict: Verdict, show: Callable[[int], None]
 ) -> None:
     """Compares the items with the log, newest change first."""
     from tandem.item_store.item_record import item_key
@@ -223,11 +227,11 @@ def _check_changes(
             key = item_key(change.index_id, change.item_id)
             value = txn.get(key, db=files.items)
             if value is not None:
-                _check_newer(key, value, change, findings)
+                _check_newer(key, value, change, verdict)
             elif key not in absent:
                 absent.add(key)
                 if change.operation == "upsert":
-                    findings.add_corrupt_item(
+                    verdict.add_corrupt_item(
                         f"{_shown(key)}: change {change.sequence} stored it, but it is missing"
                     )
             if done % _BATCH_COUNT == 0:
@@ -235,7 +239,7 @@ def _check_changes(
             found = cursor.prev()
 
 
-def _check_newer(key: bytes, value: bytes | memoryview, change: Change, findings: Findings) -> None:
+def _check_newer(key: bytes, value: bytes | memoryview, change: Change, verdict: Verdict) -> None:
     from tandem.item_store.item_record import RecordView
 
     try:
@@ -243,13 +247,13 @@ def _check_newer(key: bytes, value: bytes | memoryview, change: Change, findings
     except ItemCorrupt:  # reported by _check_item
         return
     if sequence < change.sequence or (sequence == change.sequence and change.operation == "delete"):
-        findings.add_corrupt_item(
+        verdict.add_corrupt_item(
             f"{_shown(key)}: it is of change {sequence}, but change {change.sequence} "
             f"was its {change.operation}"
         )
 
 
-def _check_requests(files: StoreFiles, txn: lmdb.Transaction, findings: Findings) -> None:
+def _check_requests(files: StoreFiles, txn: lmdb.Transaction, verdict: Verdict) -> None:
     """Checks the answers kept for repeated requests."""
     if files.schema_version < 2:
         return
@@ -261,10 +265,10 @@ def _check_requests(files: StoreFiles, txn: lmdb.Transaction, findings: Findings
         for key, value in txn.cursor(files.request_order):
             request_ids.remove(bytes(unseal(bytes(key), value)))
     except (ChecksumMismatch, KeyError) as error:
-        findings.damage.append(f"an answer kept for repeated requests is damaged: {error}")
+        verdict.damage.append(f"an answer kept for repeated requests is damaged: {error}")
         return
     if request_ids:
-        findings.damage.append(f"{len(request_ids)} answers to requests would never be forgotten")
+        verdict.damage.append(f"{len(request_ids)} answers to requests would never be forgotten")
 
 
 def _shown(key: bytes) -> str:
@@ -284,7 +288,11 @@ def _main(path: str, depth: str, memory_bytes: str) -> None:
     def show(done: int, total: int) -> None:
         print(json.dumps({"done": done, "total": total}), flush=True)
 
-    print(json.dumps(asdict(check_store(Path(path), CheckDepth(depth), show))), flush=True)
+    try:
+        answer = asdict(check_store(Path(path), CheckDepth(depth), show))
+    except StoreRefused as error:
+        answer = {"refusal": str(error)}
+    print(json.dumps(answer, default=str), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import lmdb
 
 from tandem.errors import ServiceUnavailable
 from tandem.files.private_files import PRIVATE_FILE
+from tandem.files.whole_file import write_text_whole
 from tandem.item_store.reader_age import CommitTimes, reader_ids
 from tandem.item_store.refused import StoreDamaged, StoreRefused
 from tandem.shared_lock import SharedLock
@@ -267,29 +268,8 @@ def raise_limit(path: Path, map_bytes: int) -> int:
         raise StoreRefused(f"{path} has no item store: name the folder of a shard's store")
     if (limit := _raised_limit(path)) >= map_bytes:
         return limit
-    replace_file(path / _LIMIT_NAME, f"{map_bytes}\n")
+    write_text_whole(path / _LIMIT_NAME, f"{map_bytes}\n", PRIVATE_FILE)
     return map_bytes
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replaces a file's content at once and durably."""
-    partial = path.with_name(f"{path.name}.part")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    sync_folders(path.parent)
-
-
-def sync_folders(*folders: Path) -> None:
-    """Makes the names in folders durable; syncing a file covers only its contents."""
-    for folder in folders:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _raised_limit(path: Path) -> int:

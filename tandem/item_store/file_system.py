@@ -11,29 +11,9 @@ MOUNTS = Path("/proc/self/mountinfo")
 # FUSE is not listed: it may have any file system under it.
 _NETWORK_TYPES = frozenset(
     {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "fuse.ceph",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.juicefs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "orangefs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "orangefs", "pvfs2", "smb3", "smbfs", "fuse.ceph", "fuse.gcsfuse"),
+        *("fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     }
 )
 _ESCAPE = re.compile(r"\\([0-7]{3})")

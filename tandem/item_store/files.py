@@ -14,8 +14,9 @@ import lmdb
 
 from tandem.errors import ItemCorrupt, ServiceUnavailable
 from tandem.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
+from tandem.files.whole_file import sync
 from tandem.item_store.checksum import ChecksumMismatch, seal, unseal
-from tandem.item_store.environment import DATA_NAME, StoreEnvironment, sync_folders
+from tandem.item_store.environment import DATA_NAME, StoreEnvironment
 from tandem.item_store.file_system import check_file_system
 from tandem.item_store.refused import StoreDamaged
 from tandem.item_store.refused import StoreRefused as StoreRefused
@@ -145,15 +146,13 @@ class StoreFiles:
             if self._readonly:
                 self._use_databases(env)
             else:
-                self._make_databases(env)
+                self._upgrade_databases(env)
         except lmdb.NotFoundError as error:
             raise StoreDamaged(
                 f"{self.path} is damaged (a database is missing): restore it from a backup"
             ) from error
 
     def _use_databases(self, env: lmdb.Environment) -> None:
-        if env.stat()["entries"] == 0:
-            raise ServiceUnavailable(service="index", why="its item store is still being created")
         self._open_databases(env, _DATABASES_1, None)
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
@@ -161,17 +160,13 @@ class StoreFiles:
         if self.schema_version >= 2:
             self._open_databases(env, _DATABASES_2, None)
 
-    def _make_databases(self, env: lmdb.Environment) -> None:
+    def _upgrade_databases(self, env: lmdb.Environment) -> None:
         # One transaction, so that no reader and no crash sees a store without its schema.
         with env.begin(write=True) as txn:
             # Databases are created only where the schema says so; otherwise one whose name was
             # damaged would come up empty.
-            is_new = env.stat()["entries"] == 0
-            self._open_databases(env, _DATABASES_1, txn, create=is_new)
-            if is_new and self._expected is not None:
-                self.identity, self.schema_version = self._expected, 0
-            else:
-                self._admit(self.get_meta(txn, _SCHEMA_KEY))
+            self._open_databases(env, _DATABASES_1, txn)
+            self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self._open_databases(env, _DATABASES_2, txn, create=self.schema_version < 2)
             if self.schema_version < SCHEMA_VERSION:
                 # Records of version 1 stay: each record has its own version.
@@ -216,7 +211,7 @@ class StoreFiles:
         # A restore that was killed after its last rename leaves this folder.
         shutil.rmtree(self.path / RESTORING_NAME, ignore_errors=True)
         shutil.rmtree(self.path / _MAKING_NAME, ignore_errors=True)
-        sync_folders(self.path, self.path.parent)
+        sync(self.path, self.path.parent)
         self.env.check_readers()
 
 
@@ -242,9 +237,9 @@ def _make_store(path: Path, identity: ShardIdentity) -> None:
         meta = env.open_db(b"meta", txn=txn)
         for key, value in _new_notes(identity).items():
             txn.put(key.encode(), seal_json(key.encode(), value), db=meta)
-    sync_folders(making, path)
+    sync(making, path)
     (making / DATA_NAME).rename(path / DATA_NAME)
-    sync_folders(path)
+    sync(path)
 
 
 def _new_notes(identity: ShardIdentity) -> dict[str, object]:

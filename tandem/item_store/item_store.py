@@ -198,23 +198,19 @@ class ItemStore:
                 items.append(None if value is None else _stored_item(item_id, key, value))
         return items, len(items)
 
-    def read_tokens(self, index_id: str, item_ids: Sequence[str]) -> list[Tokens | None]:
+    def read_stored_tokens(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredTokens | None]:
         """Returns the items' tokens in the order of the ids, None where an item is missing.
 
         Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, _tokens)
-
-    def read_stored_tokens(
-        self, index_id: str, item_ids: Sequence[str]
-    ) -> list[StoredTokens | None]:
-        """Reads as read_tokens(), with each item's version."""
         return self._read(index_id, item_ids, _stored_tokens)
 
     def read_stored_contents(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredContent | None]:
-        """Returns the items' contents with their versions; errors as read_tokens()."""
+        """Returns the items' contents with their versions; errors as read_stored_tokens()."""
         return self._read(index_id, item_ids, _stored_content)
 
     def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
@@ -491,10 +487,6 @@ class ItemStore:
 
 def _stored_item(item_id: str, key: bytes, value: bytes | memoryview) -> ItemRecord:
     return RecordView(item_id, key, value).item()
-
-
-def _tokens(item_id: str, key: bytes, value: bytes | memoryview) -> Tokens:
-    return RecordView(item_id, key, value).tokens()
 
 
 def _stored_tokens(item_id: str, key: bytes, value: bytes | memoryview) -> StoredTokens:

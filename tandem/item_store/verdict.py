@@ -5,7 +5,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 from typing import IO, Any
@@ -13,6 +12,7 @@ from typing import IO, Any
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.item_store.check import CheckDepth as CheckDepth
 from tandem.item_store.check import Show
+from tandem.item_store.check import Verdict as Verdict
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.refused import StoreRefused
 
@@ -20,27 +20,6 @@ MEMORY_BYTES = 2 << 30
 _LEAST_TIMEOUT_SECONDS = 60.0
 # Far slower than any usable disk, so that only a check in an endless loop is cut short.
 _SLOWEST_BYTES_PER_SECOND = 10 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Reports what a check found."""
-
-    path: Path
-    damage: tuple[str, ...]
-    """Faults that forbid opening the store."""
-    corrupt_items: tuple[str, ...]
-    """Faults of single items, at most a hundred; the other items are usable."""
-    corrupt_item_count: int
-    item_count: int
-    sequence: int
-    has_writer: bool
-    """A process was writing, so LMDB's free list was not checked."""
-
-    @property
-    def is_sound(self) -> bool:
-        """Returns whether nothing was found."""
-        return not self.damage and not self.corrupt_item_count
 
 
 def verify_in_child(
@@ -79,17 +58,9 @@ def verify_in_child(
             timer.cancel()
             child.kill()
         if status == 0 and answer is not None:
-            if answer["refusal"]:
+            if "refusal" in answer:
                 raise StoreRefused(answer["refusal"])
-            return Verdict(
-                path=path,
-                damage=tuple(answer["damage"]),
-                corrupt_items=tuple(answer["corrupt_items"]),
-                corrupt_item_count=answer["corrupt_item_count"],
-                item_count=answer["item_count"],
-                sequence=answer["sequence"],
-                has_writer=answer["has_writer"],
-            )
+            return Verdict(**answer | {"path": path})
         if expired.is_set():
             return _damaged(path, f"reading it did not finish within {timeout_seconds:.0f} s")
         if status < 0:
@@ -118,10 +89,10 @@ def _last_answer(lines: Iterable[str], show: Show) -> dict[str, Any] | None:
     answer: dict[str, Any] | None = None
     for line in lines:
         message: dict[str, Any] = json.loads(line)
-        if "damage" in message:
-            answer = message
-        else:
+        if "done" in message:
             show(message["done"], message["total"])
+        else:
+            answer = message
     return answer
 
 
@@ -130,4 +101,4 @@ def _show_nothing(done: int, total: int) -> None:
 
 
 def _damaged(path: Path, why: str) -> Verdict:
-    return Verdict(path, (why,), (), 0, 0, 0, has_writer=False)
+    return Verdict(path, [why])

@@ -76,7 +76,6 @@ def test_concurrent_small_writes_share_transactions(tmp_path: Path) -> None:
 
 
 def test_writes_that_wait_are_committed_in_order_and_in_bounded_batches() -> None:
-    """Queued writes are committed in order, up to the record limit."""
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, max_record_count=4)
     first = writer.submit(Note(0, record_count=4))
@@ -110,7 +109,6 @@ async def test_each_write_gets_its_own_outcome() -> None:
 
 
 def test_a_write_cancelled_while_it_waits_is_not_committed() -> None:
-    """Cancelled too late, it is committed all the same."""
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
     under_way = writer.submit(Note(0))
@@ -164,7 +162,6 @@ def test_a_fault_stops_the_writer_and_nothing_hangs() -> None:
 
 
 def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
-    """Nothing is committed while recovery fails; then writes work without a restart."""
     notebook = Notebook()
     notebook.gate.set()
     notebook.fault = OSError("fsync")
@@ -197,7 +194,6 @@ def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
 
 
 def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() -> None:
-    """Writes queued during the fault are refused as not stored if recovery fails."""
     notebook = Notebook()
     notebook.fault = OSError("fsync")
 
@@ -220,7 +216,6 @@ def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() 
 
 
 def test_a_fault_of_the_idle_task_is_recovered_from() -> None:
-    """It interrupts writing as a fault in a commit does."""
     notebook = Notebook()
     notebook.gate.set()
     faults, recoveries = [OSError("odd")], []
@@ -261,7 +256,6 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_close_commits_submitted_writes() -> None:
-    """Writes after close() are refused."""
     notebook = Notebook()
     notebook.gate.set()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
@@ -272,21 +266,3 @@ def test_close_commits_submitted_writes() -> None:
     assert [future.result(0) for future in futures] == list(range(0, 40, 2))
     with pytest.raises(InternalFault, match="closed"):
         writer.submit(Note(0))
-
-
-def test_the_idle_task_runs_between_commits() -> None:
-    """It also runs when nothing is written."""
-    calls: list[str] = []
-    twice = threading.Event()
-
-    def idle() -> None:
-        calls.append(threading.current_thread().name)
-        if len(calls) == 2:
-            twice.set()
-
-    notebook = Notebook()
-    writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, idle=idle, idle_seconds=0.01)
-
-    assert twice.wait(60)
-    writer.close()
-    assert set(calls) == {"group-commit"}

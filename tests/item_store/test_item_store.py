@@ -57,7 +57,6 @@ ATTRIBUTES: Mapping[str, AttributeValue] = {
 
 
 def test_regions_are_read_back_unchanged(store: ItemStore) -> None:
-    """They are an image's, and distinct from an image of the same bytes."""
     content = RegionContent.of([[1, 2]], [[0, 0, 5, 5]], image_width=10, image_height=5)
     regions = replace(image_item("r", 8), content=content)
     picture = replace(image_item("i", 8), content=ImageContent(content.packed()))
@@ -73,7 +72,6 @@ def test_regions_are_read_back_unchanged(store: ItemStore) -> None:
 
 
 def test_items_are_read_back_unchanged(store: ItemStore) -> None:
-    """Content, embedding and tokens of both modalities are unchanged."""
     text, image = text_item("t/ünï ☃", 7), image_item("i", 8)
 
     assert store.apply([Upsert("scenes", FINGERPRINT, [text, image])]) == [Committed(2)]
@@ -85,7 +83,7 @@ def test_items_are_read_back_unchanged(store: ItemStore) -> None:
     assert (got_text.item_id, got_text.content) == (text.item_id, text.content)
     assert (got_image.item_id, got_image.content) == (image.item_id, image.content)
     np.testing.assert_array_equal(got_image.encoding.embedding, image.encoding.embedding)
-    image_tokens, text_tokens = store.read_tokens("scenes", ["i", "t/ünï ☃"])
+    image_tokens, text_tokens = got_image.encoding.tokens, got_text.encoding.tokens
     assert isinstance(image_tokens, ImageTokens)
     assert isinstance(text_tokens, TextTokens)
     assert isinstance(image.encoding.tokens, ImageTokens)
@@ -125,7 +123,6 @@ def test_any_attributes_are_read_back(attributes: dict[str, AttributeValue]) -> 
 
 
 def test_embeddings_are_read_by_id(path: Path) -> None:
-    """None stands for missing items, ItemCorrupt for damaged ones."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(i, n) for n, i in enumerate("abc")])])
     store.close()
@@ -145,7 +142,6 @@ def test_embeddings_are_read_by_id(path: Path) -> None:
 
 
 def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
-    """The change log counts every change."""
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 1), text_item("b", 1)])])
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 2)])])
 
@@ -168,7 +164,7 @@ def test_the_first_upsert_creates_an_index(store: ItemStore) -> None:
 
     assert store.index_ids() == ["scenes"]
     assert store.index_info("scenes") == IndexInfo(FINGERPRINT, DIMENSION)
-    assert store.read_tokens("scenes", ["a"]) == [None]
+    assert store.read_stored_tokens("scenes", ["a"]) == [None]
 
 
 def test_only_the_write_of_another_model_is_left_out(store: ItemStore) -> None:
@@ -221,7 +217,6 @@ def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) 
 
 
 def test_everything_is_there_after_reopening(path: Path) -> None:
-    """Items, indexes and the sequence are the same."""
     first = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
     first.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 5)])])
     first.close()

@@ -31,7 +31,6 @@ def upsert(store: ItemStore, *items: ItemRecord) -> None:
 
 
 def test_each_write_has_another_version(store: ItemStore) -> None:
-    """Equal content and deletes make no exception; unwritten items keep theirs."""
     versions: list[int | None] = []
     for _ in range(3):
         upsert(store, text_item("a", 1), image_item("b", 2))
@@ -47,7 +46,6 @@ def test_each_write_has_another_version(store: ItemStore) -> None:
 
 
 def test_tokens_have_the_reported_version(store: ItemStore) -> None:
-    """Both are None for a missing item."""
     upsert(store, text_item("a", 1), image_item("b", 2))
 
     stored = store.read_stored_tokens("scenes", ["b", "nobody", "a"])
@@ -64,7 +62,6 @@ def test_versions_of_an_index_that_is_not_there(store: ItemStore) -> None:
 
 @given(st.lists(st.integers(1, 2**40), min_size=2, max_size=2, unique=True), st.integers(0, 9))
 def test_versions_of_two_writes_differ(sequences: list[int], seed: int) -> None:
-    """Each equals the version in the record."""
     values = [pack_item(KEY, text_item("a", seed), sequence) for sequence in sequences]
 
     versions = [item_version("a", KEY, value) for value in values]
@@ -80,7 +77,7 @@ def test_two_contents_under_one_sequence_have_different_versions() -> None:
     assert item_version("a", KEY, one) != item_version("a", KEY, other)
 
 
-@pytest.mark.parametrize("value", [b"", b"abc", b"x" * 40, seal(KEY, b"TDMI\x09\x00" + bytes(60))])
+@pytest.mark.parametrize("value", [b"abc", seal(KEY, b"TDMI\x09\x00" + bytes(60))])
 def test_a_value_that_is_not_a_record_has_no_version(tmp_path: Path, value: bytes) -> None:
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)

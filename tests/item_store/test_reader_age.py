@@ -36,7 +36,6 @@ def committed(clock: Clock, *commits: tuple[int, float]) -> CommitTimes:
 
 
 def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Clock) -> None:
-    """It began before that commit."""
     times = committed(clock, (5, 100.0), (6, 110.0), (7, 120.0))
     clock.now = 130.0
     assert times.oldest_reader_age_seconds([5]) == 20.0
@@ -45,7 +44,6 @@ def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Cloc
 
 
 def test_a_reader_of_the_newest_state_holds_no_pages(clock: Clock) -> None:
-    """Without writes no page is freed."""
     times = committed(clock, (5, 100.0))
     clock.now = 10_000.0
     assert times.oldest_reader_age_seconds([5]) == 0.0
@@ -53,7 +51,6 @@ def test_a_reader_of_the_newest_state_holds_no_pages(clock: Clock) -> None:
 
 
 def test_commits_in_quick_succession_cost_little_and_tell_little_less(clock: Clock) -> None:
-    """One commit in a tenth of a second is kept, and the newest."""
     commits = [(number, 100.0 + 0.01 * number) for number in range(1, 1_001)]
     times = committed(clock, *commits)
     for number, commit_time in commits[:-1:37]:
@@ -64,7 +61,6 @@ def test_commits_in_quick_succession_cost_little_and_tell_little_less(clock: Clo
 
 
 def test_lmdbs_table_is_read() -> None:
-    """Unused slots have no transaction, and an empty table has no rows."""
     table = "    pid     thread     txnid\n  75 7fd7eb0b7b80 12\n  76 7fd7eb0b7b81 -\n"
     assert reader_ids(table) == [12]
     assert reader_ids("(no active readers)\n") == []

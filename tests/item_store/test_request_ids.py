@@ -18,7 +18,6 @@ from tests.support.item_store.made_stores import MAP_BYTES, scanned
 
 
 def test_a_repeated_request_is_answered_as_the_first_time(path: Path) -> None:
-    """This holds after a restart and within one transaction too."""
     upsert = Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")], "request-1")
     delete = Delete("scenes", ["a", "nobody"], "request-2")
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
@@ -42,7 +41,6 @@ def test_a_repeated_request_is_answered_as_the_first_time(path: Path) -> None:
 
 
 def test_a_request_id_is_for_one_write(store: ItemStore) -> None:
-    """Other items, order, contents, attributes or operations are refused."""
     items = [replace(text_item("a"), attributes={"x": 1}), text_item("b")]
     assert store.apply([Upsert("scenes", FINGERPRINT, items, "r")]) == [Committed(2)]
     others: list[ItemWrite] = [
@@ -78,7 +76,6 @@ def test_a_second_encoding_of_the_same_contents_is_the_same_request(store: ItemS
 
 
 def test_a_refused_write_keeps_its_request_id_free(store: ItemStore) -> None:
-    """The caller can correct the write and try again."""
     (refused,) = store.apply([Delete("scenes", ["a"], "r")])
     assert isinstance(refused, IndexNotFound)
     upsert = Upsert("scenes", FINGERPRINT, [text_item("a")], "r")
@@ -88,7 +85,6 @@ def test_a_refused_write_keeps_its_request_id_free(store: ItemStore) -> None:
 
 
 def test_only_the_last_request_ids_are_kept(path: Path) -> None:
-    """The oldest answers are forgotten, so that writing forever fills no disk."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_request_count=3)
     writes = [Upsert("scenes", FINGERPRINT, [text_item("a", n)], f"r{n}") for n in range(5)]
     store.apply(writes)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from tandem.item_store.refused import StoreRefused
 from tandem.item_store.verdict import verify_in_child
 from tandem.item_store.writer_lock import WriterLock
 from tandem.stages.item_write import Committed, Delete, Upsert
-from tests.support.grid import sampled
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 
 MAP_BYTES = 64 << 20
@@ -78,7 +76,6 @@ def test_a_restored_store_is_the_one_that_was_backed_up(path: Path, tmp_path: Pa
 
 
 def test_two_restores_are_two_histories(path: Path, tmp_path: Path) -> None:
-    """A snapshot of one does not fit the other."""
     backup, _ = back_up(path, tmp_path / "backups")
     ids = set()
     for name in ("a", "b"):
@@ -158,16 +155,14 @@ def test_a_damaged_backup_is_refused(path: Path, tmp_path: Path) -> None:
         ({"schema_version": SCHEMA_VERSION + 1}, "schema version 3, this program reads 2"),
         ({"sequence": 30}, "is at change 31, but 30 in its manifest"),
         ({"surprise": 1}, "surprise"),
+        ({"item_counts": {"scenes": "5"}}, "item_counts"),
         ({"shard_number": 0}, "is shard 1 of 2, opened as shard 0 of 2"),
-        ({"data_bytes": 5}, "but 5 in the manifest"),
         ({"item_counts": {"scenes": 19}}, "10 items in other, 19 items in scenes, but"),
-        ({"shard_number": 7}, "shards count from 0"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
     path: Path, tmp_path: Path, change: dict[str, object], match: str
 ) -> None:
-    """It is of a newer release, of another backup, or made up. The refusal leaves no files."""
     backup, _ = back_up(path, tmp_path / "backups")
     file = backup / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -177,85 +172,7 @@ def test_a_manifest_that_does_not_fit_is_refused(
     assert not (tmp_path / "new").exists()
 
 
-MANIFEST = {
-    "manifest_version": 1,
-    "schema_version": 2,
-    "shard_number": 0,
-    "shard_count": 1,
-    "store_id": "a" * 32,
-    "sequence": 31,
-    "item_counts": {"scenes": 19},
-    "data_bytes": 4096,
-    "data_sha256": "0" * 64,
-    "created_time": "2026-02-03T04:05:06+00:00",
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    sampled(
-        [
-            ({"manifest_version": True}, "version true"),
-            ({"manifest_version": 1.0}, r"version 1\.0"),
-            ({"manifest_version": None}, "version null"),
-            ({"schema_version": "9"}, 'schema_version is "9"'),
-            ({"schema_version": True}, "schema_version is true"),
-            ({"shard_number": -1}, "shard_number is -1"),
-            ({"sequence": 31.0}, r"sequence is 31\.0"),
-            ({"sequence": 2**63}, "sequence is 9223372036854775808"),
-            ({"sequence": float("nan")}, "sequence is NaN"),
-            ({"data_bytes": [1]}, r"data_bytes is \[1\]"),
-            ({"data_sha256": 5}, "data_sha256 is 5"),
-            ({"data_sha256": "[/red]"}, "data_sha256 is"),
-            ({"data_sha256": "A" * 64}, "data_sha256 is"),
-            ({"store_id": {}}, r"store_id is \{\}"),
-            ({"created_time": "x" * 1_000}, "created_time is .{100}…, not"),
-            ({"item_counts": [1]}, r"item_counts is \[1\]"),
-            ({"item_counts": {"[/red]": 5}}, r'item_counts has "\[/red\]"'),
-            ({"item_counts": {"scenes": -5}}, "item_counts has -5 for scenes"),
-            ({"item_counts": {"scenes": "5"}}, 'item_counts has "5" for scenes'),
-        ],
-        fault=lambda row: min(row[0]),
-    ),
-)
-def test_a_value_that_no_manifest_has_is_refused_by_its_name(
-    tmp_path: Path, change: dict[str, object], match: str
-) -> None:
-    """Types and ranges are checked, even of values that are only printed."""
-    file = tmp_path / "manifest.json"
-    file.write_text(json.dumps(MANIFEST))
-    assert BackupManifest.read(tmp_path).sequence == 31
-
-    file.write_text(json.dumps(MANIFEST | change))
-    with pytest.raises(StoreRefused, match=match):
-        BackupManifest.read(tmp_path)
-
-
-@pytest.mark.parametrize("name", MANIFEST)
-def test_a_manifest_is_complete(tmp_path: Path, name: str) -> None:
-    values = {key: value for key, value in MANIFEST.items() if key != name}
-    (tmp_path / "manifest.json").write_text(json.dumps(values))
-
-    with pytest.raises(StoreRefused, match="version null" if name == "manifest_version" else name):
-        BackupManifest.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"[]",
-        b"5",
-        b'"manifest_version"',
-        b"{}",
-        b'{"manifest_version": 1}',
-        b"\xff\xfe",
-        b"[" * 200_000,
-        b'{"manifest_version": 1, "sequence": ' + b"9" * 5_000 + b"}",
-        b" " * (17 << 20),
-    ],
-    ids=lambda content: content[:20].decode("latin-1") + f" {len(content)}",
-)
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"manifest_version": 1}', b"\xff\xfe"])
 def test_an_invalid_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
 
@@ -267,14 +184,11 @@ def test_an_invalid_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["manifest.json", DATA_NAME])
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_backup_contains_only_plain_files(
-    path: Path, tmp_path: Path, name: str, make: Callable[[Path], None]
-) -> None:
+def test_a_backup_contains_only_plain_files(path: Path, tmp_path: Path, name: str) -> None:
     """Reading a named pipe would never end."""
     backup, _ = back_up(path, tmp_path / "backups")
     (backup / name).unlink()
-    make(backup / name)
+    os.mkfifo(backup / name)
 
     for attempt in (lambda: verify_backup(backup), lambda: restore(backup, tmp_path / "new")):
         with pytest.raises(StoreRefused, match="not a complete backup"):
@@ -301,7 +215,6 @@ def test_an_incomplete_backup_is_refused(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_in_use_is_not_restored_into(path: Path, tmp_path: Path) -> None:
-    """An existing store stays, even if no process has it open."""
     backup, _ = back_up(path, tmp_path / "backups")
     before = (path / DATA_NAME).read_bytes()
 
@@ -309,16 +222,8 @@ def test_a_folder_in_use_is_not_restored_into(path: Path, tmp_path: Path) -> Non
         restore(backup, path)
 
     assert (path / DATA_NAME).read_bytes() == before
-
-
-def test_the_root_of_a_new_volume_can_be_restored_into(path: Path, tmp_path: Path) -> None:
-    """It contains lost+found."""
-    backup, _ = back_up(path, tmp_path / "backups")
-    (tmp_path / "volume" / "lost+found").mkdir(parents=True)
-
+    (tmp_path / "volume" / "lost+found").mkdir(parents=True)  # the root of a new volume
     restore(backup, tmp_path / "volume")
-
-    assert verify_in_child(tmp_path / "volume").is_sound
 
 
 def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) -> None:
@@ -341,7 +246,6 @@ def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) 
 
 @pytest.mark.timeout(240)
 def test_a_killed_restore_leaves_a_whole_store_or_none(path: Path, tmp_path: Path) -> None:
-    """They are killed at random moments."""
     backup, _ = back_up(path, tmp_path / "backups")
     script = (
         "import sys; from pathlib import Path; from tandem.item_store.backup import restore;"
@@ -381,7 +285,6 @@ def test_a_killed_restore_leaves_a_whole_store_or_none(path: Path, tmp_path: Pat
 
 
 def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
-    """Nothing is written."""
     (path / DATA_NAME).write_bytes(bytes(8192) + (path / DATA_NAME).read_bytes()[8192:])
 
     with pytest.raises(StoreRefused, match="damaged"):

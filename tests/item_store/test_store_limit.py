@@ -51,7 +51,6 @@ def test_a_full_map_refuses_writes_and_still_reads(path: Path) -> None:
 
 
 def test_a_full_map_accepts_writes_again_after_deletions(path: Path) -> None:
-    """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
     stored_ids = fill(store)
 
@@ -65,7 +64,6 @@ def test_a_full_map_accepts_writes_again_after_deletions(path: Path) -> None:
 
 
 def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
-    """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
     items = [text_item(f"new {n}", n, 256) for n in range(256)]
@@ -85,7 +83,6 @@ def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
 
 
 def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
-    """The map is replaced between read transactions, never during one."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
     stop, faults, reads = threading.Event(), [], [0]
@@ -127,7 +124,6 @@ def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
 
 
 def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
-    """Writes past the end of the reader's map are read without a restart."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
     assert reader.index_ids() == []
@@ -162,7 +158,6 @@ def test_a_reader_opens_while_a_writer_outgrows_its_map(path: Path) -> None:
 
 
 def test_an_unfilled_map_is_not_enlarged_repeatedly(path: Path) -> None:
-    """If the file is damaged, that is reported."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
 
     def use(_: lmdb.Environment) -> None:

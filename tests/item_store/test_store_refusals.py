@@ -15,7 +15,6 @@ from tandem.item_store.file_system import file_system_type
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreRefused
 from tandem.stages.item_write import Committed, Delete, Upsert
-from tests.support.grid import sampled
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 MAP_BYTES = 16 << 20
@@ -38,17 +37,10 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    "kind",
-    sampled(
-        ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "fuse.glusterfs", "lustre"]
-    ),
-)
-@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize(("kind", "readonly"), [("nfs4", False), ("fuse.sshfs", True)])
 def test_a_network_file_system_is_refused(
     tmp_path: Path, mounts: Path, kind: str, readonly: bool
 ) -> None:
-    """The message names it, no file is made, and a setting allows it."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
     path = tmp_path / "data" / "new" / "shard"
 
@@ -59,16 +51,14 @@ def test_a_network_file_system_is_refused(
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, allow_any_file_system=True).close()
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "tmpfs", "overlay", "fuse", "fuse.custom"])
+@pytest.mark.parametrize("kind", ["ext4", "fuse.custom"])
 def test_other_file_systems_are_accepted(tmp_path: Path, mounts: Path, kind: str) -> None:
-    """These are disks, and FUSE of unknown origin."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
 
     ItemStore.open(tmp_path / "data" / "shard", 0, 1, map_bytes=MAP_BYTES).close()
 
 
 def test_the_nearest_mount_counts(tmp_path: Path, mounts: Path) -> None:
-    """It is the deepest, and of two at one point the later, after resolving links."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind="nfs"))
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
@@ -82,12 +72,10 @@ def test_the_nearest_mount_counts(tmp_path: Path, mounts: Path) -> None:
 
 
 def test_the_kernels_list_of_mounts_is_read() -> None:
-    """Every Linux has the list."""
     assert file_system_type(Path("/proc/self")) == "proc"
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    """It may be in the same process; readers are accepted, and a writer after the first ends."""
     first = ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
 
     with pytest.raises(StoreRefused, match=f"has a writer already, process {os.getpid()}: stop"):
@@ -100,7 +88,6 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_does_not_lock_the_store(tmp_path: Path) -> None:
-    """The lock ends with its process, whatever its file says."""
     run_store(tmp_path, "open_store(False); os.kill(os.getpid(), 9)")
 
     ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES).close()
@@ -167,7 +154,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @needs_root
 def test_a_full_disk_refuses_writes_until_there_is_room(small_disk: Path) -> None:
-    """Writes get StoreFull and reads work; later writes work without a restart."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2 << 20))
     store = ItemStore.open(small_disk / "shard", 0, 1, map_bytes=64 << 20)
@@ -191,7 +177,6 @@ def test_a_full_disk_refuses_writes_until_there_is_room(small_disk: Path) -> Non
 
 @needs_root
 def test_on_a_full_disk_deleting_makes_room(small_disk: Path) -> None:
-    """The pages of the failed write are free, and enough for a delete."""
     store = ItemStore.open(small_disk / "shard", 0, 1, map_bytes=64 << 20)
     items = [text_item(f"{n:05}", 1, 256) for n in range(3000)]
     stored = 0

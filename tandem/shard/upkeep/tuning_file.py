@@ -12,7 +12,8 @@ from typing import Any
 
 from tandem.contract.content import Modality
 from tandem.errors import ServiceUnavailable, StoreFull
-from tandem.item_store.environment import replace_file
+from tandem.files.private_files import PRIVATE_FILE
+from tandem.files.whole_file import write_text_whole
 from tandem.item_store.refused import StoreRefused
 from tandem.shard.retrieval.index_type import IndexTuning
 
@@ -52,7 +53,7 @@ class TuningFile:
             tunings = changed(self._tunings)
             values = {key: asdict(value) for key, value in tunings.items()}
             try:
-                replace_file(self._path, json.dumps(values, indent=1))
+                write_text_whole(self._path, json.dumps(values, indent=1), PRIVATE_FILE)
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise StoreFull(why=str(error)) from error
