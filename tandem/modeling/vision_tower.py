@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from tandem.files.json_object import shown
 from tandem.modeling.config import JointConfig
-from tandem.modeling.families.image_rules import PixelScale
 from tandem.modeling.families.loaded_model import model_fields
+from tandem.modeling.pixel_scale import PixelScale
 
 VISION_CLASSES: Final[Mapping[str, tuple[str, str]]] = {
     "clip_vision_model": ("CLIPVisionConfig", "CLIPVisionModel"),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from tandem.files.json_object import read_object
 from tandem.modeling.checkpoint import (
     CheckpointDetails,
     check_weights_fit,
@@ -20,7 +21,6 @@ from tandem.modeling.checkpoint import (
     write_checkpoint,
 )
 from tandem.modeling.checkpoint_files import CONFIG, CheckpointFiles
-from tandem.modeling.published.files import read_fields
 from tandem.modeling.stored_weights import weight_faults, weights_like
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.zoo.config import ZooConfig
@@ -36,7 +36,7 @@ class ZooCheckpoint(CheckpointDetails):
 
 def is_zoo_checkpoint(folder: Path) -> bool:
     """Returns whether a folder's config.json names a network of the zoo."""
-    return (folder / CONFIG).is_file() and "zoo" in read_fields(folder / CONFIG)
+    return (folder / CONFIG).is_file() and "zoo" in read_object(folder / CONFIG)
 
 
 def save_zoo_checkpoint(

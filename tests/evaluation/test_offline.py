@@ -105,7 +105,7 @@ def test_scores_of_a_published_encoder_are_its_own(tmp_path: Path, gallery: Gall
     published_xlm_r(tmp_path / "published")
     published = PublishedCheckpoint.open(str(tmp_path / "published"))
     model = JointModel(published.config)
-    published.start(model.joint_encoder)  # type: ignore[arg-type]
+    published.start(model.joint_encoder)
     save_checkpoint(tmp_path / "ours", model, published.tokenizer, {})
     checkpoint = load_checkpoint(tmp_path / "ours")
 

@@ -51,7 +51,7 @@ def _checkpoint(published: PublishedCheckpoint, tmp_path_factory: pytest.TempPat
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = JointModel(published.config)
-    published.start(model.joint_encoder)  # type: ignore[arg-type]
+    published.start(model.joint_encoder)
     save_checkpoint(folder, model, published.tokenizer, {})
     return folder
 

@@ -283,8 +283,6 @@ def test_early_tokens_and_late_blocks_are_the_whole_network() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"has_two_encoders": True}, "a model is one of them"),
-        ({"has_two_towers": False}, "only two towers have a matcher"),
         ({"matcher_width": 0, "matcher_has_towers": True}, "there is no matcher"),
         ({"matcher_layer_count": 1}, "only a matcher with towers has layers"),
         (

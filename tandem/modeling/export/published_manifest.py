@@ -14,7 +14,6 @@ from tandem.modeling.families.published_model import (
     BiEncoderParts,
     CrossEncoderParts,
     PublishedModel,
-    RegionJointParts,
 )
 from tandem.pictures.image_rules import ImageRules, RegionRules
 from tandem.repository.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
@@ -61,12 +60,14 @@ class PublishedPair:
         """Returns the reranker's parts; raises ValueError if it was named and has none."""
         if self.reranker is None:
             return None
+        if self.is_one_model:
+            return self.reranker.cross_encoder
         if self.reranker.region_joint is not None:
             raise ValueError(
                 f"{self.reranker.family} embeds and scores regions by one encoder, so it reranks "
                 "for itself alone; add it without another model"
             )
-        if self.reranker.cross_encoder is None and not self.is_one_model:
+        if self.reranker.cross_encoder is None:
             raise ValueError(
                 f"{self.reranker.family} scores no pairs, so it cannot rerank; name a BLIP, "
                 "BLIP-2 or ViLT by --cross-encoder, which score a text and a picture"
@@ -104,26 +105,18 @@ class PublishedPair:
 
     def tokenizers(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers that are read, by the names of their files in a repository."""
-        if self.retriever.region_joint is not None:
-            return self.retriever.tokenizers
-        found = {
-            name: self.retriever.tokenizers[name] for name in (self.bi_encoder.text.tokenizer,)
-        }
-        if self.cross_encoder is not None and self.reranker is not None:
-            own_name = self.cross_encoder.text.tokenizer
-            found[self._pair_text(self.cross_encoder).tokenizer] = self.reranker.tokenizers[
-                own_name
-            ]
+        joint, cross_encoder = self.retriever.region_joint, self.cross_encoder
+        own = (joint or self.bi_encoder).text.tokenizer
+        found = {own: self.retriever.tokenizers[own]}
+        if (pair_text := self.pair_text()) and cross_encoder and self.reranker:
+            found[pair_text.tokenizer] = self.reranker.tokenizers[cross_encoder.text.tokenizer]
         return found
 
     def pair_text(self) -> TextRules | None:
         """Returns the rules of pairs, with the tokenizer's name in a repository."""
-        return None if self.cross_encoder is None else self._pair_text(self.cross_encoder)
-
-    def _pair_text(self, cross_encoder: CrossEncoderParts) -> TextRules:
-        rules = cross_encoder.text
-        if self.is_one_model:
-            return rules
+        if self.cross_encoder is None or self.is_one_model:
+            return self.cross_encoder.text if self.cross_encoder else None
+        rules = self.cross_encoder.text
         return replace(rules, tokenizer=f"pair_{rules.tokenizer}")
 
 
@@ -132,13 +125,15 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
 
     Raises ValueError for models that cannot be served together, or not with these tokens.
     """
-    if pair.retriever.region_joint is not None:
-        return _region_manifest(pair, pair.retriever.region_joint, precision, tokens)
-    bi_encoder, cross_encoder = pair.bi_encoder, pair.cross_encoder
+    joint, one, other = pair.retriever.region_joint, pair.retriever, pair.reranker
+    if joint is not None and not pair.is_one_model:
+        raise ValueError(f"--cross-encoder: {one.family} reads regions, and reranks by itself")
+    embeds = joint or pair.bi_encoder
+    cross_encoder, regions = (None, joint.regions) if joint else (pair.cross_encoder, pair.regions)
     count, width = 0, 0
-    regions = pair.regions
     if regions is not None:
-        _check_stored(pair, tokens)
+        if tokens is not TokenSource.STORED:
+            raise ValueError(f"--tokens: {one.family} reads regions, whose vectors are its tokens")
         count, width = regions.max_regions, regions.vector_width
     elif cross_encoder is not None:
         count, width = cross_encoder.image_token_count, cross_encoder.token_width
@@ -146,87 +141,40 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
             count = pooled_count(count)
     elif tokens is not TokenSource.STORED:
         raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
-    models = [pair.retriever, *([pair.reranker] if pair.reranker and not pair.is_one_model else [])]
+    pair_text = pair.pair_text() if joint is None else joint.text if joint.has_pairs else None
+    models = [one, *([other] if other and not pair.is_one_model else [])]
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         family="+".join(each.family for each in models),
         fingerprint="",
         precision=precision,
-        embedding_dim=bi_encoder.embedding_dim,
+        embedding_dim=embeds.embedding_dim,
         image_token_count=count,
         token_width=width,
-        text=bi_encoder.text,
-        image=_pixels(bi_encoder.image),
-        pair_text=pair.pair_text(),
+        text=embeds.text,
+        image=None if joint else _pixels(pair.bi_encoder.image),
+        pair_text=pair_text,
         pair_image=_pixels(cross_encoder.image) if cross_encoder else None,
-        cls_id=None,
+        cls_id=joint.cls_id if joint else None,
         text_version=VISIBLE_TEXT_VERSION,
         functions=_functions(pair),
         models=_models(pair),
         regions=regions,
         tokens=tokens,
         # The authors' fusion is for the similarities of their own bi-encoder.
-        default_fusion=pair.retriever.default_fusion if pair.is_one_model else "none",
+        default_fusion=one.default_fusion if pair.is_one_model else "none",
         tokenizers={
             name: sha256(tokenizer.to_str().encode()).hexdigest()
             for name, tokenizer in pair.tokenizers().items()
         },
-        checkpoint={"models": [_described(each) for each in models]},
+        checkpoint={"family": one.family, "files_sha256": dict(one.files_sha256)}
+        if joint
+        else {"models": [_described(each) for each in models]},
         licence=" and ".join(dict.fromkeys(each.licence for each in models if each.licence)),
     )
     manifest = replace(manifest, fingerprint=_fingerprint(manifest))
     manifest.check()
     return manifest
-
-
-def _region_manifest(
-    pair: PublishedPair, parts: RegionJointParts, precision: Precision, tokens: TokenSource
-) -> Manifest:
-    """Returns the manifest of one joint encoder of regions for all three functions."""
-    model = pair.retriever
-    _check_stored(pair, tokens)
-    if not pair.is_one_model:
-        raise ValueError(f"--cross-encoder: {model.family} reads regions, and reranks by itself")
-    functions = REGION_FUNCTIONS
-    manifest = Manifest(
-        format_version=FORMAT_VERSION,
-        family=model.family,
-        fingerprint="",
-        precision=precision,
-        embedding_dim=parts.embedding_dim,
-        image_token_count=parts.regions.max_regions,
-        token_width=parts.regions.vector_width,
-        text=parts.text,
-        image=None,
-        pair_text=parts.text if parts.has_pairs else None,
-        pair_image=None,
-        cls_id=parts.cls_id,
-        text_version=VISIBLE_TEXT_VERSION,
-        functions=functions if parts.has_pairs else replace(functions, score_pair=None),
-        models={
-            JOINT_ENCODER: TritonModel(
-                sha256="", inputs=PAIR_ROLES, outputs=(Role.EMBEDDING, Role.MATCH_LOGIT)
-            )
-        },
-        regions=parts.regions,
-        default_fusion=model.default_fusion,
-        tokenizers={
-            name: sha256(tokenizer.to_str().encode()).hexdigest()
-            for name, tokenizer in model.tokenizers.items()
-        },
-        checkpoint={"family": model.family, "files_sha256": dict(model.files_sha256)},
-        licence=model.licence,
-    )
-    manifest = replace(manifest, fingerprint=_region_fingerprint(manifest))
-    manifest.check()
-    return manifest
-
-
-def _check_stored(pair: PublishedPair, tokens: TokenSource) -> None:
-    if tokens is not TokenSource.STORED:
-        raise ValueError(
-            f"--tokens: {pair.retriever.family} reads regions, whose vectors are its tokens"
-        )
 
 
 def _pixels(rules: ImageRules | RegionRules) -> ImageRules | None:
@@ -238,6 +186,8 @@ def _read_by(rules: ImageRules | RegionRules) -> str:
 
 
 def _functions(pair: PublishedPair) -> ServedFunctions:
+    if (joint := pair.retriever.region_joint) is not None:
+        return REGION_FUNCTIONS if joint.has_pairs else replace(REGION_FUNCTIONS, score_pair=None)
     if pair.cross_encoder is None:
         return ServedFunctions(embed_text=TEXT_ENCODER, embed_image=(IMAGE_ENCODER,))
     source = IMAGE_ENCODER if pair.has_one_picture else PAIR_IMAGE_ENCODER
@@ -250,24 +200,23 @@ def _functions(pair: PublishedPair) -> ServedFunctions:
 
 
 def _models(pair: PublishedPair) -> dict[str, TritonModel]:
-    image_outputs = (Role.EMBEDDING, *([Role.IMAGE_TOKENS] if pair.has_one_picture else []))
+    if pair.retriever.region_joint is not None:
+        return {JOINT_ENCODER: _model(PAIR_ROLES, Role.EMBEDDING, Role.MATCH_LOGIT)}
+    of_image = REGION_ROLES if pair.regions else (Role.PIXELS,)
+    with_tokens = [Role.IMAGE_TOKENS] if pair.has_one_picture else []
     models = {
-        TEXT_ENCODER: TritonModel(sha256="", inputs=TEXT_ROLES, outputs=(Role.EMBEDDING,)),
-        IMAGE_ENCODER: TritonModel(
-            sha256="",
-            inputs=REGION_ROLES if pair.regions else (Role.PIXELS,),
-            outputs=image_outputs,
-        ),
+        TEXT_ENCODER: _model(TEXT_ROLES, Role.EMBEDDING),
+        IMAGE_ENCODER: _model(of_image, Role.EMBEDDING, *with_tokens),
     }
     if pair.cross_encoder is not None:
-        models[PAIR_ENCODER] = TritonModel(
-            sha256="", inputs=PAIR_ROLES, outputs=(Role.MATCH_LOGIT,)
-        )
+        models[PAIR_ENCODER] = _model(PAIR_ROLES, Role.MATCH_LOGIT)
         if not pair.has_one_picture and not pair.regions:
-            models[PAIR_IMAGE_ENCODER] = TritonModel(
-                sha256="", inputs=(Role.PIXELS,), outputs=(Role.IMAGE_TOKENS,)
-            )
+            models[PAIR_IMAGE_ENCODER] = _model((Role.PIXELS,), Role.IMAGE_TOKENS)
     return models
+
+
+def _model(inputs: tuple[Role, ...], *outputs: Role) -> TritonModel:
+    return TritonModel(sha256="", inputs=inputs, outputs=outputs)
 
 
 def _described(model: PublishedModel) -> Mapping[str, Any]:
@@ -284,20 +233,24 @@ def _fingerprint(manifest: Manifest) -> str:
 
     That is all files of the models, what reads them, and every rule for texts and pictures.
     """
+    regions = {"regions": asdict(manifest.regions)} if manifest.regions else {}
     parts = {
         "format": _FINGERPRINT_FORMAT,
-        "models": manifest.checkpoint["models"],
-        "rules": [
-            None if rules is None else _rule_fields(rules)
-            for rules in (manifest.text, manifest.image, manifest.pair_text, manifest.pair_image)
-        ],
-        **({"regions": asdict(manifest.regions)} if manifest.regions else {}),
+        **regions,
         "tokenizers": dict(manifest.tokenizers),
         "text": manifest.text_version,
         "precision": manifest.precision,
-        "tokens": manifest.tokens,
-        "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
     }
+    if manifest.is_joint:
+        parts |= {"checkpoint": dict(manifest.checkpoint), "text_rules": asdict(manifest.text)}
+    else:
+        rules = manifest.text, manifest.image, manifest.pair_text, manifest.pair_image
+        parts |= {
+            "models": manifest.checkpoint["models"],
+            "rules": [None if each is None else _rule_fields(each) for each in rules],
+            "tokens": manifest.tokens,
+            "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
+        }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -307,18 +260,3 @@ def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
     if fields.get("squash_to") is None:
         fields.pop("squash_to", None)
     return fields
-
-
-def _region_fingerprint(manifest: Manifest) -> str:
-    """Returns a digest of what turns content into embedding and tokens: files and rules."""
-    assert manifest.regions is not None, "it is a model of regions"
-    parts = {
-        "format": _FINGERPRINT_FORMAT,
-        "checkpoint": dict(manifest.checkpoint),
-        "text_rules": asdict(manifest.text),
-        "regions": asdict(manifest.regions),
-        "tokenizers": dict(manifest.tokenizers),
-        "text": manifest.text_version,
-        "precision": manifest.precision,
-    }
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from tandem.modeling.families.described import described
-from tandem.modeling.families.image_rules import PixelScale, read_image_rules
+from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import (
     BiEncoderParts,
@@ -22,6 +22,7 @@ from tandem.modeling.families.published_model import (
     PublishedModel,
 )
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
+from tandem.modeling.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:

@@ -1,23 +1,29 @@
-"""Reads how a published model wants its pictures, from its image processor's configuration.
+"""Reads how a published model wants its pictures, from its image processor.
 
-Shapes: B batch, H W pixels, C channels.
+The processor is made by the class of transformers that its file names. Its settings become our
+rules, which are held to the class: pictures of several shapes must become the pixels that it makes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Final
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
 from tandem.files.json_object import shown
-from tandem.modeling.families.image_processor import PROCESSOR_FILES, read_fit, read_processor
+from tandem.modeling.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.pictures.image import decode_image
 from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 
+_PROCESSOR_FILES: Final = ("processor_config.json", "preprocessor_config.json")
+# Old names of the processors, and the two ways in which a newer one is implemented.
+_SUFFIXES: Final = ("FeatureExtractor", "ImageProcessorFast", "ImageProcessorPil", "ImageProcessor")
+_CONVNEXT: Final = "ConvNext"
+# ConvNeXT's squashes pictures of this size and larger ones.
+_CONVNEXT_SQUASHED_SIZE: Final = 384
 # Pillow's numbers.
 _FILTERS: Final = {
     0: Filter.NEAREST,
@@ -28,29 +34,7 @@ _FILTERS: Final = {
     5: Filter.HAMMING,
 }
 
-
-Numbers = float | Sequence[float]
-"""One for each colour, or one for all three."""
-
-
-class PixelScale(nn.Module):
-    """Rescales and normalises pixels: uint8 [B, H, W, 3] to float32 [B, 3, H, W]."""
-
-    mean_C11: Tensor  # noqa: N815  a shape
-    std_C11: Tensor  # noqa: N815  a shape
-
-    def __init__(self, factor: float, mean: Numbers, std: Numbers) -> None:
-        super().__init__()
-        self.factor = factor
-        for name, numbers in (("mean_C11", mean), ("std_C11", std)):
-            three = torch.tensor(numbers, dtype=torch.float32).expand(3)
-            self.register_buffer(name, three.reshape(3, 1, 1))
-
-    def forward(self, pixels_BHWC: Tensor) -> Tensor:
-        """Returns float32 [B, 3, H, W]."""
-        pixels_BCHW = pixels_BHWC.permute(0, 3, 1, 2).to(torch.float32) * self.factor
-        scaled: Tensor = (pixels_BCHW - self.mean_C11) / self.std_C11
-        return scaled
+Sides = tuple[int, int]
 
 
 def read_image_rules(
@@ -63,18 +47,19 @@ def read_image_rules(
     """Returns the rules of the folder's image processor, and what of them runs in the graph.
 
     `processor` is the family's image processor, as "CLIPImageProcessor"; `image_size` what the
-    image tower takes. Refuses a processor of another kind, and rules that do not end in that size.
-    With `is_squashed` pictures are squashed to it, though the processor would keep their shape.
+    image tower takes. Refuses rules that give other pixels, or do not end in that size. With
+    `is_squashed` pictures are squashed to it, though the processor would keep their shape.
     """
     with folder.reading("its image processor is not served"):
         settings = read_processor(folder, processor)
-        fit, sides, size = read_fit(settings)
         if is_squashed:
             fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
+        else:
+            fit, sides, size = _fit(settings)
         if image_size not in (size, [size, size], (size, size)):
             raise folder.refused(
                 f"its image processor makes pictures of {size} pixels per side, and its image "
-                f"tower takes {shown(image_size)}; take the {PROCESSOR_FILES[1]} of the same model"
+                f"tower takes {shown(image_size)}; take the {_PROCESSOR_FILES[1]} of the same model"
             )
         is_scaled_larger = sides != (size, size)
         rules = ImageRules(
@@ -88,17 +73,68 @@ def read_image_rules(
             is_exact=True,
         )
         rules.check()
-        scale = _pixel_scale(settings)
+        scale = pixel_scale(settings)
         if not is_squashed:
             _check_pixels(folder, settings, rules, scale)
     return rules, scale
 
 
-def _pixel_scale(settings: Any) -> PixelScale:  # noqa: ANN401  of transformers
+def read_processor(folder: PublishedFolder, own: str) -> Any:  # noqa: ANN401  of transformers
+    """Returns the folder's image processor, which holds its settings and their defaults.
+
+    `own` is the class of the model's family, as "CLIPImageProcessor", for a file that names none.
+    """
+    import transformers
+
+    fields = _fields(folder)
+    named = fields.get("image_processor_type") or fields.get("feature_extractor_type") or own
+    stem = str(named)
+    for suffix in _SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    # This form of the class needs no torchvision.
+    kind = getattr(transformers, f"{stem}ImageProcessorPil", None)
+    if kind is None:
+        raise folder.unserved(f"its image processor is {shown(named)}, which is not served")
+    return kind(**fields)
+
+
+def pixel_scale(settings: Any) -> PixelScale:  # noqa: ANN401  of transformers
+    """Returns what a processor does to the numbers of its pixels."""
     factor = settings.rescale_factor if settings.do_rescale else 1.0
     if settings.do_normalize:
         return PixelScale(factor, settings.image_mean, settings.image_std)
     return PixelScale(factor, 0.0, 1.0)
+
+
+def _fields(folder: PublishedFolder) -> Mapping[str, Any]:
+    for name in _PROCESSOR_FILES:
+        fields = folder.optional_fields(name)
+        # transformers 5 writes one file for all processors of a model, 4 one for the images.
+        fields = fields.get("image_processor", {}) if name == _PROCESSOR_FILES[0] else fields
+        if isinstance(fields, dict) and fields:
+            return fields
+    raise folder.refused(
+        f"it has no {_PROCESSOR_FILES[1]}, nor image_processor in {_PROCESSOR_FILES[0]}, so its "
+        "preprocessing of pictures is unknown; copy the file of the same model into it"
+    )
+
+
+def _fit(settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of transformers
+    """Returns the fit, what pictures are scaled to, and the side of the final square.
+
+    They are scaled to a width and a height; for a crop both are the length of the shorter side.
+    """
+    size = settings.size
+    if type(settings).__name__.startswith(_CONVNEXT):
+        side = size.shortest_edge
+        if side >= _CONVNEXT_SQUASHED_SIZE:
+            return Fit.SQUASH, (side, side), side
+        shorter = int(side / settings.crop_pct)
+        return Fit.CROP, (shorter, shorter), side
+    cut = settings.crop_size.height if settings.do_center_crop else None
+    if size.shortest_edge:
+        return Fit.CROP, (size.shortest_edge, size.shortest_edge), cut or size.shortest_edge
+    return Fit.SQUASH, (size.width, size.height), cut or size.width
 
 
 def _check_pixels(

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from tandem.files.json_object import shown
 from tandem.modeling.published.files import CONFIG
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.shape import check_ranges
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ Renaming = Callable[[str], str | None]
 _ANSWERS: Final = frozenset(
     {"chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict"}
 )
-# Of 16 pixels each in the largest picture; the library numbers them all, before any weight is read.
-_MAX_PATCH_COUNT: Final = 65_536
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 
@@ -39,11 +36,7 @@ _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 def read_config(
     folder: PublishedFolder, kind: "type[PreTrainedConfig]", fields: Mapping[str, Any]
 ) -> Any:  # noqa: ANN401  its types say that any field may be missing
-    """Returns the fields as a configuration of transformers; refuses values that it refuses.
-
-    Those too from which it would build a model that cannot run (check_ranges).
-    """
-    check_ranges(fields)
+    """Returns the fields as a configuration of transformers; refuses values that it refuses."""
     if fields.get("quantization_config"):
         raise folder.refused(
             "its weights are quantised (quantization_config), which is not read; take the "
@@ -51,24 +44,7 @@ def read_config(
         )
     with folder.reading(f"its configuration is none of {kind.__name__}"):
         # Whatever number type the weights were saved in, they are read in float32.
-        config = kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
-    _check_patches(folder, config.to_dict())
-    return config
-
-
-def _check_patches(folder: PublishedFolder, fields: Mapping[str, Any]) -> None:
-    """Refuses more patches of a picture than there is memory to number, by arithmetic alone."""
-    for value in fields.values():
-        if isinstance(value, Mapping):
-            _check_patches(folder, value)
-    match fields:
-        case {"image_size": int(side), "patch_size": int(patch)} if (
-            patch < 1 or (side // patch) ** 2 > _MAX_PATCH_COUNT
-        ):
-            raise folder.refused(
-                f"its configuration is no model's: patch_size is {patch} of {side:,} pixels a "
-                f"side, over {_MAX_PATCH_COUNT:,} patches; take the {CONFIG} of its weights"
-            )
+        return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
 
 
 def model_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
-from tandem.modeling.families.region_model import RegionModelParts, region_model
-from tandem.modeling.families.region_weights import fill, layer_count
+from tandem.modeling.families.region_model import region_model
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import both_ends, present_names
 from tandem.pictures.image_rules import BoxNumbers, RegionRules
@@ -47,6 +46,8 @@ _OTHER_TASKS: Final = (
 
 class M3pEncoder(RegionEncoder):
     """M3P's encoder; regions come first."""
+
+    family, architecture = "m3p", "TransformerModel"
 
     def __init__(
         self,
@@ -112,12 +113,10 @@ def read_m3p(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMode
         **both_ends("box_project", "image_embeddings.image_location_embeddings"),
         **both_ends("image_norm", "image_embeddings.LayerNorm"),
         **_layers(config.layer_count),
-        **taken.sources,
     }
-    fill(model, taken.weights, sources, taken.unneeded(_OTHER_TASKS), folder)
+    taken.fill(folder, model, sources, _OTHER_TASKS)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
-    parts = RegionModelParts("m3p", "TransformerModel", model, config, rules)
-    return region_model(folder, parts, taken.notes, mmt)
+    return region_model(folder, model, rules, taken.notes, mmt)
 
 
 def m3p_weights_name(folder: PublishedFolder) -> str | None:
@@ -144,7 +143,7 @@ def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointCo
         config = JointConfig(
             vocabulary_size=vocabulary_size,
             width=width,
-            layer_count=layer_count(weights, r"attentions\.(\d+)\."),
+            layer_count=len({n.split(".")[1] for n in weights if n.startswith("attentions.")}),
             head_count=width // _HEAD_WIDTH,
             max_text_tokens=len(weights[_POSITIONS]),
             encoder="post_norm",

@@ -9,7 +9,6 @@ Head and pooling may be missing, as in a bi-encoder or a cross-encoder alone.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from torch import Tensor
@@ -46,7 +45,7 @@ def is_mmt_folder(folder: PublishedFolder) -> bool:
 
 def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
     """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
-    places = _places(folder)
+    places = {each.kind: each.path for each in read_modules(folder)}
     encoders = [kind for kind in places if kind in _FAMILIES]
     if len(encoders) != 1 or places.keys() - {*_FAMILIES, *_AROUND}:
         raise folder.unserved(
@@ -57,13 +56,10 @@ def read_mmt_folder(folder: PublishedFolder) -> PublishedModel:
         pooling = folder.inner(places["Pooling"])
         pooling.check_served({_MEAN: False} | pooling.config(), _MEAN_ALONE)
     head, reads_pooled = _head(folder, places.get("ClassificationHead"))
-    place = places[encoders[0]]
-    inner = PublishedFolder(folder.path / place)
+    inner = folder.inner(places[encoders[0]])
     fields = inner.optional_fields(_LENGTHS)
     lengths = [_length(fields.get(name)) for name in ("max_seq_length", "max_image_seq_len")]
-    model = _FAMILIES[encoders[0]](inner, OfMmt(head, reads_pooled, *lengths))
-    own = {f"{place}/{name}": digest for name, digest in model.files_sha256.items()}
-    return replace(model, files_sha256=own | dict(folder.sha256s()))
+    return _FAMILIES[encoders[0]](inner, OfMmt(head, reads_pooled, *lengths))
 
 
 _FAMILIES: Final[dict[str, Callable[[PublishedFolder, OfMmt], PublishedModel]]] = {
@@ -72,15 +68,6 @@ _FAMILIES: Final[dict[str, Callable[[PublishedFolder, OfMmt], PublishedModel]]] 
     "UNITER": read_uniter,
 }
 _AROUND: Final = ("ClassificationHead", "Pooling")
-
-
-def _places(folder: PublishedFolder) -> dict[str, str]:
-    """Returns the path of each module by its kind."""
-    places = {each.kind: each.path for each in read_modules(folder)}
-    for place in places.values():
-        if place in ("", ".", "..") or any(each in place for each in "\0/\\"):
-            raise folder.unserved(f"{MODULES} names {shown(place)}, no folder next to it")
-    return places
 
 
 def _head(folder: PublishedFolder, place: str | None) -> tuple[Mapping[str, Tensor], bool]:

@@ -13,14 +13,21 @@ from tandem.files.json_object import shown
 from tandem.modeling.families.clip import clip_text_rules
 from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.loaded_model import load_model, read_config
-from tandem.modeling.families.open_clip_config import OpenClipConfig
+from tandem.modeling.families.open_clip_config import (
+    clip_fields,
+    context_length,
+    open_clip_fields,
+    open_clip_image_rules,
+)
 from tandem.modeling.families.open_clip_weights import named_as_clip
 from tandem.modeling.families.pooled_text import PooledTextTower
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.pixel_scale import PixelScale
 from tandem.modeling.published.files import OPEN_CLIP_WEIGHTS
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.pictures.image_rules import ImageRules
 
 FAMILY: Final = "open_clip"
 _XLM_ROBERTA: Final = "xlm-roberta-"
@@ -30,41 +37,56 @@ _HEAD_WIDTH: Final = 64
 
 def read_open_clip(folder: PublishedFolder) -> PublishedModel:
     """Returns a model of open_clip's format whose towers are those of CLIP, or an XLM-R."""
-    config = OpenClipConfig.read(folder)
-    name = config.text_model
-    if name is None:
-        return _two_towers(folder, config)
-    if not name.rpartition("/")[2].startswith(_XLM_ROBERTA):
+    from transformers import CLIPConfig
+
+    fields = open_clip_fields(folder)
+    model = fields["model_cfg"]
+    name = str(model["text_cfg"].get("hf_model_name") or "")
+    if name and not name.rpartition("/")[2].startswith(_XLM_ROBERTA):
         raise folder.unserved(
             f"its text tower is {shown(name)}; CLIP's own and {_XLM_ROBERTA}… are served"
         )
-    return _with_xlm_roberta(folder, config)
+    config = read_config(folder, CLIPConfig, clip_fields(model))
+    image, scale = open_clip_image_rules(
+        folder, fields.get("preprocess_cfg") or {}, config.vision_config.image_size
+    )
+    weights = folder.read_weights(OPEN_CLIP_WEIGHTS)
+    read = _with_xlm_roberta if name else _two_towers
+    return read(folder, model, config, weights, image, scale)
 
 
-def _two_towers(folder: PublishedFolder, config: OpenClipConfig) -> PublishedModel:
-    from transformers import CLIPConfig, CLIPModel
+def _two_towers(
+    folder: PublishedFolder,
+    fields: Mapping[str, Any],
+    config: Any,  # noqa: ANN401  of transformers
+    weights: Mapping[str, Tensor],
+    image: ImageRules,
+    scale: PixelScale,
+) -> PublishedModel:
+    from transformers import CLIPModel
 
-    clip_config = read_config(folder, CLIPConfig, config.clip_fields())
-    image, scale = config.image_rules()
-    tokenizer, text = clip_text_rules(folder, clip_config.text_config)
-    weights = named_as_clip(folder.read_weights(OPEN_CLIP_WEIGHTS))
-    model = load_model(folder, CLIPModel, clip_config, weights=weights)
+    tokenizer, text = clip_text_rules(folder, config.text_config)
+    model = load_model(folder, CLIPModel, config, weights=named_as_clip(weights))
     parts = BiEncoderParts(
         embed_text=TextTower(model.text_model, model.text_projection).eval(),
         embed_image=ImageTower(scale, model.vision_model, model.visual_projection).eval(),
         text=text,
         image=image,
-        embedding_dim=config.embedding_dim,
+        embedding_dim=fields["embed_dim"],
     )
     return described_towers(folder, FAMILY, "CLIPModel", parts, tokenizer)
 
 
-def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> PublishedModel:
-    from transformers import CLIPConfig, CLIPVisionModelWithProjection
+def _with_xlm_roberta(
+    folder: PublishedFolder,
+    fields: Mapping[str, Any],
+    config: Any,  # noqa: ANN401  of transformers
+    weights: Mapping[str, Tensor],
+    image: ImageRules,
+    scale: PixelScale,
+) -> PublishedModel:
+    from transformers import CLIPVisionModelWithProjection
 
-    clip_config = read_config(folder, CLIPConfig, config.clip_fields())
-    image, scale = config.image_rules()
-    weights = folder.read_weights(OPEN_CLIP_WEIGHTS)
     of_text = {name: each for name, each in weights.items() if name.startswith("text.")}
     of_image = {
         name: each
@@ -74,30 +96,32 @@ def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> Publis
     vision = load_model(
         folder,
         CLIPVisionModelWithProjection,
-        clip_config.vision_config,
+        config.vision_config,
         weights=named_as_clip(of_image),
     )
-    embed_text, vocabulary_size = _xlm_roberta(folder, config, of_text)
+    embed_text, vocabulary_size = _xlm_roberta(folder, fields, of_text)
     tokenizer, text = read_text_rules(
-        folder, vocabulary_size=vocabulary_size, position_count=config.context_length
+        folder,
+        vocabulary_size=vocabulary_size,
+        position_count=context_length(fields["text_cfg"]),
     )
     parts = BiEncoderParts(
         embed_text=embed_text,
         embed_image=ImageTower(scale, vision.vision_model, vision.visual_projection).eval(),
         text=text,
         image=image,
-        embedding_dim=config.embedding_dim,
+        embedding_dim=fields["embed_dim"],
     )
     return described_towers(folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", parts, tokenizer)
 
 
 def _xlm_roberta(
-    folder: PublishedFolder, config: OpenClipConfig, weights: Mapping[str, Tensor]
+    folder: PublishedFolder, fields: Mapping[str, Any], weights: Mapping[str, Tensor]
 ) -> tuple[nn.Module, int]:
     """Returns the text tower, with the shape of its weights, and the size of its vocabulary."""
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
-    folder.check_served(config.text, {"hf_pooler_type": ("mean_pooler",)})
+    folder.check_served(fields["text_cfg"], {"hf_pooler_type": ("mean_pooler",)})
     encoder = _inside(weights, "text.transformer.")
     xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(encoder))
     model = load_model(
@@ -107,7 +131,7 @@ def _xlm_roberta(
         weights=encoder,
         options={"add_pooling_layer": False},
     )
-    head = _projection(config, weights, xlm_config.hidden_size)
+    head = _projection(folder, fields, weights, xlm_config.hidden_size)
     return PooledTextTower(model, "mean", head).eval(), xlm_config.vocab_size
 
 
@@ -131,9 +155,14 @@ def _xlm_roberta_fields(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _projection(config: OpenClipConfig, weights: Mapping[str, Tensor], width: int) -> nn.Module:
+def _projection(
+    folder: PublishedFolder,
+    fields: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    width: int,
+) -> nn.Module:
     """Returns the layers between pooling and embedding; refuses missing and unused weights."""
-    kind, dim = config.text.get("hf_proj_type", "mlp"), config.embedding_dim
+    kind, dim = fields["text_cfg"].get("hf_proj_type", "mlp"), fields["embed_dim"]
     inner = (width + dim) // 2
     made: Mapping[str, nn.Module] = {
         "linear": nn.Linear(width, dim, bias=False),
@@ -141,7 +170,7 @@ def _projection(config: OpenClipConfig, weights: Mapping[str, Tensor], width: in
             nn.Linear(width, inner, bias=False), nn.GELU(), nn.Linear(inner, dim, bias=False)
         ),
     }
-    config.folder.check_served({"hf_proj_type": kind}, {"hf_proj_type": tuple(made)})
+    folder.check_served({"hf_proj_type": kind}, {"hf_proj_type": tuple(made)})
     made[kind].load_state_dict(_inside(weights, "text.proj."))
     return made[kind].requires_grad_(False)
 

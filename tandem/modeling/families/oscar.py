@@ -15,13 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.serialization import safe_globals
 
-from tandem.files.json_object import within
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
-from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_sources, fill
+from tandem.modeling.families.region_model import bert_sources, region_config, region_model
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.modeling.published.weights import present_names
@@ -41,17 +39,22 @@ _TAGS: Final = (
 class OscarEncoder(RegionEncoder):
     """OSCAR's encoder; text comes first."""
 
+    family, architecture = "oscar", "BertImgModel"
+
     def __init__(
-        self, config: JointConfig, width: int, head: MatchHead | None, *, has_image_norm: bool
+        self,
+        config: JointConfig,
+        width: int,
+        head: MatchHead | None,
+        image_norm_epsilon: float | None,
     ) -> None:
-        """`width` is that of a region's vector."""
+        """`width` is that of a region's vector; there is no norm of images without an epsilon."""
         super().__init__(config, head)
         self.token_type = nn.Embedding(2, config.width)
         self.text_norm = nn.LayerNorm(config.width, config.norm_epsilon)
         self.image_project = nn.Linear(width, config.width)
-        self.image_norm = (
-            nn.LayerNorm(config.width, config.norm_epsilon) if has_image_norm else nn.Identity()
-        )
+        epsilon = image_norm_epsilon
+        self.image_norm = nn.Identity() if epsilon is None else nn.LayerNorm(config.width, epsilon)
 
     def embedded(
         self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
@@ -69,20 +72,16 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
     config = region_config(folder, fields)
     width = fields.get("img_feature_dim", 2054)
     epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
-    within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
     # Otherwise a code book's features.
     folder.check_served(fields, {"img_feature_type": ("faster_r-cnn", "frcnn")})
     weights = present_names(folder.read_weights(), "bert.")
     taken = take_head(folder, weights, mmt, ("classifier",), "pooler.dense")
     has_image_norm = bool(fields.get("use_img_layernorm"))
-    model = OscarEncoder(config, width, taken.head, has_image_norm=has_image_norm)
-    if has_image_norm:
-        model.image_norm = nn.LayerNorm(config.width, epsilon)
+    model = OscarEncoder(config, width, taken.head, epsilon if has_image_norm else None)
     parts = {"text_norm": "embeddings.LayerNorm", "image_project": "img_embedding"}
     if has_image_norm:
         parts["image_norm"] = "LayerNorm"
-    sources = {**bert_sources(config.layer_count, **parts), **taken.sources}
-    fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
+    taken.fill(folder, model, bert_sources(config.layer_count, **parts), _PRETRAINING)
     region_count, max_tokens = _MAX_REGIONS["OSCAR"], _MAX_TEXT_TOKENS
     notes = list(taken.notes)
     if mmt is None:
@@ -94,8 +93,7 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
         box_numbers=BoxNumbers.CORNERS_SIDES,
         max_regions=region_count,
     )
-    read = RegionModelParts("oscar", "BertImgModel", model, config, rules, max_tokens)
-    return region_model(folder, read, notes, mmt)
+    return region_model(folder, model, rules, notes, mmt, max_tokens)
 
 
 def _trained_with(folder: PublishedFolder, kind: str) -> tuple[int, int, list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tandem.files.json_object import shown
+from tandem.files.json_object import read_object, shown
 from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
@@ -27,7 +27,6 @@ from tandem.modeling.published.files import (
     MODULES,
     OPEN_CLIP_CONFIG,
     WEIGHT_NAMES,
-    read_fields,
 )
 from tandem.modeling.published.folder import PublishedFolder
 
@@ -125,7 +124,7 @@ def is_published_folder(folder: Path) -> bool:
         return True
     if (folder / CONFIG).is_file():
         # Ours has vocabulary_size; others' say vocab_size, there or in a part.
-        return "vocabulary_size" not in read_fields(folder / CONFIG)
+        return "vocabulary_size" not in read_object(folder / CONFIG)
     return region_reader(PublishedFolder(folder)) is not None
 
 

@@ -7,6 +7,7 @@ Shapes: B batch, T text tokens, R regions, L = T + R, D numbers of a region, W w
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +39,10 @@ class MatchHead(nn.Module):
 
 class RegionEncoder(nn.Module, ABC):
     """Reads text tokens, a detector's regions, or both; a family says how both are embedded."""
+
+    family: ClassVar[str]
+    architecture: ClassVar[str]
+    """The authors' class."""
 
     def __init__(self, config: JointConfig, head: MatchHead | None) -> None:
         super().__init__()

@@ -1,20 +1,26 @@
-"""Finds the head for pairs among published weights, or takes that of MMT-Retrieval's folder."""
+"""Finds the head for pairs among published weights, or takes that of MMT-Retrieval's folder.
+
+Weights are taken by name, and what is missing or unused is refused. The authors' own loaders skip
+both with a line in a log, which has left encoders at random weights.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import torch
 from torch import Tensor, nn
 
-from tandem.modeling.families.region_encoder import MatchHead
+from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.weights import both_ends
+from tandem.modeling.published.weights import Sources, both_ends, wanted_weights
+from tandem.modeling.stored_weights import weight_faults, weights_like
 
-NO_HEAD: Final = (
+_NO_HEAD: Final = (
     "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order."
 )
-NOT_TRAINED: Final = "It was pretrained, and not trained for retrieval."
+_NOT_TRAINED: Final = "It was pretrained, and not trained for retrieval."
 _OUTER_NAME: Final = "classifier"
 
 
@@ -40,20 +46,29 @@ class TakenHead:
     weights: Mapping[str, Tensor]
     """The encoder's, with those of an outer head."""
     sources: Mapping[str, tuple[str, ...]]
-    is_of_mmt: bool
     dropped: tuple[str, ...]
     """Patterns of weights' names that are not needed: a pooler that no head reads."""
+    notes: tuple[str, ...]
+    """What a user should read."""
 
-    def unneeded(self, others: str) -> re.Pattern[str]:
-        """Returns a pattern of all names that are not needed."""
-        return re.compile("|".join([others, *self.dropped]))
+    def fill(
+        self, folder: PublishedFolder, model: RegionEncoder, encoder: Sources, others: str
+    ) -> None:
+        """Copies the weights into the model, which is then in evaluation mode.
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Returns what a user should read."""
-        if self.head:
-            return ()
-        return (NO_HEAD,) if self.is_of_mmt else (NO_HEAD, NOT_TRAINED)
+        `others` is a pattern of names that the model does not need. Raises
+        PublishedCheckpointInvalid for a weight that is missing, unused or of another shape.
+        """
+        own, sources = model.state_dict(), {**encoder, **self.sources}
+        unneeded = re.compile("|".join([others, *self.dropped]))
+        kept = {name: each for name, each in self.weights.items() if not unneeded.match(name)}
+        if faults := weight_faults(weights_like(kept), wanted_weights(own, sources)):
+            raise folder.refused(
+                f"the weights are not those of this family: {'; '.join(faults)}; take "
+                "configuration and weights of one checkpoint"
+            )
+        model.load_state_dict({n: torch.cat([kept[p] for p in ps]) for n, ps in sources.items()})
+        model.eval().requires_grad_(False)
 
 
 def take_head(
@@ -79,12 +94,13 @@ def take_head(
     has_pooler = found is not None and (mmt is None or mmt.reads_pooled)
     dropped = () if has_pooler else (rf"{re.escape(pooler)}\.",)
     if found is None:
-        return TakenHead(None, encoder, {}, mmt is not None, dropped)
+        notes = (_NO_HEAD, _NOT_TRAINED) if mmt is None else (_NO_HEAD,)
+        return TakenHead(None, encoder, {}, dropped, notes)
     classifier, (count, width), sources = found
     if has_pooler:
         sources |= both_ends("head.pooler", pooler)
     head = MatchHead(width, classifier, count, has_pooler=has_pooler)
-    return TakenHead(head, encoder | own, sources, mmt is not None, dropped)
+    return TakenHead(head, encoder | own, sources, dropped, ())
 
 
 def _classifier(

@@ -16,12 +16,9 @@ from tandem.modeling.families.described import described_towers
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
-from tandem.modeling.families.text_rules import (
-    TOKENIZER_CONFIG,
-    check_end_token,
-    read_text_rules,
-)
+from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
+from tandem.modeling.published.files import TOKENIZER_CONFIG
 from tandem.modeling.published.folder import PublishedFolder
 
 IMAGE_PROCESSOR: Final = "SiglipImageProcessor"

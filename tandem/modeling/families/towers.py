@@ -6,7 +6,7 @@ Shapes: B batch, H W pixels, C channels, T text tokens, d dimensions.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.families.image_rules import PixelScale
+from tandem.modeling.pixel_scale import PixelScale
 
 
 class TextTower(nn.Module):

@@ -16,8 +16,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import OfMmt, take_head
-from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_sources, fill
+from tandem.modeling.families.region_model import bert_sources, region_config, region_model
 from tandem.modeling.published.files import TOKENIZER
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import ENDS, present_names
@@ -40,6 +39,8 @@ _PRETRAINING: Final = r"cls\.|feat_regress\.|region_classifier\.|img_embeddings\
 
 class UniterEncoder(RegionEncoder):
     """UNITER's encoder; text comes first."""
+
+    family, architecture = "uniter", "UniterModel"
 
     def __init__(self, config: JointConfig, feature_width: int, head: MatchHead | None) -> None:
         super().__init__(config, head)
@@ -85,11 +86,9 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
                 weights[f"rank_output.{end}"] = both[1:]
     taken = take_head(folder, weights, mmt, ("rank_output", "itm_output"), "pooler.dense")
     model = UniterEncoder(config, feature_width, taken.head)
-    sources = {**bert_sources(config.layer_count, **_PARTS), **taken.sources}
-    fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
+    taken.fill(folder, model, bert_sources(config.layer_count, **_PARTS), _PRETRAINING)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
-    parts = RegionModelParts("uniter", "UniterModel", model, config, rules)
-    return region_model(folder, parts, taken.notes, mmt)
+    return region_model(folder, model, rules, taken.notes, mmt)
 
 
 def _check_cased(folder: PublishedFolder) -> None:

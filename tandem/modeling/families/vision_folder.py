@@ -14,7 +14,6 @@ import torch
 
 from tandem.modeling.published.files import published_folder
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.shape import check_ranges
 from tandem.modeling.stored_weights import not_finite
 from tandem.modeling.vision_tower import (
     PIXEL_FACTOR,
@@ -105,7 +104,6 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     kind = fields.get("model_type")
     if isinstance(kind, str) and kind in _PARTS:
         fields = {**fields["vision_config"], "model_type": _PARTS[kind]}
-    check_ranges(fields)
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
 
 

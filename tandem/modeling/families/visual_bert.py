@@ -20,8 +20,7 @@ from tandem.modeling.families.loaded_model import read_config
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.families.region_head import take_head
-from tandem.modeling.families.region_model import RegionModelParts, region_config, region_model
-from tandem.modeling.families.region_weights import bert_sources, fill
+from tandem.modeling.families.region_model import bert_sources, region_config, region_model
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import present_names
 from tandem.pictures.image_rules import BoxNumbers, RegionRules
@@ -38,6 +37,8 @@ _NOT_TRAINED: Final = (
 
 class VisualBertEncoder(RegionEncoder):
     """VisualBERT's encoder; text comes first."""
+
+    family, architecture = "visual_bert", "VisualBertForPreTraining"
 
     def __init__(self, config: JointConfig, feature_width: int, head: MatchHead | None) -> None:
         super().__init__(config, head)
@@ -74,9 +75,8 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
         **bert_sources(config.layer_count, **_PARTS),
         "image_position.weight": ("embeddings.visual_position_embeddings.weight",),
         "image_type.weight": ("embeddings.visual_token_type_embeddings.weight",),
-        **taken.sources,
     }
-    fill(model, taken.weights, sources, taken.unneeded(_OTHER_HEADS), folder)
+    taken.fill(folder, model, sources, _OTHER_HEADS)
     if model.head is not None:
         _put_match_second(model.head)
     rules = RegionRules(
@@ -84,10 +84,8 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
         box_numbers=BoxNumbers.NONE,
         max_regions=MAX_REGIONS,
     )
-    parts = RegionModelParts(
-        "visual_bert", "VisualBertForPreTraining", model, config, rules, MAX_TEXT_TOKENS
-    )
-    return region_model(folder, parts, (*taken.notes, *((_NOT_TRAINED,) if model.head else ())))
+    notes = (*taken.notes, *((_NOT_TRAINED,) if model.head else ()))
+    return region_model(folder, model, rules, notes, max_tokens=MAX_TEXT_TOKENS)
 
 
 def _put_match_second(head: MatchHead) -> None:

@@ -2,8 +2,7 @@
 
 - checkpoint.py: the front door; opens a folder or a hub name and fills a JointEncoder
 - folder.py: a folder, the digests of its files and its refusals; licence.py: the model card's
-- shape.py: sizes, checked before memory is taken
-- files.py: finds and reads the files; vocabulary.py: BERT's vocab.txt
-- weights.py: which published weight goes where
+- files.py: finds and reads the files
+- weights.py: BERT's shape in our terms, and which published weight goes where
 - pickled_tensors.py: tensors from a pickle, without running code
 """

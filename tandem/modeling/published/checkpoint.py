@@ -9,9 +9,9 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from tokenizers import Tokenizer
+from torch import nn
 
 from tandem.modeling.config import JointConfig
-from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.published.files import (
     CONFIG,
     published_folder,
@@ -20,10 +20,12 @@ from tandem.modeling.published.files import (
     weight_files,
 )
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.shape import SERVED_BERT, bert_config
-from tandem.modeling.published.weights import named_as_ours, published_faults
-from tandem.modeling.text_trunk import TextTrunk
-from tandem.texts.special_tokens import special_tokens
+from tandem.modeling.published.weights import (
+    SERVED_BERT,
+    bert_config,
+    named_as_ours,
+    published_faults,
+)
 
 # RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
@@ -52,19 +54,14 @@ class PublishedCheckpoint:
         or an architecture that JointEncoder cannot take.
         """
         path = published_folder(name_or_folder)
-        weight_files(path)  # first, so that nothing else is read of a folder without weights
         folder = PublishedFolder(path)
-        with folder.reading(f"{CONFIG} is no encoder's that can be read"):
+        with folder.reading("it is no text encoder that can be read"):
             fields = folder.config()
             folder.check_served({"model_type": None} | fields, _KINDS | SERVED_BERT)
             config = bert_config(fields, max_text_tokens=max_text_tokens)
             tokenizer = read_tokenizer(path, config.vocabulary_size)
-            first_position = 0
-            if _COUNTS_POSITIONS_PAST_PADDING[fields["model_type"]]:
-                # With another padding, positions would begin elsewhere.
-                pad_id = special_tokens(tokenizer).pad_id
-                folder.check_served({"pad_token_id": 1} | fields, {"pad_token_id": (pad_id,)})
-                first_position = pad_id + 1
+            is_past_padding = _COUNTS_POSITIONS_PAST_PADDING[fields["model_type"]]
+            first_position = fields.get("pad_token_id", 1) + 1 if is_past_padding else 0
             position_count = fields["max_position_embeddings"]
             if first_position + max_text_tokens > position_count:
                 raise folder.refused(
@@ -83,8 +80,8 @@ class PublishedCheckpoint:
         kept = self.layer_numbers[::2]
         return replace(self, layer_numbers=kept, config=replace(self.config, layer_count=len(kept)))
 
-    def start(self, encoder: JointEncoder | TextTrunk) -> None:
-        """Loads the published weights into `encoder`; weights without a published one stay.
+    def start(self, encoder: nn.Module) -> None:
+        """Loads the published weights into a JointEncoder or a TextTrunk; others of it stay.
 
         Those are the image side except its type and norm, the half of the pooler that reads the
         mean, and the classifier. Raises PublishedCheckpointInvalid naming weights that are NaN or

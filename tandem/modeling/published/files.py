@@ -4,22 +4,21 @@ transformers is needed only to download by name and to read older tokenizer file
 XLM-R.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from torch import Tensor
 
-from tandem.files.json_object import FileInvalid, check_file, read_object
+from tandem.files.json_object import check_file, read_object
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,
     is_plain,
     read_pickled_tensors,
 )
-from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
 from tandem.modeling.stored_weights import (
     StoredWeight,
     not_finite,
@@ -36,6 +35,8 @@ MODULES = "modules.json"
 OPEN_CLIP_CONFIG = "open_clip_config.json"
 OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+_VOCABULARY = "vocab.txt"
 _WEIGHTS = "model.safetensors"
 _PICKLED = "pytorch_model.bin"
 WEIGHT_NAMES = (_WEIGHTS, _PICKLED)
@@ -117,17 +118,11 @@ def hub_snapshot(name: str, patterns: Sequence[str], revision: str | None = None
         ) from error
 
 
-def read_fields(path: Path) -> dict[str, Any]:
-    """Returns a JSON file's object; raises PublishedCheckpointInvalid naming the file."""
-    with _refused():
-        return read_object(path)
-
-
 def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path]:
     """Returns the weight files of the first of `names` that is there, sorted.
 
-    By default safetensors, or else torch's pickles. Raises PublishedCheckpointInvalid where they
-    are missing or lie outside the folder, and where an adapter is next to them.
+    By default safetensors, or else torch's pickles. Raises ValueError where they are missing or lie
+    outside the folder, and where an adapter is next to them.
     """
     refuse_adapter(folder)
     for name in names:
@@ -137,8 +132,7 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
                     raise PublishedCheckpointInvalid(
                         f"{path} is missing, and {name}.index.json names it; copy or download it"
                     )
-                with _refused():
-                    check_file(path)
+                check_file(path)
             return files
     raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}{_instead(folder)}")
 
@@ -171,18 +165,16 @@ def declared_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[
     """
     declared: dict[str, StoredWeight] = {}
     for path in weight_files(folder, names):
-        with _refused():
-            is_whole = path.suffix == ".safetensors"
-            part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
-            declared |= part
+        is_whole = path.suffix == ".safetensors"
+        declared |= stored_weights(path) if is_whole else weights_like(_unpickled(path))
     return _without_wrapper(declared)
 
 
 def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
     """Returns all weights by their published names, in float32.
 
-    Raises what `weight_files` raises, and PublishedCheckpointInvalid for a damaged file, a pickle
-    of more than tensors, and a weight that is NaN or infinite.
+    Raises what `weight_files` raises, and ValueError for a damaged file, a pickle of more than
+    tensors, and a weight that is NaN or infinite.
     """
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder, names):
@@ -202,19 +194,14 @@ def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str,
 def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     """Returns the tokenizer without the padding and truncation that its file may set.
 
-    all-MiniLM's would pad every caption to 128 tokens. Raises PublishedCheckpointInvalid for a
-    missing tokenizer, for missing special tokens, and for the tokenizer of another model, by its
-    ids.
+    all-MiniLM's would pad every caption to 128 tokens. Raises ValueError for a missing tokenizer,
+    for missing special tokens, and for the tokenizer of another model, by its ids.
     """
-    with _refused():
-        tokenizer, _ = stored_tokenizer(folder)
-    try:
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        special_tokens(tokenizer)
-        check_vocabulary(tokenizer, vocabulary_size)
-    except ValueError as error:
-        raise PublishedCheckpointInvalid(f"{folder}: {error}") from error
+    tokenizer, _ = stored_tokenizer(folder)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    special_tokens(tokenizer)
+    check_vocabulary(tokenizer, vocabulary_size)
     return tokenizer
 
 
@@ -222,16 +209,16 @@ def stored_tokenizer(folder: Path) -> tuple[Tokenizer, Sequence[str]]:
     """Returns the tokenizer as its files say, and their names; raises ValueError without one."""
     readers: dict[tuple[str, ...], Callable[[], Tokenizer]] = {
         (TOKENIZER,): lambda: read_tokenizer_file(folder / TOKENIZER),
-        (VOCABULARY,): lambda: word_piece_tokenizer(folder),
-        ("vocab.json", "merges.txt"): lambda: older_tokenizer(folder),
-        (_PIECES,): lambda: older_tokenizer(folder),
+        (_VOCABULARY,): lambda: _word_piece_tokenizer(folder),
+        ("vocab.json", "merges.txt"): lambda: _older_tokenizer(folder),
+        (_PIECES,): lambda: _older_tokenizer(folder),
     }
     for names, read in readers.items():
         if all((folder / name).exists() for name in names):
             return read(), names
     slow = next((f": {name} is not read here" for name in _SLOW if (folder / name).exists()), "")
     raise PublishedCheckpointInvalid(
-        f"{folder} has no tokenizer, neither {TOKENIZER} nor {VOCABULARY}{slow}; copy that of the "
+        f"{folder} has no tokenizer, neither {TOKENIZER} nor {_VOCABULARY}{slow}; copy that of the "
         f"same model into it, or {SAVE_ONCE}"
     )
 
@@ -247,11 +234,27 @@ def check_vocabulary(tokenizer: Tokenizer, vocabulary_size: int) -> None:
         )
 
 
-def older_tokenizer(folder: Path) -> Tokenizer:
-    """Returns the tokenizer of a folder that has only older files, as transformers reads them.
+def _word_piece_tokenizer(folder: Path) -> Tokenizer:
+    """Returns the tokenizer of BERT's vocab.txt, lower-casing unless its config disables it."""
+    path, config = folder / _VOCABULARY, folder / TOKENIZER_CONFIG
+    check_file(path)
+    # The library's own reading of the file also cuts white space off, and str.splitlines splits at
+    # U+2028 and U+0085, which are tokens of multilingual vocabularies.
+    lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    vocabulary = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
+    fields = read_object(config) if config.exists() else {}
+    made = BertWordPieceTokenizer(
+        vocabulary,
+        handle_chinese_chars=fields.get("tokenize_chinese_chars", True),
+        strip_accents=fields.get("strip_accents"),
+        lowercase=fields.get("do_lower_case", True),
+    )
+    tokenizer: Tokenizer = made._tokenizer  # noqa: SLF001  it has no public name
+    return tokenizer
 
-    Runs no code of the folder. Raises PublishedCheckpointInvalid for what cannot be read.
-    """
+
+def _older_tokenizer(folder: Path) -> Tokenizer:
+    """Returns the tokenizer of a folder that has only older files, as transformers reads them."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -269,15 +272,6 @@ def older_tokenizer(folder: Path) -> Tokenizer:
         ) from error
 
 
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Turns FileInvalid into PublishedCheckpointInvalid."""
-    try:
-        yield
-    except FileInvalid as error:
-        raise PublishedCheckpointInvalid(str(error)) from error
-
-
 def _listed(folder: Path, name: str) -> list[Path] | None:
     """Returns the file of that name, or the files of its index; None where both are missing."""
     if (folder / name).exists():
@@ -285,8 +279,7 @@ def _listed(folder: Path, name: str) -> list[Path] | None:
     index = folder / f"{name}.index.json"
     if not index.exists():
         return None
-    placed = read_fields(index).get("weight_map")
-    parts: list[Any] = list(placed.values()) if isinstance(placed, dict) else [placed]
+    parts: list[Any] = list(read_object(index)["weight_map"].values())
     suffix = Path(name).suffix
     for part in parts:
         is_name = isinstance(part, str) and "\0" not in part and Path(part).name == part

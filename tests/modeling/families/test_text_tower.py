@@ -179,7 +179,6 @@ def _module(kind: str) -> Callable[[Path], None]:
             ),
             "processing_kwargs",
         ),
-        (lambda f: change_json(f / "config.json", n_heads=-1), "n_heads is -1, not 1 to"),
         (lambda f: change_json(f / "config.json", model_type="t5"), "only .bert. or .distilbert"),
         (lambda f: write_modules(f, [ROUTER]), "Router"),
     ],

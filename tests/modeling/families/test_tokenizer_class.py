@@ -56,8 +56,6 @@ def test_what_agrees_is_read(folder: Path) -> None:
         ({"strip_accents": False}, "café"),
         ({"tokenize_chinese_chars": False}, "中国の狗"),
         ({"do_lower_case": False, "strip_accents": True}, "TWO DOGS"),
-        ({"cls_token": "[PAD]"}, "two dogs"),
-        ({"unk_token": "[PAD]"}, "a cat"),
     ],
 )
 def test_a_setting_that_the_file_does_not_follow_is_refused(
@@ -89,7 +87,4 @@ def test_a_model_of_regions_is_held_to_it_too(published: Published, tmp_path: Pa
     read_published_model(folder)
     change_json(folder / "tokenizer_config.json", strip_accents=False)
     with pytest.raises(PublishedCheckpointInvalid, match=r"café.*save_pretrained"):
-        read_published_model(folder)
-    (folder / "added_tokens.json").write_text('{"<extra>": 520}')
-    with pytest.raises(PublishedCheckpointInvalid, match=r"<extra>.*520.*save_pretrained"):
         read_published_model(folder)

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import (
     PublishedCheckpointInvalid,
-    published_folder,
     weight_files,
 )
 from tests.support.modeling.published_folders import published_bert, published_xlm_r
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 # torch's own comparison imports two seconds of distributed tensors.
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
-ENDS = ("weight", "bias")
 # Rows of 7, 4 and 2 tokens. 4 to 11 are words; padding is 0 in BERT and 1 in XLM-R.
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]])
 
@@ -48,7 +45,7 @@ def started(folder: Path, *, halved: bool = False) -> JointEncoder:
     published = PublishedCheckpoint.open(str(folder))
     published = published.halved() if halved else published
     model = JointModel(published.config).eval()
-    published.start(model.joint_encoder)  # type: ignore[arg-type]
+    published.start(model.joint_encoder)
     return model.joint_encoder  # type: ignore[return-value]
 
 
@@ -103,7 +100,7 @@ def test_the_embedding_is_the_mean_of_the_published_hidden_states(tmp_path: Path
     ids = texts(0)
 
     model = JointModel(PublishedCheckpoint.open(str(tmp_path)).config).eval()
-    PublishedCheckpoint.open(str(tmp_path)).start(model.joint_encoder)  # type: ignore[arg-type]
+    PublishedCheckpoint.open(str(tmp_path)).start(model.joint_encoder)
 
     hidden_TD = their_hidden_states(published, ids)[1, :4]
     mean_D = hidden_TD.mean(0)
@@ -159,18 +156,6 @@ def test_the_tokenizer_neither_pads_nor_cuts(tmp_path: Path) -> None:
     assert len(tokenizer.encode("dogs " * 50).ids) == 52
 
 
-def test_a_vocabulary_alone_is_a_tokenizer(tmp_path: Path) -> None:
-    """As older BERT checkpoints have it."""
-    published_bert(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "two", "dog", "##s"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-
-    tokenizer = PublishedCheckpoint.open(str(tmp_path)).tokenizer
-
-    assert tokenizer.encode("Two dogs").ids == [2, 5, 6, 7, 3]
-
-
 @pytest.mark.parametrize("prefix", ["bert.", "roberta."])
 def test_a_model_with_a_head_gives_its_encoder(tmp_path: Path, prefix: str) -> None:
     """Under the names of the whole, with Google's old names of norms and its counters."""
@@ -209,50 +194,13 @@ def test_weights_in_several_files_are_read_together(tmp_path: Path) -> None:
 def test_a_pooler_is_not_needed(tmp_path: Path) -> None:
     """RoBERTa is published without; ours then stays as it was drawn."""
     published_bert(tmp_path)
-    edit_weights(tmp_path, lambda weights: [weights.pop(f"pooler.dense.{e}") for e in ENDS])
+    weights = load_file(tmp_path / "model.safetensors")
+    kept = {name: each for name, each in weights.items() if not name.startswith("pooler.")}
+    save_file(kept, tmp_path / "model.safetensors")
 
     encoder = started(tmp_path)
 
     assert encoder.pooler.weight[:, 32:].abs().min() > 0
-
-
-def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> None:
-    """Changes the published file."""
-    weights = load_file(folder / "model.safetensors")
-    edit(weights)
-    save_file(weights, folder / "model.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (
-            lambda weights: weights.pop("encoder.layer.2.output.dense.bias"),
-            r"missing encoder\.layer\.2\.output\.dense\.bias$",
-        ),
-        (
-            lambda weights: weights.update({"encoder.layer.3.output.dense.bias": torch.ones(32)}),
-            r"unexpected encoder\.layer\.3\.output\.dense\.bias$",
-        ),
-        (
-            lambda weights: weights.update({"encoder.layer.0.output.dense.bias": torch.ones(31)}),
-            r"encoder\.layer\.0\.output\.dense\.bias \[31\] instead of \[32\]$",
-        ),
-    ],
-    ids=["missing", "a-layer-too-many", "shape"],
-)
-@pytest.mark.parametrize("halved", [False, True])
-def test_weights_that_are_not_the_shapes_are_refused_by_name(
-    tmp_path: Path, edit: Callable[[dict[str, Tensor]], object], message: str, halved: bool
-) -> None:
-    """Nothing is left at random in silence, nor read past; also where layers are left out."""
-    published_bert(tmp_path)
-    edit_weights(tmp_path, edit)
-
-    with pytest.raises(PublishedCheckpointInvalid, match=message) as refusal:
-        started(tmp_path, halved=halved)
-
-    assert str(tmp_path) in str(refusal.value)
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])
@@ -290,15 +238,6 @@ def test_safetensors_are_preferred_to_pickles(tmp_path: Path) -> None:
     assert started(tmp_path)
 
 
-def test_an_adapter_next_to_the_weights_is_refused(tmp_path: Path) -> None:
-    """transformers would apply it."""
-    published_bert(tmp_path)
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"x")
-
-    with pytest.raises(PublishedCheckpointInvalid, match=r"adapter_model\.safetensors.*merge it"):
-        started(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -322,17 +261,6 @@ def test_a_pickle_of_more_than_tensors_is_refused(
     assert not (tmp_path / "opened").exists()
 
 
-def test_a_pickle_of_other_objects_is_refused(tmp_path: Path) -> None:
-    """A training state, for instance, whose weights lie deeper or have another name."""
-    published_bert(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    (tmp_path / "model.safetensors").unlink()
-    for stored in ({"net": weights, "step": 3}, {"model": weights, "state_dict": weights}):
-        torch.save(stored, tmp_path / "pytorch_model.bin")
-        with pytest.raises(PublishedCheckpointInvalid, match="holds no weights by name"):
-            started(tmp_path)
-
-
 def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     """The list of files is the publisher's; it leads out of the folder nowhere."""
     published_bert(tmp_path)
@@ -348,9 +276,7 @@ def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     ("field", "value", "message"),
     [
         ("model_type", "gpt2", 'model_type is "gpt2"'),
-        ("hidden_act", "relu", 'hidden_act is "relu"'),
         ("max_position_embeddings", 63, "63 positions hold no texts of 64 tokens"),
-        ("num_attention_heads", 5, "width 32 does not divide by 5 heads"),
         ("vocab_size", 11, "the id 11, and the model has 11 tokens"),
         ("hidden_size", None, "KeyError 'hidden_size'"),
     ],
@@ -375,40 +301,6 @@ def test_xlm_r_needs_two_positions_more(tmp_path: Path) -> None:
     assert PublishedCheckpoint.open(str(tmp_path), 80).config.max_text_tokens == 80
     with pytest.raises(PublishedCheckpointInvalid, match="82 positions hold no texts of 81"):
         PublishedCheckpoint.open(str(tmp_path), 81)
-
-
-@pytest.mark.parametrize(
-    ("published", "downloaded"),
-    [
-        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
-        (["pytorch_model.bin"], ["pytorch_model.bin"]),
-    ],
-)
-def test_pickles_are_downloaded_only_without_safetensors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: list[str], downloaded: list[str]
-) -> None:
-    """By what is asked of the hub, which is none here: a folder that heeds the patterns."""
-    published_bert(tmp_path / "hub")
-    weights = load_file(tmp_path / "hub/model.safetensors")
-    torch.save(weights, tmp_path / "hub/pytorch_model.bin")
-    for name in {"model.safetensors", "pytorch_model.bin"} - set(published):
-        (tmp_path / "hub" / name).unlink()
-
-    def download(name: str, allow_patterns: list[str], revision: str | None) -> str:
-        assert revision is None
-        (tmp_path / name).mkdir(exist_ok=True, parents=True)
-        for file in (tmp_path / "hub").iterdir():
-            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
-                (tmp_path / name / file.name).write_bytes(file.read_bytes())
-        return str(tmp_path / name)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-
-    folder = published_folder("someone/bert")
-
-    assert [path.name for path in weight_files(folder)] == downloaded
-    assert sorted(path.name for path in folder.glob("*model*")) == downloaded
 
 
 HUB = """

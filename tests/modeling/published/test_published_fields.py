@@ -1,7 +1,6 @@
 """What others publish may be odd in every field: it is refused by name, or it is what it says."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,21 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tests.support.modeling.published_folders import WORDS, published_bert, published_xlm_r
+from tests.support.modeling.published_folders import published_bert
 
 LFS_POINTER = (
     b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 438000000\n"
-)
-# A type that no field has, a number that none has, and one for which no memory is taken.
-ODD_VALUES: tuple[Any, ...] = ("384", -1, 10**12, None)
-READ_FIELDS = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings", "layer_norm_eps", "type_vocab_size"),
 )
 
 
@@ -45,92 +37,36 @@ def refusal(folder: Path) -> str:
     try:
         published = PublishedCheckpoint.open(str(folder))
         model = JointModel(published.config)
-        published.start(model.joint_encoder)  # type: ignore[arg-type]
+        published.start(model.joint_encoder)
     except PublishedCheckpointInvalid as error:
         return str(error)
     return ""
 
 
-def write_fields(folder: Path, **changes: object) -> None:
-    """Changes fields of config.json."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def test_odd_values_of_fields_are_refused_by_name(folder: Path) -> None:
-    assert refusal(folder) == ""
-    for name in READ_FIELDS:
-        said = json.loads((folder / "config.json").read_text())
-        for value in ODD_VALUES:
-            write_fields(folder, **{name: value})
-            assert f"{name} is" in refusal(folder), (name, value)
-        write_fields(folder, **said)
-
-
-def test_unused_fields_may_be_anything(folder: Path) -> None:
-    """As they are added with every release of the library."""
-    write_fields(folder, initializer_range=["whatever"])
-
-    assert refusal(folder) == ""
-
-
-def test_another_padding_is_refused(tmp_path: Path) -> None:
-    """Positions of RoBERTa begin behind it; another would be another function."""
-    published_xlm_r(tmp_path)
-    assert refusal(tmp_path) == ""
-    write_fields(tmp_path, pad_token_id=0)
-
-    assert "pad_token_id" in refusal(tmp_path)
-
-
 NO_OBJECTS = {
     "a list": b"[]",
-    "nothing": b"",
     "cut": b'{"model_type": "bert", ',
-    "nested deep": b"[" * 1_000_000,
-    "not UTF-8": b'{"model_type": "\xff\xfe"}',
     "a git-lfs pointer": LFS_POINTER,
 }
 
 
-@pytest.mark.parametrize("content", NO_OBJECTS.values(), ids=NO_OBJECTS.keys())
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors.index.json"])
-def test_an_invalid_file_is_named(folder: Path, name: str, content: bytes) -> None:
-    """Whatever else it is; a git-lfs pointer with what to do about it."""
-    (folder / name).write_bytes(content)
+def test_an_invalid_file_is_named(folder: Path, name: str) -> None:
     if "index" in name:
         (folder / "model.safetensors").unlink()
-
-    why = refusal(folder)
-
-    assert name in why
-    assert ("git lfs pull" in why) == (content == LFS_POINTER)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (LFS_POINTER, "git lfs pull"),
-        (b"", "is empty"),
-        (b"\xff" * 8 + b"{}", "damaged or cut short"),
-        ((1 << 20).to_bytes(8, "little") + b"[" * (1 << 20), "damaged or cut short"),
-    ],
-    ids=["git-lfs pointer", "empty", "a header of 16 EiB", "a header nested deep"],
-)
-def test_invalid_weights_are_named(folder: Path, content: bytes, says: str) -> None:
-    (folder / "model.safetensors").write_bytes(content)
-
-    why = refusal(folder)
-
-    assert "model.safetensors" in why
-    assert says in why
+    for content in NO_OBJECTS.values():
+        (folder / name).write_bytes(content)
+        why = refusal(folder)
+        assert name in why
+        assert ("git lfs pull" in why) == (content == LFS_POINTER)
 
 
-def test_weights_cut_short_are_named(folder: Path) -> None:
+def test_damaged_weights_are_named(folder: Path) -> None:
+    """Cut short, and with a header of 16 EiB."""
     path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-
-    assert re.search(r"model\.safetensors is damaged or cut short", refusal(folder))
+    for content in (path.read_bytes()[:-1], b"\xff" * 8 + b"{}"):
+        path.write_bytes(content)
+        assert "model.safetensors is damaged or cut short" in refusal(folder)
 
 
 Weights = dict[str, torch.Tensor]
@@ -139,8 +75,8 @@ WEIGHT_EDITS: dict[str, Callable[[Weights], object]] = {
     "integers": lambda weights: weights.update({BIAS: torch.ones(32, dtype=torch.int8)}),
     "turned": lambda weights: weights.update({WORD: weights[WORD].T.contiguous()}),
     "missing": lambda weights: weights.pop(BIAS),
+    "unexpected": lambda weights: weights.update({BIAS.replace("1", "9"): torch.ones(32)}),
     "infinite": lambda weights: weights[BIAS][3].fill_(float("-inf")),
-    "of no numbers": lambda weights: weights.update({BIAS: torch.zeros(32, dtype=torch.complex64)}),
 }
 
 
@@ -161,7 +97,7 @@ def test_an_odd_weight_is_named(
 
     why = refusal(folder)
 
-    assert any(name in why for name in (WORD, BIAS))
+    assert any(name in why for name in (WORD, BIAS, BIAS.replace("1", "9")))
 
 
 def test_an_oversized_view_is_not_allocated(folder: Path) -> None:
@@ -196,51 +132,6 @@ def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
     assert second.name in refusal(folder)
 
 
-@pytest.mark.parametrize("placed", [None, {"a": 1}, {"a": "../b.safetensors"}])
-def test_an_index_that_places_nothing_is_named(folder: Path, placed: object) -> None:
-    """Whatever it says instead."""
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
-
-    assert "model.safetensors.index.json" in refusal(folder)
-
-
-def tokenizer(**changes: Any) -> Tokenizer:
-    """Returns a tokenizer of the folder's model with these changes."""
-    ids = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | {w: 4 + n for n, w in enumerate(WORDS)}
-    ids |= changes.get("ids", {})
-    for word in changes.get("without", ()):
-        ids.pop(word)
-    made = Tokenizer(models.WordPiece(ids, unk_token=changes.get("unknown", "[UNK]")))
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = changes.get("ends", (("[SEP]", 3), ("[CLS]", 2)))
-    if ends:
-        made.post_processor = processors.BertProcessing(*ends)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"ids": {"cat": 500}}, "'cat' the id 500"),
-        ({"without": WORDS[2:], "ids": {"two": 4}}, "the tokenizer has 6 tokens"),
-        ({"without": ["[PAD]"]}, "lacks special tokens"),
-        ({"without": ["[UNK]"]}, "cannot split"),
-        ({"ends": None}, "around a text"),
-    ],
-    ids=str,
-)
-def test_a_tokenizer_of_another_model_is_refused(
-    folder: Path, changes: dict[str, Any], says: str
-) -> None:
-    """By its ids, its special tokens and what it cannot split."""
-    tokenizer().save(str(folder / "tokenizer.json"))
-    assert refusal(folder) == ""
-    tokenizer(**changes).save(str(folder / "tokenizer.json"))
-
-    assert says in refusal(folder)
-
-
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "\x85", "\x0b", "two", "dogs"]
 
 
@@ -255,33 +146,3 @@ def test_only_newlines_end_the_lines_of_a_vocabulary(folder: Path, end: str) -> 
 
     assert found.encode("Two dogs").ids == [2, 8, 9, 3]
     assert found.get_vocab_size() == len(VOCABULARY)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("vocab.txt", "\n".join(VOCABULARY[2:]).encode(), "lacks [UNK]"),
-        ("vocab.txt", b"\xff\xfe", "is not UTF-8"),
-        ("vocab.txt", LFS_POINTER, "git lfs pull"),
-    ],
-)
-def test_an_invalid_vocabulary_is_named(folder: Path, name: str, content: bytes, says: str) -> None:
-    """By its file and what is wrong with it."""
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
-    assert refusal(folder) == ""
-    (folder / name).write_bytes(content)
-
-    why = refusal(folder)
-
-    assert says in why
-    assert name in why
-
-
-def test_the_vocabulary_decides_lower_casing(folder: Path) -> None:
-    """As tokenizer_config.json does of a cased model."""
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-
-    assert PublishedCheckpoint.open(str(folder)).tokenizer.encode("Two").ids == [2, 1, 3]
