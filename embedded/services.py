@@ -31,7 +31,7 @@ from tandem.inference.served_texts import ServedTexts
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreDamaged
 from tandem.model_service.servicer import ModelServicer
-from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.neighbour_manifest import neighbour_manifest_of
 from tandem.reranking.neighbour_scorer import NeighbourScorer

@@ -36,7 +36,7 @@ from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.image_tokens import Backbone
+from tandem.modeling.image_sources.image_tokens import Backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.corpus.records import Record
-from tandem.modeling.image_tokens import PixelTokens
+from tandem.modeling.image_sources.image_tokens import PixelTokens
 from tandem.texts.text import TextPreprocessor
 from tandem.texts.visible_text import folded_text
 from tandem.training.data.batches import tokenize

@@ -25,8 +25,8 @@ from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_
 from tandem.evaluation.tower_pairs import TowerPairs
 from tandem.inference.buckets import pad_texts
 from tandem.modeling.checkpoint import Checkpoint
-from tandem.modeling.image_tokens import PixelTokens, RecordTokens
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.image_sources.image_tokens import PixelTokens, RecordTokens
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.texts.special_tokens import special_tokens
 from tandem.texts.text import TextPreprocessor
 from tandem.zoo.checkpoint import ZooCheckpoint

@@ -10,7 +10,7 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredCheckpoint, ScoredPools
 from tandem.evaluation.ranking import Order, all_answer_ranks
 from tandem.evaluation.reports.report import BE, Ranking, Report
-from tandem.modeling.image_tokens import RecordTokens
+from tandem.modeling.image_sources.image_tokens import RecordTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
 # Weights of Geigle et al. 2022, Table 9.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from tandem.modeling.two_towers import PairSide
+from tandem.modeling.towers.two_towers import PairSide
 
 Inputs = Callable[[Sequence[int]], tuple[Tensor, Tensor]]
 """Gives what a side reads of items by number: ids or image tokens, and their mask."""

@@ -11,16 +11,17 @@ no final norm, adds a token type, and gives image tokens a norm of their own. It
 our checkpoints do not need transformers.
 
 Shapes: B batch, T text tokens, R image tokens, L = T + R, D width (image tokens may have another
-width before they are projected).
+width before they are projected), H heads, W width of a head, E = 3 D.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.config import JointConfig
-from tandem.modeling.pooling import first_and_mean, mean_of_counted
+
+# Finite, so that softmax stays finite for a row that attends to nothing.
+_UNATTENDED_SCORE = -1e4
 
 
 class JointEncoder(nn.Module):
@@ -152,3 +153,51 @@ class PostNormLayer(_Layer):
         x_BLD = self.attention_norm(x_BLD + self._attended(x_BLD, attends_B11L))
         normed_BLD: Tensor = self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
         return normed_BLD
+
+
+def multi_head_attention(
+    query_key_value_BLE: Tensor,
+    attends_B11L: Tensor,
+    head_count: int,
+    *,
+    is_training: bool,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Returns each position's attention output, [B, L, D], of concatenated queries, keys, values.
+
+    Every position attends to those where `attends_B11L` is true; where there is none, the result is
+    finite but meaningless. `dropout` applies to attention weights in training. Outside training a
+    fused kernel gives the same result up to rounding, except in bf16 (decision 31).
+    """
+    batch, length, _ = query_key_value_BLE.shape
+    heads = query_key_value_BLE.view(batch, length, 3, head_count, -1)
+    q_BHLW, k_BHLW, v_BHLW = heads.permute(2, 0, 3, 1, 4).unbind(0)
+    if is_training or query_key_value_BLE.dtype is torch.bfloat16:
+        # Written out: at these lengths the fused CPU kernel's backward pass takes twice as long.
+        # In bf16 its forward pass is slower too, and its rounding depends on the padding.
+        scores_BHLL = (q_BHLW @ k_BHLW.transpose(-2, -1)) * q_BHLW.shape[-1] ** -0.5
+        scores_BHLL = scores_BHLL.masked_fill(~attends_B11L, _UNATTENDED_SCORE)
+        weights_BHLL = F.dropout(scores_BHLL.softmax(-1), dropout, training=is_training)
+        mixed_BHLW = weights_BHLL.to(v_BHLW.dtype) @ v_BHLW
+    else:
+        mixed_BHLW = F.scaled_dot_product_attention(q_BHLW, k_BHLW, v_BHLW, attends_B11L)
+    return mixed_BHLW.transpose(1, 2).reshape(batch, length, -1)
+
+
+def mean_of_counted(hidden_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+    """Returns [B, D], the mean over all positions that count.
+
+    This is the embedding before it is normalised, unless a model embeds its first position. Geigle
+    et al. 2022 (footnote 7) found the mean better than [CLS].
+    """
+    weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
+    return (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
+
+
+def first_and_mean(hidden_BLD: Tensor, mean_BD: Tensor, mask_BL: Tensor) -> Tensor:
+    """Returns [B, 2 D], first token and mean, for the match head.
+
+    A head that reads only the first token, as BERT's, cannot count objects: attention averages.
+    """
+    first_BD = hidden_BLD[:, 0] * mask_BL[:, :1]  # zero where it is masked
+    return torch.cat([first_BD, mean_BD], dim=-1)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
-from tandem.modeling.image_tokens import image_backbone_of
+from tandem.modeling.image_sources.image_tokens import image_backbone_of
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 
 
 class JointModel(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.recipes.recipe import Decay, Recipe, Rounds, TowerRates
 
 _ADAM_BETA1 = 0.9

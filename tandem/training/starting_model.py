@@ -10,14 +10,14 @@ from tokenizers import Tokenizer
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
-from tandem.modeling.efficientnet import EfficientNetLite0
-from tandem.modeling.families.vision_folder import PublishedVision
+from tandem.modeling.image_sources.efficientnet import EfficientNetLite0
+from tandem.modeling.image_sources.vision_folder import PublishedVision
+from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tandem.modeling.text_trunk import TextTrunk
-from tandem.modeling.two_towers import TwoTowers
-from tandem.modeling.vision_tower import VisionTower
+from tandem.modeling.towers.text_trunk import TextTrunk
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.recipes.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
 
 

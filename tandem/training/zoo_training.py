@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from tandem.evaluation.metrics import recall_at
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.data.batches import MatchBatch, tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.mined_negatives import MinedNegatives

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.text_trunk import TextTrunk
+from tandem.modeling.towers.text_trunk import TextTrunk
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.region_inputs import mean_of
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
-from tandem.modeling.image_tokens import image_backbone_of
+from tandem.modeling.image_sources.image_tokens import image_backbone_of
 from tandem.zoo.config import ZooConfig, ZooName
 from tandem.zoo.network import ZooNetwork
 from tandem.zoo.networks.camera import Camera

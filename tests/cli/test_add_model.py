@@ -14,7 +14,7 @@ from tandem.cli.serve import up
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.demo_model import is_demo
+from tandem.modeling.export.demo_model import is_demo
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tandem.repository.manifest import manifest_file, model_file, read_manifest
 from tandem.repository.model_repository import added_manifest_of

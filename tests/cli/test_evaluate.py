@@ -21,8 +21,8 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.repository.precision import Precision
 from tandem.training.recipes.named_recipes import tiny

@@ -24,7 +24,7 @@ from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.demo_model import DEMO_NOTE
+from tandem.modeling.export.demo_model import DEMO_NOTE
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tandem.repository.precision import Precision
 from tandem.v1 import content_pb2, error_reason_pb2

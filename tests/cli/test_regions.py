@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.modeling.region_tokens import RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionFile
 
 
 def run(*arguments: str | Path) -> Result:

@@ -17,8 +17,8 @@ from tandem.cli.train.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.region_tokens import write_regions
-from tandem.modeling.vision_tower import VisionTower
+from tandem.modeling.image_sources.region_tokens import write_regions
+from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.repository.precision import Precision, native_precision
 from tandem.training.recipes.named_recipes import recipe_named
 from tandem.training.recipes.recipe import JointRecipe, in_rounds

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.modeling.region_tokens import RegionFile, write_regions
+from tandem.modeling.image_sources.region_tokens import RegionFile, write_regions
 from tandem.training.recipes.named_recipes import RECIPES
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.grid import sampled

@@ -27,7 +27,7 @@ from tandem.errors import (
     TokensInvalid,
 )
 from tandem.inference.joined_scoring import JoinedScoring
-from tandem.modeling.in_process_runner import InProcessRunner
+from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.rerank_client import RerankClient
 from tandem.remote.shard_client import ShardClient

@@ -20,7 +20,7 @@ from tandem import AsyncEngine, Engine
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.demo_model import DEMO_NOTE
+from tandem.modeling.export.demo_model import DEMO_NOTE
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tandem.repository.manifest import Manifest, manifest_file
 from tandem.repository.precision import Precision

@@ -20,10 +20,10 @@ from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import first_answer_ranks
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
+from tandem.modeling.image_sources.region_tokens import RegionFile, write_regions
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tandem.modeling.region_tokens import RegionFile, write_regions
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.pictures.image import decode_image
 from tandem.pictures.image_rules import ImageRules
 from tests.support.modeling.published_folders import published_xlm_r

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tandem.modeling.attention import multi_head_attention
+from tandem.modeling.joint_encoder import multi_head_attention
 
 B, L, H, W = 3, 7, 2, 4
 

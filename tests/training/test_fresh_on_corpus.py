@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
-from tandem.modeling.image_tokens import image_backbone_of
-from tandem.modeling.region_tokens import write_regions
+from tandem.modeling.image_sources.image_tokens import image_backbone_of
+from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import JointRecipe, on_corpus
 from tandem.training.runs.loss_curve import FILE_NAME

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.optimisation import recipe_groups, tower_groups
 from tandem.training.recipes.named_recipes import photographs, tiny, two_towers
 from tandem.training.recipes.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
-from tandem.modeling.region_tokens import write_regions
+from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.processes import Processes
 from tandem.training.recipes.named_recipes import zoo

@@ -31,7 +31,7 @@ def open_detector_files(path: Path, left_out: LeftOut) -> RegionReader:
     if path.suffix not in _OF_TORCH:
         return open_regions(path, left_out)
     # Imported here, because torch takes seconds, and the images of services have none.
-    from tandem.modeling.region_sources import open_region_source
+    from tandem.modeling.image_sources.region_sources import open_region_source
 
     return open_region_source(path, left_out)
 

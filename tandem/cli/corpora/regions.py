@@ -17,7 +17,7 @@ from tandem.contract.regions import MAX_REGION_COUNT
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.regions.regions import RegionReader, read_regions
-from tandem.modeling.region_tokens import write_region_file
+from tandem.modeling.image_sources.region_tokens import write_region_file
 from tandem.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.pictures.region_vectors import region_vectors
 

@@ -26,7 +26,7 @@ from tandem.evaluation.gallery_digest import GalleryDigest
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.reports.checkpoint_origin import origin_about
 from tandem.evaluation.reports.report import NO_CROSS_ENCODER, Report
-from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
 from tandem.repository.precision import Precision
 from tandem.texts.text import TextPreprocessor
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from tandem.cli.terminal.console import errors
 from tandem.client import Client
 from tandem.errors import TandemError
-from tandem.modeling.demo_model import DEMO_NOTE, is_demo
+from tandem.modeling.export.demo_model import DEMO_NOTE, is_demo
 
 # What it can read. Their indexes have their names.
 _DEMO_CORPORA = ("scenes", "emoji")

@@ -23,7 +23,7 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.gallery_digest import gallery_digest
 from tandem.evaluation.offline import OfflineGallery
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
 from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
 from tandem.neighbours.lists.gallery_neighbours import check_pool, corpus_digest, gallery_neighbours
 from tandem.repository.precision import Precision

@@ -41,7 +41,7 @@ from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.demo_model import is_demo
+from tandem.modeling.export.demo_model import is_demo
 from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.repository.manifest import Manifest, manifest_file
 from tandem.repository.model_repository import added_manifest_of

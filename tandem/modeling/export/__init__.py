@@ -9,5 +9,5 @@
 - device_free.py: traces that run on any device
 - samples.py: inputs of every kind, batch size and length that is served
 - export_manifest.py: the manifest; lowered.py: bf16, fp16 and int8
-- verification.py: `tandem models verify`
+- verification.py: `tandem models verify`; demo_model.py: whether a model is the demo's
 """

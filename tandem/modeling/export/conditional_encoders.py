@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from tandem.modeling.separate_encoders import SeparateEncoders
-from tandem.modeling.two_towers import TowerRoute, TwoTowers
+from tandem.modeling.towers.two_towers import TowerRoute, TwoTowers
 
 
 class ConditionalEncoders(nn.Module):

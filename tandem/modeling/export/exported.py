@@ -19,7 +19,7 @@ from tandem.modeling.export.conditional_encoders import conditional, without_sym
 from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.samples import example_inputs, served_inputs
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
-from tandem.modeling.two_towers import TowerRoute, TwoTowers
+from tandem.modeling.towers.two_towers import TowerRoute, TwoTowers
 from tandem.repository.config_pbtxt import max_batch_size
 from tandem.repository.manifest import Manifest
 from tandem.repository.precision import Precision

@@ -7,11 +7,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.modeling.text_trunk import TextTop, TextTrunk
-from tandem.modeling.two_towers import TwoTowers
-from tandem.modeling.vision_tower import VisionTower
+from tandem.modeling.towers.text_trunk import TextTop, TextTrunk
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.repository.precision import Precision
 
 Layers = TypeVar("Layers", bound=nn.Module)

@@ -22,7 +22,7 @@ from tandem.modeling.families.published_model import (
     PublishedModel,
 )
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
-from tandem.modeling.pixel_scale import PixelScale
+from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:

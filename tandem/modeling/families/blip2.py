@@ -16,7 +16,7 @@ from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import read_text_rules
-from tandem.modeling.pixel_scale import PixelScale
+from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from tandem.files.json_object import shown
-from tandem.modeling.pixel_scale import PixelScale
+from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.pictures.image import decode_image
 from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from torch import Tensor, nn
 
 from tandem.files.json_object import shown
+from tandem.modeling.image_sources.vision_tower import model_fields
 from tandem.modeling.published.files import CONFIG
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.stored_weights import weight_faults, weights_like
@@ -25,10 +26,6 @@ Attention = Literal["sdpa", "eager"]
 Renaming = Callable[[str], str | None]
 """Returns a stored weight's present name, or None for one that is not needed."""
 
-# Fields that change what a forward returns, or in how many pieces, and not its values.
-_ANSWERS: Final = frozenset(
-    {"chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict"}
-)
 # Older files store these counters with the weights.
 _COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
 
@@ -45,15 +42,6 @@ def read_config(
     with folder.reading(f"its configuration is none of {kind.__name__}"):
         # Whatever number type the weights were saved in, they are read in float32.
         return kind.from_dict({**model_fields(fields), "torch_dtype": None, "dtype": "float32"})
-
-
-def model_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields, and those of its parts, without what a caller of the model sets."""
-    return {
-        name: model_fields(value) if isinstance(value, Mapping) else value
-        for name, value in fields.items()
-        if name not in _ANSWERS
-    }
 
 
 def load_model(

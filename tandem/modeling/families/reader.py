@@ -13,15 +13,14 @@ from tandem.files.json_object import read_object, shown
 from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
-from tandem.modeling.families.combined import combined_model
 from tandem.modeling.families.modules_file import NORMALIZE, read_library_modules
-from tandem.modeling.families.open_clip import read_open_clip
+from tandem.modeling.families.open_clip.open_clip import read_open_clip
 from tandem.modeling.families.published_model import PublishedModel
-from tandem.modeling.families.region_families import region_reader
+from tandem.modeling.families.regions.region_families import region_reader
+from tandem.modeling.families.regions.visual_bert import read_visual_bert
 from tandem.modeling.families.siglip import read_siglip
-from tandem.modeling.families.text_tower import read_text_tower
+from tandem.modeling.families.text_tower import combined_model, read_text_tower
 from tandem.modeling.families.vilt import read_vilt
-from tandem.modeling.families.visual_bert import read_visual_bert
 from tandem.modeling.published.files import (
     CONFIG,
     MODULES,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tandem.corpus.records import Record
-from tandem.modeling.region_tokens import RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionFile
 
 
 class PooledImages(Protocol):

@@ -17,8 +17,8 @@ from torch import nn
 from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck
 from tandem.corpus.records import Record
 from tandem.modeling.config import JointConfig
+from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.region_tokens import RegionCheck, RegionFile
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.texts.text import TextPreprocessor
 from tandem.training.data.pair_pool import check_family_count

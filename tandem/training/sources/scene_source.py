@@ -11,7 +11,7 @@ from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
 from tandem.modeling.config import JointConfig
-from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.training.recipes.recipe import Recipe, Towers
 from tandem.training.runs.run import Progress, Run

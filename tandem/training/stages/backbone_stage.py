@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.vision_tower import VisionTower
 from tandem.training.optimisation import check_loss, step, warm_up_then_decay
 from tandem.training.recipes.recipe import Rounds
 from tandem.training.runs.run import Run, restore, restore_modules

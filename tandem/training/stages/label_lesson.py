@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.training.losses import labelling_loss
 from tandem.training.recipes.recipe import Rounds
 from tandem.training.runs.run import Run

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.two_towers import TwoTowers
-from tandem.modeling.word_grid_matcher import WordGridMatcher
+from tandem.modeling.towers.two_towers import TwoTowers
+from tandem.modeling.towers.word_grid_matcher import WordGridMatcher
 from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import MatchBatch
 from tandem.training.data.pair_pool import PairPool

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import Batch, ImageTextBatch, LengthPart, by_length
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.image_backbone import ImageBackbone
+from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.vision_tower import VisionTower
 from tandem.texts.special_tokens import special_tokens
 from tandem.training.data.batches import tokenize
 from tandem.training.data.pair_pool import PairSource, draw_families, draw_member

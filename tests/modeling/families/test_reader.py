@@ -225,7 +225,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
         ),
         (_without_one_part, "model-2.safetensors is missing, and model.safetensors.index.json"),
         (_with("tokenizer_config.json", padding_side="left"), "only right"),
-        (_with("preprocessor_config.json", size=10**9), "size is 1000000000, not 1 to"),
+        (_with("preprocessor_config.json", size=10**9), "resize_to is 1000000000"),
         (_with("config.json", vision_config={"patch_size": 0}), "ZeroDivisionError"),
         (_with("config.json", vision_config={"hidden_act": "odd"}), "KeyError 'odd'"),
         (_tokenizer(normalizer=None), "'TWO DOGS' into .*save_pretrained"),

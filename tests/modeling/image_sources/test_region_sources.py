@@ -1,0 +1,116 @@
+"""OSCAR's file of torch, and our own, read as any detector's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreadable
+from tandem.corpus.regions.npz_folder import NpzFolder
+from tandem.modeling.image_sources.region_sources import (
+    OscarPickle,
+    StoredRegions,
+    open_region_source,
+)
+from tandem.modeling.image_sources.region_tokens import region_tokens, write_regions
+
+# x1, y1, x2, y2, width, height.
+PLACE = [0.25, 0.5, 1.0, 1.0, 0.75, 0.5]
+VECTORS = torch.cat([torch.full((1, 2048), 3.0), torch.tensor([PLACE])], dim=1)
+
+
+def test_oscars_file_is_read(tmp_path: Path) -> None:
+    """Keys are integers; columns 2,048 to 2,051 are the box."""
+    path = tmp_path / "minival_img_frcnn_feats.pt"
+    torch.save({391895: VECTORS, 42: VECTORS.repeat(2, 1)}, path)
+
+    reader = open_region_source(path)
+
+    assert isinstance(reader, OscarPickle)
+    assert list(reader.image_ids()) == ["391895", "42"]
+    assert len(reader.read("42")) == 2
+    regions = reader.read("391895")
+    assert regions.boxes is not None
+    assert regions.boxes.tolist() == [PLACE[:4]]
+    assert regions.features.tolist() == [[3.0] * 2048]
+    with pytest.raises(RegionsMissing, match="'7'"):
+        reader.read("7")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (VECTORS[:, :2048], r"vectors \[1, 2048\] instead of \[n, 2054\]"),
+        (VECTORS * float("nan"), "features that are NaN"),
+        (VECTORS[:, [*range(2048), 2048, 2049, 2050, 2051, 2053, 2052]], "widths and heights"),
+        (VECTORS * torch.tensor([1.0] * 2048 + [600.0] * 6), "reach out of an image of 1 x 1"),
+    ],
+)
+def test_other_vectors_are_named(tmp_path: Path, vectors: torch.Tensor, message: str) -> None:
+    torch.save({1: vectors}, tmp_path / "it.pt")
+
+    with pytest.raises(RegionsUnreadable, match=f"image '1' has .*{message}"):
+        OscarPickle(tmp_path / "it.pt").read("1")
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        VECTORS.to_sparse(),
+        VECTORS.to(torch.complex64),
+        torch.empty(1, 2054, device="meta"),
+        torch.ones(1).expand(10**7, 2054),
+    ],
+    ids=["sparse", "complex", "without numbers", "of a few bytes"],
+)
+def test_tensors_that_are_no_plain_ones_are_named(tmp_path: Path, vectors: torch.Tensor) -> None:
+    """The next image is read."""
+    torch.save({1: vectors, 2: VECTORS}, tmp_path / "it.pt")
+    reader = OscarPickle(tmp_path / "it.pt")
+
+    with pytest.raises(RegionsUnreadable, match="image '1' is not a plain tensor of real numbers"):
+        reader.read("1")
+    assert len(reader.read("2")) == 1
+
+
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "it.pt"
+    torch.save({number: VECTORS.repeat(9, 1) for number in range(9)}, path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CorpusMalformed, match=r"it\.pt is damaged.*copy it again"):
+        OscarPickle(path)
+
+
+def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
+    """Also one that would run code."""
+    for stored in ([VECTORS], {1: "text"}, {1: VECTORS, "1": VECTORS}, {1: Path("/")}):
+        torch.save(stored, tmp_path / "it.pt")
+        with pytest.raises(CorpusMalformed, match=r"it\.pt"):
+            OscarPickle(tmp_path / "it.pt")
+
+
+def test_our_own_file_is_read_back(tmp_path: Path) -> None:
+    """Boxes within float16; padding is not a region."""
+    boxes = np.array([[50, 0, 150, 100], [0, 0, 200, 50]])
+    said = np.arange(4096).reshape(2, 2048) / 4096
+    path = tmp_path / "regions.safetensors"
+    write_regions(path, {"a": region_tokens(said, boxes, 200, 100)}, region_count=5)
+
+    reader = open_region_source(path)
+    regions = reader.read("a")
+
+    assert isinstance(reader, StoredRegions)
+    assert list(reader.image_ids()) == ["a"]
+    assert len(regions) == 2
+    assert regions.boxes is not None
+    assert regions.boxes.tolist() == [[0.25, 0, 0.75, 1], [0, 0, 1, 0.5]]
+    np.testing.assert_allclose(regions.features, said, atol=1e-3)
+    with pytest.raises(RegionsMissing, match="'b'"):
+        reader.read("b")
+
+
+def test_other_layouts_are_found_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "7.npz", x=np.ones(1))
+
+    assert isinstance(open_region_source(tmp_path), NpzFolder)
