@@ -204,14 +204,6 @@ async def test_bad_content_fails_alone(
     assert ";" in response.results[1].error.message
 
 
-async def test_batch_of_bad_contents_alone_needs_no_model(stub: EncoderServiceStub) -> None:
-    """Each is refused, and the call itself succeeds."""
-    assert reasons(await encode(stub, TextContent(""), ImageContent(b""))) == [
-        "TEXT_EMPTY",
-        "IMAGE_UNREADABLE",
-    ]
-
-
 @pytest.mark.parametrize("count", [0, 65])
 async def test_batch_size_is_bounded(stub: EncoderServiceStub, count: int) -> None:
     """Neither an empty batch nor one of 65 is taken."""
@@ -220,15 +212,6 @@ async def test_batch_size_is_bounded(stub: EncoderServiceStub, count: int) -> No
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert isinstance(error, errors.BatchSizeOutOfRange)
     assert error.metadata == {"name": "contents", "got": str(count), "low": "1", "high": "64"}
-
-
-async def test_largest_batch_is_encoded(stub: EncoderServiceStub) -> None:
-    """64 contents, half of them images, are one call."""
-    image = ImageContent(encoded(noise(), "JPEG"))
-
-    response = await encode(stub, *[TextContent("two dogs"), image] * 32)  # type: ignore[arg-type]
-
-    assert reasons(response) == [""] * 64
 
 
 async def test_text_that_is_not_utf8_is_malformed(

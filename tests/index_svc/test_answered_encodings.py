@@ -7,13 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from tandem import errors
 from tandem.contract.content import ImageTokens, TextTokens
-from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_from_proto, tokens_from_proto
-from tests.index_svc.test_servicer import TIMEOUT_SECONDS, channel, refusal, stub
+from tests.index_svc.test_servicer import TIMEOUT_SECONDS, channel, stub
 from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
@@ -47,16 +45,6 @@ async def test_hits_have_no_embeddings_by_default(stub: IndexServiceStub) -> Non
     response = await stub.SearchEmbeddings(search_request([1]), timeout=TIMEOUT_SECONDS)
 
     assert not response.hit_lists[0].hits[0].HasField("embedding")
-
-
-async def test_an_answer_without_hits_has_no_embeddings(stub: IndexServiceStub) -> None:
-    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
-    request = search_request([1], modality=content_pb2.MODALITY_IMAGE)
-    request.embeddings_included = True
-
-    response = await stub.SearchEmbeddings(request, timeout=TIMEOUT_SECONDS)
-
-    assert list(response.hit_lists[0].hits) == []
 
 
 async def test_embeddings_are_those_that_were_compared(stub: IndexServiceStub) -> None:
@@ -99,11 +87,3 @@ async def test_items_are_read_with_their_encodings(stub: IndexServiceStub) -> No
     assert got.model_fingerprint == FINGERPRINT
     assert isinstance(tokens_from_proto(got.encoded_items[0].tokens), ImageTokens)
     assert isinstance(tokens_from_proto(got.encoded_items[1].tokens), TextTokens)
-
-
-async def test_encodings_of_an_unknown_index_are_refused(stub: IndexServiceStub) -> None:
-    request = pb.GetItemsRequest(index_id="nowhere", item_ids=["a"], encodings_included=True)
-
-    _, error = await refusal(stub.GetItems(request, timeout=TIMEOUT_SECONDS))
-
-    assert isinstance(error, errors.IndexNotFound)

@@ -69,13 +69,6 @@ async def test_each_is_its_own_nearest(stub: IndexServiceStub) -> None:
     )
 
 
-async def test_a_query_alone_has_neighbours(stub: IndexServiceStub) -> None:
-    found = await stub.FindNeighbours(asked(neighbour_k=3), timeout=TIMEOUT_SECONDS)
-
-    assert [len(each.numbers) for each in found.texts.lists] == [3]
-    assert [len(each.numbers) for each in found.images.lists] == [2]
-
-
 @pytest.mark.parametrize(
     ("fields", "error"),
     [

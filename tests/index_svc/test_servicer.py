@@ -249,14 +249,6 @@ async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, c
     assert [len(set(item_ids)) for item_ids in found] == [count, count]
 
 
-async def test_an_emptied_index_is_found_empty(stub: IndexServiceStub) -> None:
-    """An index whose last item was deleted still exists."""
-    await stub.UpsertItems(upsert_request([text_item("a")]))
-    await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"]))
-
-    assert await hits(stub, search_request([1])) == [[]]
-
-
 async def test_everything_is_found_after_a_restart(tmp_path: Path) -> None:
     """Deletions and replacements are included."""
     items = [text_item(f"{seed:04}", seed) for seed in range(200)]

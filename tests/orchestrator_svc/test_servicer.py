@@ -120,19 +120,6 @@ async def test_removed_items_are_gone_and_counted_once() -> None:
     assert {item.item_id for item in found.items} == {f"item-{n}" for n in range(3, 10)}
 
 
-async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothing() -> None:
-    """It never had an item of the index, which is not an error."""
-    async with stack() as behind, door(behind) as stub:
-        here, there = behind.id_on(0), behind.id_on(1)
-        assert [each async for each in stub.IngestItems(iter([batch({here: "0"})]))]
-
-        response = await stub.RemoveItems(
-            pb.RemoveItemsRequest(index_id="scenes", item_ids=[here, there]), timeout=5
-        )
-
-    assert response.removed_count == 1
-
-
 async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
     """Until nothing is left; then it is not found. A shard that never had it is not an error."""
     async with stack() as behind, door(behind) as stub:

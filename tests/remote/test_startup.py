@@ -79,11 +79,6 @@ async def behind(
         )
 
 
-async def test_all_serving_is_ready() -> None:
-    async with behind() as (dependencies, _):
-        await dependencies.check()
-
-
 async def test_one_that_is_not_serving_yet_is_named() -> None:
     """So the log of a slow start says what it waits for."""
     async with service(SERVING) as serving, service(NOT_SERVING) as starting:

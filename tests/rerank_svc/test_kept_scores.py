@@ -110,17 +110,6 @@ async def test_cost_does_not_depend_on_other_callers(
     assert (others.cost.cache_hit_count, others.cost.pair_count) == (0, 2)
 
 
-async def test_another_query_has_its_own_scores(
-    stub: RerankServiceStub, tiny_manifest: Manifest
-) -> None:
-    """The cache tells queries apart by their tokens."""
-    one = await score(stub, tiny_manifest, ["i-0"], query=10)
-    other = await score(stub, tiny_manifest, ["i-0"], query=11)
-
-    assert other.cost.pair_count == 1
-    assert one.scores[0] != other.scores[0]
-
-
 async def test_fifty_concurrent_searches_cost_one_batch(
     stub: RerankServiceStub, tiny_manifest: Manifest
 ) -> None:

@@ -148,15 +148,6 @@ async def test_item_that_is_gone_has_no_score(stub: RerankServiceStub, fingerpri
     assert not response.scores[1].HasField("match_probability")
 
 
-async def test_items_that_are_all_gone_need_no_model(
-    stub: RerankServiceStub, fingerprint: str
-) -> None:
-    """The answer has a place for each, and no score."""
-    response = await stub.ScoreCandidates(request(["gone", "too"], fingerprint))
-
-    assert [score.HasField("match_logit") for score in response.scores] == [False, False]
-
-
 async def test_largest_request_is_scored(stub: RerankServiceStub, fingerprint: str) -> None:
     """200 candidates are over the model's batch of 128 and come back in order."""
     item_ids = [f"i-{number}" for number in range(IMAGE_COUNT)]

@@ -60,12 +60,3 @@ def test_a_missing_shard_counts_as_it_last_did() -> None:
     coverage = counts.coverage("scenes", Modality.TEXT, 2, {1: 21}, missing(0))
 
     assert (coverage.covered_item_count, coverage.item_count) == (21, 32)
-
-
-def test_a_shard_that_never_answered_leaves_the_total_unknown() -> None:
-    counts = LastItemCounts()
-    counts.note("scenes", Modality.TEXT, {0: 10})
-
-    coverage = counts.coverage("scenes", Modality.TEXT, 3, {1: 21}, missing(0, 2))
-
-    assert (coverage.covered_item_count, coverage.item_count) == (21, None)

@@ -80,14 +80,6 @@ async def refusal(call: grpc.aio.Call) -> errors.TandemError:
     return error_from_rpc(caught.value, "orchestrator")
 
 
-async def test_a_full_answer_lists_no_degradation(filled: Stack) -> None:
-    async with door(filled) as stub:
-        found = await answer(stub)
-
-    assert not found.degradations
-    assert found.rerank.stop == pb.RERANK_STOP_COMPLETE
-
-
 @pytest.mark.parametrize(
     "scores",
     [
@@ -148,16 +140,6 @@ async def test_a_dead_cross_encoder_gets_no_calls_after_a_few_searches() -> None
     await holds_with_longer_times(check)
 
 
-async def test_a_missing_shard_is_flagged_as_well_as_in_the_coverage(filled: Stack) -> None:
-    """Its rerank_svc, which is not called, is not flagged."""
-    await filled.stop_shard(1)
-    async with door(filled) as stub:
-        found = await answer(stub)
-
-    assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
-    assert found.coverage.answered_shard_count == 1
-
-
 async def test_a_dead_shard_is_not_waited_for_after_a_few_searches() -> None:
     """It hangs: the first searches wait their share for it, later ones do not call it."""
 
@@ -203,25 +185,6 @@ async def test_an_encoder_without_its_model_is_still_called(filled: Stack) -> No
         filled.encoder.is_model_unavailable = True
 
         assert len((await answer(stub)).items) == 10
-
-
-async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
-    filled.encoder.before["EncodeContents"] = raising(GONE)
-    item = filled.shards[filled.shard_map.owner("scenes", NAMES[0])].items["scenes"][NAMES[0]]
-    given = pb.GivenEncoding(
-        embedding=item.embedding,
-        model_fingerprint=FINGERPRINT,
-        modality=content_pb2.MODALITY_IMAGE,
-        tokens=item.tokens,
-    )
-    async with door(filled) as stub:
-        for part in (pb.QueryPart(item_id=NAMES[0]), pb.QueryPart(encoding=given)):
-            request = pb.SearchItemsRequest(
-                index_id="scenes", query_parts=[part], target_modality=content_pb2.MODALITY_IMAGE
-            )
-            found = await answer(stub, request)
-            assert [entry.item_id for entry in found.items] == NAMES[:10]
-            assert not found.degradations
 
 
 async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> None:
@@ -276,31 +239,6 @@ async def test_a_bi_encoder_alone_keeps_its_order(filled: Stack) -> None:
         assert asked_count == sum(len(s.requests("ScoreCandidates")) for s in filled.shards)
 
 
-async def test_the_stages_make_the_whole(filled: Stack) -> None:
-    """Encode, retrieve, rerank, rank and fetch add up to the total within 2 ms."""
-    await holds_with_longer_times(lambda factor: check_stages(filled, 2_000_000 * factor))
-
-
-async def check_stages(behind: Stack, most_between_ns: float) -> None:
-    """Of nine searches, half have less between their stages."""
-    between_ns = []
-    async with door(behind) as stub:
-        for _ in range(9):
-            told = (await answer(stub, search(content_included=True))).durations
-            total = told.total_duration.ToNanoseconds()
-            stages = (
-                told.encode_duration,
-                told.retrieve_duration,
-                told.rerank_duration,
-                told.rank_duration,
-                told.fetch_duration,
-            )
-            assert all(stage.ToNanoseconds() > 0 for stage in stages)
-            between_ns.append(total - sum(stage.ToNanoseconds() for stage in stages))
-    assert min(between_ns) >= 0
-    assert median(between_ns) < most_between_ns
-
-
 CALIBRATION = ProbabilityCalibration(2.0, 0.5)
 RULE = AdaptiveDepthRule(
     first_count=5,
@@ -351,12 +289,6 @@ async def test_the_model_description_is_that_of_the_downstream_services(
         response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
 
     assert model_from_proto(response.model) == expected
-
-
-async def test_a_model_that_no_service_has_is_not_described(filled: Stack) -> None:
-    async with door(filled) as stub:
-        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
-        assert isinstance(await refusal(call), errors.ModelUnavailable)
 
 
 async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:

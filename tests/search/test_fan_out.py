@@ -16,10 +16,6 @@ async def test_results_have_the_order_of_the_calls() -> None:
     assert await fan_out(*(answer(number) for number in range(3))) == [0, 1, 2]
 
 
-async def test_no_calls_have_no_results() -> None:
-    assert await fan_out() == []
-
-
 async def test_one_call_alone_has_its_result_or_its_error() -> None:
 
     async def answer(error: Exception | None) -> str:

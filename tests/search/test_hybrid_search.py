@@ -163,11 +163,3 @@ async def test_invalid_hybrid_searches_are_refused(
         await answered(stub, **fields)
 
     assert isinstance(error_from_rpc(caught.value, "orchestrator"), refusal)
-
-
-async def test_a_search_without_words_requests_none_of_shards(
-    behind: Stack, stub: SearchServiceStub
-) -> None:
-    response = await answered(stub)
-
-    assert not any(each.keyword_state for each in response.retrievals)

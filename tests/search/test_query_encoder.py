@@ -310,13 +310,6 @@ async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
             await encode(behind, foreign, own)
 
 
-async def test_parts_of_two_dimensions_are_refused(behind: Stack) -> None:
-    three = EncodingSource(np.array([1, 0, 0], dtype=np.float32), Modality.TEXT, None, FINGERPRINT)
-
-    with pytest.raises(errors.EmbeddingInvalid):
-        await encode(behind, WeightedPart(given(0)), WeightedPart(three))
-
-
 @pytest.mark.parametrize("item_id", ["nobody", "image-11"])
 async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -> None:
     with pytest.raises(errors.ItemNotFound, match=item_id):
@@ -335,13 +328,6 @@ async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
 
         with pytest.raises(errors.ItemNotFound, match=there):
             await encode(behind, WeightedPart(StoredItemSource(there)))
-
-
-async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> None:
-    behind.encoder.refused["9"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
-
-    with pytest.raises(errors.TextTooLong):
-        await encode(behind, WeightedPart(TextContent("1")), WeightedPart(TextContent("9")))
 
 
 async def test_windows_are_for_a_lone_text(behind: Stack) -> None:

@@ -106,15 +106,6 @@ def partial_count(outcome: str, reason: str) -> float:
     )
 
 
-async def test_all_shards_are_all_of_the_index(filled: Stack) -> None:
-    answer = await search(filled)
-
-    assert ids(answer) == nearest_without(filled)
-    assert answer.coverage.answered_shard_count == answer.coverage.shard_count == 4
-    assert answer.coverage.covered_item_count == answer.coverage.item_count == ITEM_COUNT
-    assert not answer.coverage.missing
-
-
 @pytest.mark.parametrize("number", range(4))
 async def test_one_shard_down_leaves_three_and_is_reported(filled: Stack, number: int) -> None:
     """Whichever it is, the answer has the others' items, their number and the total."""
@@ -208,24 +199,6 @@ async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
             await search(filled, seconds=240.0)
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-async def test_losing_either_of_two_uneven_shards_is_answered(lost: int) -> None:
-    """Nothing is demanded by default; with both lost there is nothing to answer with."""
-    async with stack(shard_count=2) as behind:
-        await fill(behind)
-        assert count_on(behind, 0) != count_on(behind, 1)
-        await search(behind)
-        await behind.stop_shard(lost)
-
-        answer = await search(behind)
-
-        assert ids(answer) == nearest_without(behind, lost)
-        assert list(answer.coverage.missing) == [lost]
-        await behind.stop_shard(1 - lost)
-        with pytest.raises(errors.ShardsMissing, match="retry later, or start the missing ones"):
-            await search(behind)
-
-
 async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked() -> None:
     """It gets half of the time; the other half is enough for everything else."""
 
@@ -244,28 +217,6 @@ async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked() -> None
             assert (missing, error.reason) == (3, "DEADLINE_EXCEEDED")
 
     await holds_with_longer_times(check)
-
-
-async def test_a_shard_that_hangs_costs_a_patient_caller_no_half_of_its_time(
-    filled: Stack,
-) -> None:
-    """Two seconds, of 240."""
-    filled.shards[3].before["SearchEmbeddings"] = stalling(300.0)
-
-    async with asyncio.timeout(90):
-        answer = await search(filled, seconds=240.0)
-
-    assert ids(answer) == nearest_without(filled, 3)
-    assert [why.reason for why in answer.coverage.missing.values()] == ["DEADLINE_EXCEEDED"]
-
-
-async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> None:
-    filled.shards[3].before["SearchEmbeddings"] = stalling(0.3)
-
-    answer = await search(filled, seconds=60.0)
-
-    assert ids(answer) == nearest_without(filled)
-    assert not answer.coverage.missing
 
 
 async def test_a_late_shard_is_awaited_if_all_are_required() -> None:

@@ -129,14 +129,6 @@ async def test_two_of_a_kind_are_not_reranked(
     assert "rerank" not in answer.stage_seconds
 
 
-async def test_an_image_finds_texts(filled: Stack) -> None:
-    know(filled, {"text-0": 1.0, "text-5": 2.0})
-
-    answer = await search(filled, ImageContent(b"1"), target=Modality.TEXT, depth=(2, 2, 2))
-
-    assert ids(answer) == ["text-5", "text-0"]
-
-
 @pytest.mark.parametrize("target", Modality)
 @pytest.mark.parametrize("content", [TextContent("1"), ImageContent(b"1")])
 async def test_shards_get_the_querys_modality(
@@ -149,15 +141,6 @@ async def test_shards_get_the_querys_modality(
         [request] = shard.requests("SearchEmbeddings")
         assert modality_from_proto(request.query_modality) is content.modality  # type: ignore[attr-defined]
         assert modality_from_proto(request.modality) is target  # type: ignore[attr-defined]
-
-
-async def test_contents_are_returned_on_request(filled: Stack) -> None:
-    answer = await search(filled, rerank_disabled=True, content_included=True, depth=(6, 1, 3))
-
-    assert answer.contents == {
-        f"image-{angle}": FetchedItem(ImageContent(str(angle).encode()), {}) for angle in (0, 5, 10)
-    }
-    assert not (await search(filled)).contents
 
 
 async def test_attributes_are_returned_without_contents() -> None:
@@ -206,16 +189,6 @@ async def test_contents_beyond_one_response_are_requested_in_parts() -> None:
         assert sizes == [256, 64]
 
 
-async def test_stages_are_timed(filled: Stack) -> None:
-    answer = await search(filled, content_included=True)
-
-    seconds = dict(answer.stage_seconds)
-    total = seconds.pop("total")
-    assert set(seconds) == {"encode", "retrieve", "rerank", "rank", "fetch"}
-    assert all(each > 0 for each in seconds.values())
-    assert sum(seconds.values()) <= total
-
-
 async def test_an_index_that_no_shard_knows_is_not_found(filled: Stack) -> None:
     with pytest.raises(errors.IndexNotFound, match="nowhere"):
         await search(filled, index_id="nowhere")
@@ -235,15 +208,6 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
         assert behind.shards[0].items == {}
         assert ids(answer) == [item_id]
         assert answer.contents == {item_id: FetchedItem(ImageContent(b"3"), {})}
-
-
-async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
-    """It is known, so that is not an error, and no scoring is requested."""
-    for shard in filled.shards:
-        shard.items["scenes"].clear()
-
-    assert ids(await search(filled)) == []
-    assert not any(shard.requests("ScoreCandidates") for shard in filled.shards)
 
 
 @pytest.mark.parametrize(
@@ -279,15 +243,6 @@ async def test_one_shards_failure_does_not_wait_for_the_other(filled: Stack) -> 
     async with asyncio.timeout(60):
         with pytest.raises(errors.Overloaded):
             await search(filled)
-
-
-async def test_a_content_that_cannot_be_encoded_is_refused_by_its_own_error(filled: Stack) -> None:
-    filled.encoder.refused["1"] = errors.TextTooLong(got=9000, limit=8192, unit="bytes")
-
-    with pytest.raises(errors.TextTooLong):
-        await search(filled)
-
-    assert not any(shard.requests("SearchEmbeddings") for shard in filled.shards)
 
 
 async def test_a_bad_index_id_is_refused_before_anything_is_encoded(filled: Stack) -> None:

@@ -25,15 +25,6 @@ def test_owners_never_change(index_id: str, item_id: str, owners: list[int]) -> 
     assert [ShardMap(count).owner(index_id, item_id) for count in (2, 3, 8)] == owners
 
 
-@given(shard_counts, names, names)
-def test_every_item_has_one_owner(shard_count: int, index_id: str, item_id: str) -> None:
-    """It is one of the shards, the same in every call and every map of the count."""
-    owner = ShardMap(shard_count).owner(index_id, item_id)
-
-    assert 0 <= owner < shard_count
-    assert ShardMap(shard_count).owner(index_id, item_id) == owner
-
-
 @pytest.mark.parametrize("shard_count", [2, 3, 8])
 def test_items_spread_evenly(shard_count: int) -> None:
     """Within five standard deviations of an equal share; ids that count up are no trouble."""
@@ -88,16 +79,3 @@ def test_groups_are_by_owner_in_the_order_given(shard_count: int, item_ids: list
         assert owned == [each for each in item_ids if shard_map.owner("scenes", each) == shard]
         assert owned
     assert sum(map(len, groups.values())) == len(item_ids)
-
-
-@pytest.mark.parametrize("shard_count", [0, -1])
-def test_no_shards_are_refused(shard_count: int) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        ShardMap(shard_count)
-
-
-def test_versions_count_from_one() -> None:
-    """A shard does not check 0, so a map of version 0 would not be checked at all."""
-    assert ShardMap(2).version == 1
-    with pytest.raises(ValueError, match="version is 0"):
-        ShardMap(2, version=0)

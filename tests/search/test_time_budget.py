@@ -23,10 +23,3 @@ def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -
     assert budget.encode_end.end_time - now == pytest.approx(encode, abs=lag + 1e-6)
     assert budget.rerank_end.end_time - now == pytest.approx(rerank, abs=lag + 1e-6)
     assert budget.retrieval_end == budget.rerank_end
-
-
-def test_of_a_time_that_is_over_nothing_is_left() -> None:
-    budget = TimeBudget.until(Deadline.after(-1.0), TimeShares())
-
-    assert budget.encode_end.passed
-    assert budget.rerank_end.passed

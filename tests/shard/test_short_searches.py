@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 
 from index_svc.servicer import IndexServicer
 from tandem.contract.content import Modality
@@ -63,18 +62,6 @@ def test_only_searches_that_were_short_are_predicted_short() -> None:
     for _ in range(30):
         searches.note(QUERY, 0.0002)
     assert searches.expects(QUERY)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [{"retrieve_k": 1000}, {"embeddings": [unit_vector(1), unit_vector(2)]}],
-    ids=["k", "queries"],
-)
-def test_larger_searches_are_never_expected_to_be_short(other: dict[str, Any]) -> None:
-    searches = ShortSearches()
-    searches.note(QUERY, 0.0002)
-
-    assert not searches.expects(replace(QUERY, **other))
 
 
 async def test_a_short_search_runs_on_the_loop_unless_it_would_wait(tmp_path: Path) -> None:

@@ -125,10 +125,6 @@ def test_neighbour_scores_are_kept_in_the_cursor() -> None:
     assert not other.held.HasField("neighbours")
 
 
-def test_an_exhausted_answer_has_no_cursor() -> None:
-    assert cursor_of([]) == b""
-
-
 def test_a_page_may_have_another_size() -> None:
     """The next one continues after it, with the first one's size again."""
     page = page_from_proto(request(cursor_of(some(20)), return_n=7))
@@ -256,17 +252,6 @@ def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
         page_from_proto(request(sealed))
     with pytest.raises(errors.CursorInvalid, match="bytes"):
         page_from_proto(request(bytes(MAX_CURSOR_BYTES + 1)))
-
-
-def test_an_item_may_be_there_in_both_modalities() -> None:
-    """If it was replaced by the other while both were searched."""
-    twice: dict[str, object] = {name: value * 2 for name, value in columns.items()}
-
-    page = page_from_proto(
-        request(forged(**(twice | {"modalities": ["MODALITY_IMAGE", "MODALITY_TEXT"]})))
-    )
-
-    assert [entry.hit.item_id for entry in page.ranked] == ["a", "a"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem.search.calls.breaker import Breaker, BreakerRule, BreakerState
+from tandem.search.calls.breaker import Breaker, BreakerState
 
 
 class Clock:
@@ -110,20 +110,3 @@ def test_asking_whether_it_refuses_uses_no_probe() -> None:
 
     assert not any(breaker.is_refusing for _ in range(3))
     assert breaker.admit()
-
-
-def test_each_change_is_logged() -> None:
-    clock = Clock()
-    told: list[BreakerState] = []
-    breaker = Breaker(BreakerRule(consecutive_count=2), clock=clock, on_change=told.append)
-    breaker.failed()
-    breaker.failed()
-    clock.seconds += 1
-    breaker.admit()
-    breaker.failed()
-    clock.seconds += 1
-    breaker.admit()
-    breaker.succeeded()
-
-    names = [state.name for state in told]
-    assert names == ["CLOSED", "OPEN", "PROBING", "OPEN", "PROBING", "CLOSED"]

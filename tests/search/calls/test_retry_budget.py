@@ -20,10 +20,3 @@ def test_saved_retries_are_bounded() -> None:
         budget.earn()
 
     assert sum(budget.spend() for _ in range(100)) == 10
-
-
-def test_without_a_share_nothing_is_retried() -> None:
-    budget = RetryBudget(share=0.0)
-    budget.earn()
-
-    assert not budget.spend()

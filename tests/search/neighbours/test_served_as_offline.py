@@ -134,18 +134,6 @@ def test_a_query_that_the_index_holds_is_scored_as_offline(
         assert worst(served, CORPUS.offline_scores(model, modality, number)) <= 1e-5
 
 
-@pytest.mark.parametrize("modality", list(Modality))
-def test_directions_of_equal_size_are_distinguished(tmp_path: Path, modality: Modality) -> None:
-    """A masked node more selects the network, and changes no score."""
-    model = tiny_leaprr("code", image_query_neighbours=5)
-    manifest = exported(model, tmp_path)
-
-    served = served_scores(CORPUS, CORPUS.of(modality)[2], modality, manifest, tmp_path)
-
-    assert (manifest.text_query.node_count, manifest.image_query.node_count) == (6, 7)
-    assert worst(served, CORPUS.offline_scores(model, modality, 2)) <= 1e-5
-
-
 # Graphs with the query as a pillar are in test_a_query_that_the_index_holds_is_scored_as_offline.
 @pytest.mark.parametrize("modality", list(Modality))
 @pytest.mark.parametrize("includes_query", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -228,19 +216,6 @@ def test_the_comparison_notices_a_fault(tmp_path: Path) -> None:
     assert worst(served, offline) <= 1e-5
     assert worst(served, other) > 1e-3
     assert worst(lacking, offline) > 1e-3
-
-
-def test_the_number_of_shards_does_not_matter(tmp_path: Path) -> None:
-    manifest = exported(tiny_leaprr("paper"), tmp_path)
-    query = CORPUS.images[7]
-
-    by_count = [
-        served_scores(CORPUS, query, Modality.IMAGE, manifest, tmp_path, shard_count=count)
-        for count in (1, 2, 5)
-    ]
-
-    assert worst(by_count[0], by_count[1]) <= 1e-6
-    assert worst(by_count[0], by_count[2]) <= 1e-6
 
 
 def test_fewer_items_than_the_network_orders_are_padded(tmp_path: Path) -> None:

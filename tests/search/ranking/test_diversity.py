@@ -38,12 +38,6 @@ def test_the_first_of_similar_items_stays(count: int, seed: int, similarity: flo
         assert (place in kept) != any(near[place, other] for other in before)
 
 
-def test_a_double_is_left_out() -> None:
-    points = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-
-    assert distinct_places(similarities(points), 0.99) == [0, 1]
-
-
 @given(counts, seeds, st.floats(0, 1), st.integers(0, 12))
 def test_the_order_is_that_of_maximal_marginal_relevance(
     count: int, seed: int, weight: float, scored_count: int
@@ -73,22 +67,3 @@ def test_the_order_is_that_of_maximal_marginal_relevance(
         assert redundancy == max([0.0, *(similarity[place, other] for other in chosen)])
         chosen.append(place)
     assert sorted(chosen) == list(range(count))
-
-
-@given(counts, seeds)
-def test_relevance_alone_is_the_order_of_relevance(count: int, seed: int) -> None:
-    relevances = [round(each, 1) for each in np.random.default_rng(seed).uniform(-1, 1, count)]
-
-    near = similarities(embeddings(count, seed))
-    order = [place for place, _ in marginal_order(relevances, near, 1.0, [count])]
-
-    assert order == sorted(range(count), key=lambda place: -relevances[place])
-
-
-def test_diversity_puts_another_item_between_two_similar_ones() -> None:
-    """Two doubles of relevance 0.9 and 0.89, and another thing of 0.6: it comes second."""
-    points = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
-
-    order = marginal_order([0.9, 0.89, 0.6], similarities(points), 0.5, [3])
-
-    assert order == [(0, 0.0), (2, 0.0), (1, 1.0)]

@@ -9,13 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.contract.hybrid import HybridFusion, HybridRank
-from tandem.errors import RankingInvalid
 from tandem.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import (
-    distribution_scores,
     fused_hits,
-    reciprocal_ranks,
-    z_scores,
 )
 from tandem.stages.hit import Hit, KeywordHit
 
@@ -63,12 +59,6 @@ def test_distribution_scales_three_deviations_around_the_mean() -> None:
     ]
 
 
-@pytest.mark.parametrize("fusion", HybridFusion)
-def test_a_weight_of_1_or_0_is_one_list_alone(fusion: HybridFusion) -> None:
-    assert [item_id for item_id, _ in fused(fusion, 0.0, 3)] == ["a", "b", "c"]
-    assert [item_id for item_id, _ in fused(fusion, 1.0, 1)] == ["c"]
-
-
 def test_each_hit_says_which_lists_it_was_in() -> None:
     rule = HybridRule(keywords="cup")
 
@@ -102,15 +92,3 @@ def test_every_fusion_is_finite_and_keeps_the_order_of_a_list(
     assert all(math.isfinite(hit.retrieval_score) for hit in order)
     values = [hit.similarity for hit in order]
     assert values == sorted(values, reverse=True)
-
-
-def test_equal_scores_are_the_middle() -> None:
-    assert z_scores([3.0, 3.0]) == [0.0, 0.0]
-    assert distribution_scores([3.0]) == [0.5]
-    assert reciprocal_ranks([]) == []
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
-def test_a_weight_out_of_range_is_refused(weight: float) -> None:
-    with pytest.raises(RankingInvalid, match="keyword_weight"):
-        HybridRule(keywords="cup", keyword_weight=weight)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,24 +71,6 @@ def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, Match]]) -> N
     assert [entry.final_rank for entry in ranked] == list(range(1, len(hits) + 1))
     assert {entry.retrieve_rank: entry.hit for entry in ranked} == dict(enumerate(hits, start=1))
     assert all(entry.match == matches.get(entry.hit.item_id) for entry in ranked)
-
-
-@given(scored())
-def test_scored_hits_rank_first_by_logit(case: tuple[list[Hit], dict[str, Match]]) -> None:
-    ranked = rank_hits(*case)
-
-    are_scored = [entry.match is not None for entry in ranked]
-    assert are_scored == sorted(are_scored, reverse=True)
-    logits = [entry.match.logit for entry in ranked if entry.match]
-    assert logits == sorted(logits, reverse=True)
-    for _, tied in groupby(ranked, key=lambda entry: entry.match and entry.match.logit):
-        ranks = [entry.retrieve_rank for entry in tied]
-        assert ranks == sorted(ranks)
-
-
-@given(retrieved())
-def test_without_scores_the_order_is_that_of_retrieval(hits: list[Hit]) -> None:
-    assert [entry.hit for entry in rank_hits(hits, {})] == hits
 
 
 def test_a_worked_example() -> None:
@@ -239,14 +221,6 @@ def test_fusion_raises_items_that_the_bi_encoder_ranks_high() -> None:
     assert ids(rank_answer(added, hits, matches)) == ["a", "b"]
 
 
-def test_the_improbable_and_the_unscored_are_left_out() -> None:
-    hits = [Hit(each, 0.5) for each in "abcd"]
-    matches = {"a": Match(1.0, 0.7), "b": Match(-1.0, 0.3), "c": Match(0.0, 0.5)}
-    query = replace(QUERY, ranking=RankingRule(min_probability=0.5))
-
-    assert ids(rank_answer(query, hits, matches)) == ["a", "c"]
-
-
 def test_duplicates_collapse_into_the_best() -> None:
     """Best by score, not by retrieval: b is a's double and scored higher."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.8, 1), pointed("c", 0.7, 80)]
@@ -254,13 +228,6 @@ def test_duplicates_collapse_into_the_best() -> None:
     query = replace(QUERY, ranking=RankingRule(duplicate_similarity=0.99))
 
     assert ids(rank_answer(query, hits, matches)) == ["b", "c"]
-
-
-def test_diversity_separates_similar_items() -> None:
-    hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 1), pointed("c", 0.6, 90)]
-    query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5))
-
-    assert ids(rank_answer(query, hits, {})) == ["a", "c", "b"]
 
 
 async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score() -> None:

@@ -22,7 +22,6 @@ from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_cursor_pb2 import SearchCursor
 from tandem.v1.search_service_pb2 import RERANK_STOP_COMPLETE, RerankSummary
-from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, stack
 from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, probability, remote_api
 from tests.support.rerank_svc.remote_shard import PICTURES, RemoteShard, reranker_of
@@ -116,17 +115,6 @@ async def test_a_failing_api_leaves_the_bi_encoders_order(
         answer = await search(behind, TextContent("0"), seconds=30.0)
 
     assert_as_retrieved(answer, stop)
-
-
-async def test_an_api_that_hangs_leaves_the_bi_encoders_order_in_time(tmp_path: Path) -> None:
-    async def check(factor: float) -> None:
-        async with searching(tmp_path / f"{factor}") as (api, behind):
-            api.sabotage = Sabotage.SLOW
-            answer = await search(behind, TextContent("0"), seconds=1.0 * factor)
-
-        assert_as_retrieved(answer, RerankStop.TIME)
-
-    await holds_with_longer_times(check)
 
 
 def assert_as_retrieved(answer: SearchAnswer, stop: RerankStop) -> None:

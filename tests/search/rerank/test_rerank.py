@@ -176,26 +176,6 @@ async def test_candidates_past_the_deadline_keep_their_place(seconds: float) -> 
     await holds_with_longer_times(check)
 
 
-async def test_more_time_reaches_deeper() -> None:
-    """Anytime: all of them take 2 s, and three deadlines reach ever more of them."""
-
-    async def check(factor: float) -> None:
-        async with in_tens() as behind:
-            for shard in behind.shards:
-                shard.pair_seconds = 0.1 * factor
-            await search(behind, seconds=10.0 * factor)
-
-            depths = []
-            for seconds in (0.5, 1.2, 10.0):
-                answer = await search(behind, seconds=seconds * factor)
-                assert_prefix(answer)
-                depths.append(answer.rerank.reranked_depth)
-
-            assert 0 < depths[0] < depths[1] < depths[2] == ITEM_COUNT
-
-    await holds_with_longer_times(check)
-
-
 @pytest.mark.parametrize(
     ("error", "stop"),
     [
@@ -331,22 +311,6 @@ async def test_the_rule_is_requested_once(filled: Stack) -> None:
         await search(filled, adaptive_depth=True)
 
     assert sum(len(shard.requests("DescribeModel")) for shard in filled.shards) == 1
-
-
-@pytest.mark.parametrize("fingerprint", [None, "model-b"])
-async def test_without_a_rule_a_search_is_reranked_in_full(
-    filled: Stack, fingerprint: str | None
-) -> None:
-    """No rerank_svc describes a rule, or it is another model's."""
-    if fingerprint:
-        describe(filled, RULE, fingerprint)
-    for shard in filled.shards:
-        shard.logits["image-01"] = 9.0
-
-    answer = await search(filled, adaptive_depth=True)
-
-    assert answer.rerank.reranked_depth == ITEM_COUNT
-    assert answer.rerank.stop is RerankStop.COMPLETE
 
 
 async def test_candidates_are_scored_by_the_version_that_encoded_the_query(filled: Stack) -> None:

@@ -30,11 +30,6 @@ def test_a_chunk_is_no_larger_than_what_likely_fits() -> None:
     assert paced(0.010).chunk_size(20, 0.0301) == 3
 
 
-def test_a_deep_rerank_is_cut_by_count() -> None:
-    """This bounds memory, and what a failure loses."""
-    assert paced(0.0001).chunk_size(200, 60.0) == 64
-
-
 def test_a_spread_makes_it_careful() -> None:
     steady, varying = paced(0.010), paced(0.010)
     for _ in range(20):
@@ -79,12 +74,3 @@ def test_a_recovery_takes_effect_at_once() -> None:
     pace.note(1, 0.006)
 
     assert pace.chunk_size(20, 0.4) == 20
-
-
-def test_an_expected_delay_does_not_change_the_pace() -> None:
-    """A chunk that was cut short below its usual time is not a sign of slowness."""
-    pace = paced(0.010)
-    for _ in range(20):
-        pace.note_late(10, 0.02)
-
-    assert pace.chunk_size(20, 0.0301) == 3

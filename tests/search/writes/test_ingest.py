@@ -156,14 +156,6 @@ async def test_a_batch_of_an_invalid_size_is_refused_whole(count: int) -> None:
             await ingest(behind, [text(f"item-{n}") for n in range(count)])
 
 
-async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
-    async with stack() as behind:
-        with pytest.raises(errors.IndexIdInvalid):
-            await ingest(behind, [text("a")], index_id="Scenes")
-
-        assert behind.encoder.calls == []
-
-
 async def attempt(behind: Stack, items: list[IncomingItem], request_id: str) -> Ingested:
     """Ingests a batch under a request id."""
     return await downstream.ingest(behind.ingester, items, request_id=request_id)
@@ -239,14 +231,6 @@ async def test_a_reused_request_id_is_reported_item_by_item() -> None:
         assert stored(behind) == {"a"}
 
 
-async def test_a_batch_without_an_id_is_stored_each_time() -> None:
-    async with stack(shard_count=1) as behind:
-        for _ in range(2):
-            await attempt(behind, [text("a", 1)], "")
-
-        assert behind.shards[0].sequence == 2
-
-
 async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
     async with stack(shard_count=1) as behind:
         with pytest.raises(errors.RequestIdInvalid):
@@ -275,13 +259,3 @@ async def test_the_truncation_policy_reaches_the_encoder_and_text_use_is_returne
         assert stored(behind) == {"long", "short"}
         [request] = behind.encoder.requests("EncodeContents")
         assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE  # type: ignore[attr-defined]
-
-
-async def test_an_item_has_no_windows() -> None:
-    async with stack() as behind:
-        with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
-            await downstream.ingest(
-                behind.ingester, [text("a")], truncation_policy=TruncationPolicy.BEST_WINDOW
-            )
-
-        assert not behind.encoder.calls

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-import grpc
 import pytest
 
 from tandem import errors
@@ -179,19 +178,6 @@ async def test_a_fast_sender_is_held_back() -> None:
         gate.set()
 
 
-async def test_a_sender_may_wait_for_each_answer_before_the_next_batch() -> None:
-    async with stack() as behind, door(behind, pending_batch_count=1) as stub:
-        call = stub.IngestItems(timeout=TIMEOUT_SECONDS)
-        for n in range(5):
-            await call.write(batch({f"item-{n}": str(n)}))
-            response = await call.read()
-            assert [result.item_id for result in response.results] == [f"item-{n}"]
-            assert text_of(behind, f"item-{n}") == str(n)
-        await call.done_writing()
-
-        assert await call.read() is grpc.aio.EOF
-
-
 async def test_a_sender_may_read_nothing_until_it_has_sent_everything() -> None:
     """More batches than may be in flight, all written before the first answer is read."""
     async with stack() as behind, door(behind, pending_batch_count=2) as stub:
@@ -203,11 +189,6 @@ async def test_a_sender_may_read_nothing_until_it_has_sent_everything() -> None:
         answers = [each async for each in call]
 
     assert len(answers) == 12
-
-
-async def test_an_empty_stream_has_no_answers() -> None:
-    async with stack() as behind, door(behind) as stub:
-        assert [each async for each in stub.IngestItems(iter([]))] == []
 
 
 async def test_items_that_fail_do_not_end_the_stream() -> None:

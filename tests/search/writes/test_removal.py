@@ -110,15 +110,6 @@ async def test_a_repeated_removal_is_answered_as_the_first_time() -> None:
         assert not any(shard.items["scenes"] for shard in behind.shards)
 
 
-async def test_an_id_used_for_another_removal_is_refused_by_name() -> None:
-    async with stack(shard_count=1) as behind:
-        await fill(behind)
-        await remove(behind, ["a"], "same")
-
-        with pytest.raises(errors.RequestIdReused, match="request_id 'same' was"):
-            await remove(behind, ["b"], "same")
-
-
 async def test_an_overlong_request_id_is_refused_before_any_call() -> None:
     async with stack() as behind:
         with pytest.raises(errors.RequestIdInvalid):

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import numpy as np
@@ -197,21 +196,6 @@ def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> 
     assert_columns_equal_plain_reading(AttributeColumns(), changes, [where], len(held) + 2)
 
 
-def test_searches_may_run_side_by_side() -> None:
-    columns = AttributeColumns()
-    for row in range(0, 5000, 500):
-        columns.put(row, {"rare": row, "tags": ("a", "b")})
-    expected = [row in range(0, 5000, 500) and row >= 1000 for row in range(5000)]
-    where = InRange("rare", at_least=1000) & OneOf("tags", ("b",))
-
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(50):
-            columns.put(4999, {"rare": 1})
-            columns.drop(4999)
-            found = list(threads.map(lambda _: columns.matching(where, 5000).tolist(), range(8)))
-            assert found == [expected] * 8
-
-
 def test_rows_never_put_are_items_without_attributes() -> None:
     """Only negations and the empty conjunction match them."""
     columns = AttributeColumns()
@@ -221,15 +205,6 @@ def test_rows_never_put_are_items_without_attributes() -> None:
     assert columns.matching(AllOf(()), 3).tolist() == [True, True, True]
     assert columns.matching(AnyOf(()), 3).tolist() == [False, False, False]
     assert columns.matching(Not(Exists("other")), 3).tolist() == [True, True, True]
-
-
-def test_the_answer_is_the_callers_to_change() -> None:
-    columns = AttributeColumns()
-    columns.put(0, {"a": True})
-
-    columns.matching(Exists("a"), 1)[:] = False
-
-    assert columns.matching(Exists("a"), 1).tolist() == [True]
 
 
 def test_names_that_few_rows_have_cost_little() -> None:

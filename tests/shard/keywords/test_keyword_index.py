@@ -166,14 +166,6 @@ def test_query_syntax_is_only_words(words: str) -> None:
     assert "c" not in found(index, words)
 
 
-def test_words_ignore_case_and_accents_in_several_languages() -> None:
-    index = index_of(caption("a", "Café au lait"), caption("b", "Straße"), caption("c", "été"))
-
-    assert found(index, "CAFE") == ["a"]
-    assert found(index, "strasse") == ["b"]
-    assert found(index, "l'Été!") == ["c"]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -212,11 +204,6 @@ def test_no_letter_of_any_script_differs_by_case_or_composition() -> None:
     assert len(letters) > 2_000
     assert different == []
     assert len(index.words_of("กา กี")) == 2
-
-
-@pytest.mark.parametrize("words", ["", "?!", "x" * 5_000])
-def test_a_text_without_words_finds_nothing(words: str) -> None:
-    assert found(index_of(caption("a", "red cup")), words) == []
 
 
 def test_only_the_first_different_words_are_searched_for() -> None:

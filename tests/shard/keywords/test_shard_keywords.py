@@ -13,7 +13,6 @@ from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
-from tandem.errors import RequestMalformed
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.shard import Shard, ShardSettings
 from tandem.shard.short_searches import ShortSearches
@@ -174,15 +173,6 @@ def test_words_and_what_they_find_cross_the_wire(shard: Shard) -> None:
     assert not answer_to_proto(shard.search(query_from_proto(search_request([1]))), 0.0).HasField(
         "keyword_hit_list"
     )
-
-
-@pytest.mark.parametrize("keywords", ["x" * 8_193, "é" * 4_097])
-def test_too_many_words_are_refused(keywords: str) -> None:
-    request = search_request([1])
-    request.keywords = keywords
-
-    with pytest.raises(RequestMalformed, match="8,192 bytes"):
-        query_from_proto(request)
 
 
 def test_a_search_by_words_never_runs_in_the_event_loop() -> None:

@@ -42,10 +42,6 @@ def test_auto_chooses_no_bits_for_short_embeddings_or_on_a_gpu() -> None:
     assert choose_index_types(IndexTuning(), 20_000, 128, is_on_gpu=True) == ["IVF256,SQ8"]
 
 
-def test_the_requested_type_is_chosen() -> None:
-    assert choose_index_types(IndexTuning("HNSW32"), 5, 384) == ["HNSW32"]
-
-
 @pytest.mark.parametrize(
     ("current", "wanted", "expected"),
     [
@@ -78,12 +74,6 @@ def test_a_small_index_is_not_advised_codes_that_it_cannot_train() -> None:
     """FAISS would fail for each of them, in words of its own."""
     assert not [each for each in candidate_types(255, 384) if "PQ" in each]
     assert [each for each in candidate_types(256, 384) if "PQ" in each]
-
-
-@pytest.mark.parametrize("tuning", [IndexTuning("IVF"), IndexTuning(recall_target=0)])
-def test_impossible_types_are_refused(tuning: IndexTuning) -> None:
-    with pytest.raises(IndexTypeInvalid):
-        tuning.check(384)
 
 
 @pytest.mark.parametrize(

@@ -125,16 +125,6 @@ def test_search_equals_brute_force_on_many_real_valued_items(dimension: int, k: 
     np.testing.assert_allclose([hit.similarity for hit in hits], expected, atol=1e-6)
 
 
-def test_ties_that_do_not_fit_are_kept_by_smaller_id() -> None:
-    """Of 500 items at equal distance, k = 3 finds the 3 smallest ids."""
-    index = index_of()
-    index.upsert([image(f"{number:03}", CORNERS[0]) for number in reversed(range(500))])
-
-    hits = index.search(CORNERS[0], 3).hits
-
-    assert hits == [RowHit("000", 1.0), RowHit("001", 1.0), RowHit("002", 1.0)]
-
-
 def test_an_empty_index_finds_nothing() -> None:
     """It has no items before the first upsert and after the last delete."""
     index = index_of()

@@ -61,16 +61,6 @@ def test_a_worked_example() -> None:
     assert whole[Modality.TEXT].numbers.shape == (2, 0)
 
 
-def test_a_pool_of_all_items_gives_exact_neighbours() -> None:
-    items_ND, embeddings_VD = unit_vectors(300, 1), unit_vectors(9, 2)
-
-    found = neighbourhood(ModalityIndex(unit_rows(300, 1)), asked(embeddings_VD, 300))
-
-    assert found.numbers.tolist() == [nearest(each_D, items_ND, 3) for each_D in embeddings_VD]
-    pillars = nearest(embeddings_VD[0], items_ND, 4)
-    assert found.pillars.tolist() == items_ND[pillars].tolist()
-
-
 def test_a_faiss_index_gives_the_pool() -> None:
     """Its candidates are compared exactly; with every list searched they are the nearest."""
     rows = unit_rows(2_000, 1)

@@ -36,15 +36,6 @@ def test_queries_are_of_the_other_modality(rows: EmbeddingRows) -> None:
     assert {query.tobytes() for query in own.queries_QD} <= live
 
 
-def test_the_same_seed_draws_the_same(rows: EmbeddingRows) -> None:
-    drawn = [
-        RecallSample.draw(rows, EmbeddingRows(DIMENSION), seed=seed).queries_QD
-        for seed in (0, 0, 1)
-    ]
-    assert (drawn[0] == drawn[1]).all()
-    assert (drawn[0] != drawn[2]).any()
-
-
 @pytest.mark.parametrize("index_type", TYPES)
 def test_recall_is_the_share_of_the_truly_nearest_that_is_found(
     rows: EmbeddingRows, sample: RecallSample, index_type: str
@@ -108,24 +99,6 @@ def test_either_of_equal_embeddings_is_right() -> None:
     sample = RecallSample(rows, unit_vectors(20, 4), own_rows)
 
     assert sample.measure(FaissIndex.build("SQ8", rows, rows.row_count)).percent == 100
-
-
-@pytest.mark.parametrize("count", [1, 21])
-def test_few_rows_have_few_nearest(count: int) -> None:
-    """All rows count, except the query's own."""
-    rows = unit_rows(count, 6)
-    sample = RecallSample.draw(rows, EmbeddingRows(DIMENSION))
-    index = FaissIndex.build("HNSW4", rows, rows.row_count)
-
-    assert sample.measure(index) == MeasuredRecall(100.0, 0.0)
-
-
-def test_nothing_to_ask_is_nothing_found() -> None:
-    rows = EmbeddingRows(DIMENSION)
-    sample = RecallSample.draw(rows, EmbeddingRows(DIMENSION))
-
-    assert len(sample) == 0
-    assert sample.measure(FaissIndex.build("HNSW4", rows, 0)) == MeasuredRecall(0.0, 0.0)
 
 
 def test_only_clear_misses_are_measured(
