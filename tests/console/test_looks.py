@@ -15,7 +15,7 @@ from tests.support.console.pages import (
     search_to_the_end,
     shoot,
 )
-from tests.support.console.told_answers import ToldAnswers, found
+from tests.support.console.told_answers import ToldAnswers
 from tests.support.gateway_svc.running import gateway
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -81,18 +81,3 @@ async def test_an_error_with_a_long_word_is_wrapped(open_page: OpenPage) -> None
 
         assert "a" * 63 in await page.inner_text("#problem")
     assert wide <= 390
-
-
-async def test_a_text_on_a_phone_is_below_its_rank(open_page: OpenPage) -> None:
-    """Where the rank lies over a picture it would hide the first words."""
-    item = found(0, 1, logit=1.0)
-    item.content.text = "a long text " * 20
-    async with gateway(ToldAnswers(items=[item]).search) as served:
-        page = await open_page(served.port, **LOOKS["phone"])
-        await search_to_the_end(page)
-        rank = await page.locator("#reranked .rank").bounding_box()
-        text = await page.locator("#reranked .text-item").bounding_box()
-
-    assert rank is not None
-    assert text is not None
-    assert text["y"] >= rank["y"] + rank["height"]

@@ -50,25 +50,6 @@ async def test_the_first_order_is_shown_before_the_second_arrives(open_page: Ope
         assert await page.locator("#answer").get_attribute("aria-busy") == "false"
 
 
-async def test_curves_of_items_missing_from_one_order_end_below_it(open_page: OpenPage) -> None:
-    """And make the columns no taller, however the window changes."""
-    told = ToldAnswers(items=[found(7, 1, logit=1.0)])
-    async with gateway(told.search) as served:
-        page = await open_page(served.port)
-        await search_to_the_end(page)
-        for height in (1000, 3000, 600):
-            await page.set_viewport_size({"width": 1280, "height": height})
-            columns = await page.locator("#columns").bounding_box()
-            last = await page.locator("#retrieved li:last-child").bounding_box()
-            assert columns
-            assert last
-            assert columns["y"] + columns["height"] - last["y"] - last["height"] < 20
-        gone = await page.locator("#retrieved .gone").count()
-        partial = await page.locator("#curves .partial").count()
-
-    assert (gone, partial) == (7, 7)
-
-
 async def test_each_item_has_its_figures_and_reasons(open_page: OpenPage) -> None:
     """On its card, and in words where it is opened."""
     async with gateway(ToldAnswers().search) as served:
@@ -229,21 +210,6 @@ async def test_degradations_are_shown_in_words(open_page: OpenPage) -> None:
     assert "Searched 600 of 1,200 items" in words
     assert "shard 1 is missing (service unavailable)" in words
     assert "Only the first 4 of 20 candidates were reranked, because the time was used up" in words
-
-
-async def test_the_time_of_each_stage_is_a_bar(open_page: OpenPage) -> None:
-    """As wide as its share."""
-    async with gateway(ToldAnswers().search) as served:
-        page = await open_page(served.port)
-        await search_to_the_end(page)
-        words = await page.inner_text("#stages")
-        widths = await page.eval_on_selector_all(
-            ".bar .stage", "parts => parts.map(part => part.getBoundingClientRect().width)"
-        )
-
-    assert "81 ms in the server, of 10 s allowed" in words
-    assert "rerank 61 ms" in words
-    assert abs(widths[2] / widths[0] - 61 / 12) < 0.5
 
 
 async def test_data_never_becomes_markup(open_page: OpenPage) -> None:

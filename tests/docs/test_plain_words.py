@@ -156,8 +156,3 @@ def test_the_search_finds_a_turn_of_a_name() -> None:
     ]  # fmt: skip
     assert TURNS_OF_NAMES.findall("test_untold_none_is_not_an_error") == []
     assert len(TEST_NAMES) > 2_500
-
-
-def test_files_are_searched() -> None:
-    """A moved folder must not empty the test."""
-    assert len(searched()) > 70

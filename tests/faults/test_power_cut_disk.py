@@ -45,23 +45,6 @@ def names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir())
 
 
-def test_it_is_a_file_system(disk: PowerCutDisk) -> None:
-    """Files and folders are created, read, renamed and removed."""
-    (disk.path / "folder").mkdir()
-    path = disk.path / "folder" / "file"
-    path.write_bytes(b"a" * 300_000)
-    with path.open("r+b") as file:
-        file.seek(299_999)
-        file.write(b"bc")
-    path.rename(disk.path / "moved")
-    (disk.path / "folder").rmdir()
-
-    assert (disk.path / "moved").read_bytes() == b"a" * 299_999 + b"bc"
-    assert names(disk.path) == ["moved"]
-    with pytest.raises(FileNotFoundError):
-        path.stat()
-
-
 def test_only_synced_data_survives_a_power_cut(disk: PowerCutDisk) -> None:
     """fsync keeps a file's content, or a folder's names; O_DSYNC keeps writes."""
     write_synced(disk.path / "kept", b"kept")
@@ -79,20 +62,6 @@ def test_only_synced_data_survives_a_power_cut(disk: PowerCutDisk) -> None:
     assert (disk.path / "kept").read_bytes() == b"kept"
     assert (disk.path / "unnamed").read_bytes() == b""
     assert (disk.path / "direct").read_bytes() == b"synced as it is written"
-
-
-def test_open_files_fail_after_the_cut(disk: PowerCutDisk) -> None:
-    """Writes to an open file are never taken for synced."""
-    path = disk.path / "file"
-    write_synced(path, b"before")
-    file = os.open(path, os.O_WRONLY)
-    disk.cut_power(Loss.DROP, random.Random(1))
-
-    for use in (lambda: os.write(file, b"after"), lambda: os.fsync(file), lambda: os.close(file)):
-        with pytest.raises(OSError, match="not connected"):
-            use()
-
-    assert path.read_bytes() == b"before"
 
 
 def test_syncs_fail_and_lose_what_they_should_have_kept(disk: PowerCutDisk) -> None:

@@ -58,15 +58,6 @@ class Client:
             await self.writer.wait_closed()
 
 
-async def test_bytes_pass_unchanged(proxy: Proxy) -> None:
-    """Without a fault any number of bytes come back in order."""
-    client = await Client.connect(proxy)
-
-    await client.echo(random.Random(1).randbytes(1_000_000))
-
-    await client.close()
-
-
 async def test_delays_add_up_and_keep_the_order(proxy: Proxy) -> None:
     """Each direction has its own delay, and jitter does not reorder."""
     client = await Client.connect(proxy)
@@ -77,15 +68,6 @@ async def test_delays_add_up_and_keep_the_order(proxy: Proxy) -> None:
     await client.echo(random.Random(1).randbytes(500_000))
 
     proxy.heal()
-    await client.close()
-
-
-async def test_a_narrow_link_delays_bytes(proxy: Proxy) -> None:
-    client = await Client.connect(proxy)
-    proxy.to_service = Direction(bytes_per_second=500_000)
-
-    assert await client.echo(bytes(100_000)) >= 0.19
-
     await client.close()
 
 

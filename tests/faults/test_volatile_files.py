@@ -8,7 +8,6 @@ from tests.support.faults.volatile_files import (
     SECTOR_BYTES,
     File,
     Loss,
-    Resize,
     VolatileFiles,
     Write,
 )
@@ -33,17 +32,6 @@ def test_synced_writes_are_kept(loss: Loss) -> None:
     assert file.seen == b"B" * 4 * SECTOR_BYTES
 
 
-def test_unsynced_writes_are_lost() -> None:
-    """Readers saw them before the cut."""
-    file = written_file()
-    file.change(Resize(5 * SECTOR_BYTES))
-    assert file.seen == b"B" * 4 * SECTOR_BYTES + bytes(SECTOR_BYTES)
-
-    file.lose(Loss.DROP, random.Random(1))
-
-    assert file.seen == b"A" * 4 * SECTOR_BYTES
-
-
 def test_a_subset_keeps_writes_whole() -> None:
     """Each write is kept or lost; over many cuts both happen."""
     kept = set()
@@ -66,13 +54,6 @@ def test_a_torn_write_is_kept_by_sectors() -> None:
         for start in range(0, 4 * SECTOR_BYTES, SECTOR_BYTES)
     }
     assert sectors == {b"A" * SECTOR_BYTES, b"B" * SECTOR_BYTES}
-
-
-def test_a_write_is_cut_at_the_disks_sectors() -> None:
-    """Sectors count from the beginning of the file, not of the write."""
-    parts = list(Write(SECTOR_BYTES - 2, b"abcd").sectors())
-
-    assert parts == [Write(SECTOR_BYTES - 2, b"ab"), Write(SECTOR_BYTES, b"cd")]
 
 
 def test_a_failed_sync_loses_writes_for_good() -> None:

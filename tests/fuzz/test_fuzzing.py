@@ -153,17 +153,6 @@ async def test_a_fault_inside_a_good_answer_is_found_out() -> None:
     }
 
 
-def test_the_same_seed_makes_the_same_requests() -> None:
-    """And another one makes others."""
-    [method] = methods("tandem.v1.EncoderService")
-
-    def made(seed: int) -> list[list[bytes]]:
-        requests = made_requests(method, VALID, ["two dogs"], seed)
-        return [next(requests) for _ in range(50)]
-
-    assert made(1) == made(1) != made(2)
-
-
 async def test_every_service_is_found_by_reflection() -> None:
     """Its own, health, and reflection itself."""
     async with channel_to(Sound()) as channel:

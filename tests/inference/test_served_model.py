@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import InternalFault, TextTooLong
+from tandem.errors import InternalFault
 from tandem.inference.buckets import bucket_of
 from tandem.inference.model_runner import TokenIds
 from tandem.inference.served_model import ServedModel
@@ -243,13 +243,6 @@ async def test_a_call_reports_its_cost(
     assert pairs.token_count == sum(lengths) + 40 * rows
     assert pairs.padded_token_count == sum(padded) + 40 * rows
     assert (alone.pair_count, pictures.pair_count, pairs.pair_count) == (0, 0, 40)
-
-
-async def test_a_text_that_no_bucket_holds_is_refused(tiny_served: ServedModel) -> None:
-    """It is refused by name before anything is sent."""
-    too_long = np.full(tiny_served.manifest.text.max_tokens + 1, 5, dtype=np.int32)
-    with pytest.raises(TextTooLong):
-        await tiny_served.embed_texts([too_long], TIMEOUT_SECONDS)
 
 
 async def test_pixels_of_another_size_are_refused(tiny_served: ServedModel) -> None:

@@ -52,8 +52,3 @@ def test_ties_between_shards_sort_by_id() -> None:
     first, second = [Hit("9", 0.5)], [Hit("8", 0.75), Hit("10", 0.5)]
 
     assert [hit.item_id for hit in merge_hits([first, second], 3)] == ["8", "10", "9"]
-
-
-def test_no_hits_merge_into_an_empty_list() -> None:
-    assert merge_hits([], 5) == []
-    assert merge_hits([[], []], 5) == []

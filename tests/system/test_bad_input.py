@@ -89,17 +89,6 @@ def test_a_bad_query_is_refused_by_name(
     _refused(lambda: SearchServiceStub(channel).SearchItems(request, timeout=60), INVALID, reason)
 
 
-def test_an_unknown_index_is_not_found(channel: grpc.Channel) -> None:
-    """Nothing was ever ingested under that name."""
-    request = search_service_pb2.SearchItemsRequest(query=content(text="cat"), index_id="nowhere")
-
-    _refused(
-        lambda: SearchServiceStub(channel).SearchItems(request, timeout=60),
-        grpc.StatusCode.NOT_FOUND,
-        "INDEX_NOT_FOUND",
-    )
-
-
 VECTORS = {
     "too short": np.eye(1, 191, dtype=np.float32)[0],
     "NaN": np.full(192, np.nan, dtype=np.float32),
@@ -166,17 +155,6 @@ def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> Non
     assert SearchServiceStub(channel).RemoveItems(removal, timeout=60).removed_count == 1
 
 
-def test_an_id_twice_in_one_batch_is_refused_by_name(client: Client) -> None:
-    """Neither of the two is stored, for which was meant is unknown; the others are."""
-    items = [("twice", "one cat"), ("once", "one cow"), ("twice", "one dog")]
-
-    outcomes = list(client.ingest(items, index_id="bad-ids"))
-
-    reasons = [outcome.error and outcome.error.reason for outcome in outcomes]
-    assert reasons == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
-    assert client.remove(["once", "twice"], index_id="bad-ids").removed_count == 1
-
-
 def test_a_bad_picture_fails_alone(client: Client) -> None:
     """One broken file among good ones does not cost the batch."""
     items: list[tuple[str, str | bytes]] = [
@@ -190,15 +168,6 @@ def test_a_bad_picture_fails_alone(client: Client) -> None:
 
     reasons = [outcome.error and outcome.error.reason for outcome in outcomes]
     assert reasons == [None, "IMAGE_UNREADABLE", "IMAGE_TOO_LARGE", "TEXT_EMPTY"]
-
-
-def test_an_empty_batch_is_refused_by_name(channel: grpc.Channel) -> None:
-    """A batch of nothing says nothing of any item, so the stream ends."""
-    empty = search_service_pb2.IngestItemsRequest(index_id="scenes")
-
-    answers = SearchServiceStub(channel).IngestItems(iter([empty]), timeout=60)
-
-    _refused(lambda: next(answers), INVALID, "BATCH_SIZE_OUT_OF_RANGE")
 
 
 def _refused(call: Callable[[], object], code: grpc.StatusCode, reason: str) -> None:

@@ -231,12 +231,3 @@ def test_inputs_that_the_model_does_not_read_are_refused(served: tuple[Client, M
         client.search(regions(1, 2, 7), index_id="photos")
     with pytest.raises(RegionsInvalid, match="reach out of an image of 640 x 480"):
         client.search(outside, index_id="photos")
-
-
-def test_the_model_description_names_its_input(served: tuple[Client, Model]) -> None:
-    client, model = served
-
-    described = client.describe_model()
-
-    assert (described.family, described.region_feature_width) == (model.name, model.feature_width)
-    assert described.max_region_count == MOST

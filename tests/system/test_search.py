@@ -81,30 +81,6 @@ def test_like_finds_like_without_a_cross_encoder(
     assert result.items[0].match_logit is None
 
 
-def test_removed_items_are_gone(client: Client, records: list[Record]) -> None:
-    """What is removed is found no more, and removing twice is not an error."""
-    list(client.ingest([("here", records[0].image.read()), ("stays", "one cat")], index_id="gone"))
-
-    assert client.remove(["here", "never-was"], index_id="gone").removed_count == 1
-    assert client.remove(["here"], index_id="gone").removed_count == 0
-
-    result = client.search(records[0].captions[0].text, index_id="gone")
-    assert result.items == ()
-
-
-def test_the_last_upsert_wins(client: Client) -> None:
-    """An id ingested again carries its new content, in one place."""
-    batches = [("same", "one cat"), ("same", "two dogs")]
-    outcomes = list(client.ingest(batches, index_id="upserts", batch_item_count=1))
-    assert [outcome.error for outcome in outcomes] == [None, None]
-
-    result = client.search(
-        "two dogs", index_id="upserts", target_modality=Modality.TEXT, content_included=True
-    )
-
-    assert [item.content for item in result.items] == [TextContent("two dogs")]
-
-
 def test_every_service_tells_of_itself(
     stack: LocalStack, client: Client, scenes_index: str
 ) -> None:

@@ -93,22 +93,6 @@ def test_a_picture_finds_itself_among_pictures(
     assert ids(away)[-1] == picture
 
 
-def test_text_and_picture_compose(
-    client: Client, scenes_index: str, records: list[Record], caption: Caption
-) -> None:
-    """Nearly all of the weight on one is nearly that one; the cross-encoder reads the text."""
-    alone = client.search(caption.text, index_id=scenes_index, return_n=20)
-    mixed = client.search(
-        [QueryPart(caption.text, 1.0), QueryPart(records[9].image.read(), 1e-6)],
-        index_id=scenes_index,
-        target_modality=Modality.IMAGE,
-        return_n=20,
-    )
-
-    assert_alike(alone, mixed)
-    assert mixed.cost.pair_count + mixed.cost.cache_hit_count >= 20
-
-
 def test_both_kinds_explained_varied_and_in_pages(
     client: Client, scenes_index: str, caption: Caption
 ) -> None:

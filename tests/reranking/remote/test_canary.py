@@ -9,7 +9,7 @@ import pytest
 
 from tandem.errors import ModelOutputInvalid, ModelUnavailable
 from tandem.reranking.remote.canary import RemoteCanary
-from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteScores
+from tandem.reranking.remote.endpoint import RemoteEndpoint
 from tandem.reranking.remote.http_client import RemoteHttpClient
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, remote_api
@@ -65,12 +65,6 @@ async def test_an_api_with_meaningless_scores_is_refused(sabotage: Sabotage, say
     """Each by its fault; nothing of it reaches a search, since the service is not ready."""
     with pytest.raises(ModelOutputInvalid, match=says):
         await checked(sabotage)
-
-
-async def test_flat_logits_are_refused_too() -> None:
-    """All of them the same, whatever they are."""
-    with pytest.raises(ModelOutputInvalid, match=r"flat: 6 different pairs have -3\.5000"):
-        await checked(Sabotage.LOGITS, scores=RemoteScores.LOGIT)
 
 
 async def test_a_model_that_reads_no_picture_as_a_query_is_not_sent_one() -> None:
