@@ -38,6 +38,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_sources.image_tokens import Backbone
 from tandem.training.data.batches import tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
 from tandem.training.dev_recall import DevSet
@@ -124,7 +125,11 @@ def bench_of(recipe: ZooRecipe, test_family_count: int, val_family_count: int = 
     Families of "val" are added to those of training; words are those of training.
     """
     shaped = in_its_shape(recipe, default_checkpoint())
-    model, tokenizer = starting_zoo_model(shaped, EnglishSource(), default_checkpoint())
+    model, tokenizer = starting_zoo_model(
+        shaped,
+        default_checkpoint(),
+        lambda: train_tokenizer(EnglishSource().texts(shaped), shaped.vocabulary_size),
+    )
     train = families_of("train", recipe.pool_family_count) + families_of("val", val_family_count)
     test = families_of("test", test_family_count)
     images = HeldImages(tokens_of(train, model.image_backbone))

@@ -17,6 +17,7 @@ from tandem.modeling.image_sources.image_tokens import PixelTokens
 from tandem.texts.text import TextPreprocessor
 from tandem.texts.visible_text import folded_text
 from tandem.training.data.batches import tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
 from tandem.training.dev_recall import DevSet
@@ -61,8 +62,9 @@ def pictures_of(
     out, so that a text has one right picture.
     """
     learned, asked = train.records(), list(told_apart(test.records()))
+    shaped, source = in_its_shape(recipe, init), RecordSource(learned, asked)
     model, tokenizer = starting_zoo_model(
-        in_its_shape(recipe, init), RecordSource(learned, asked), init
+        shaped, init, lambda: train_tokenizer(source.texts(shaped), shaped.vocabulary_size)
     )
     tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
     max_text_tokens = model.config.max_text_tokens

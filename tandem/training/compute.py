@@ -25,15 +25,13 @@ class Compute:
         return with_tensors(batch, lambda tensor: tensor.to(self.device))
 
     def autocast(self) -> torch.autocast:
-        """Returns the context in which the model runs."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
 def device_named(name: str | None, cuda_number: int = 0) -> torch.device:
-    """Returns the device that `name` (cpu, cuda, cuda:1 …) stands for.
+    """Returns the device of that name, such as cpu, cuda or cuda:1.
 
     Without a name it is cuda where torch sees one, else cpu. `cuda_number` completes a bare "cuda".
-    Raises ValueError for any other name, and for a CUDA device that torch does not see.
     """
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name is None:

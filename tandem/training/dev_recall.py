@@ -133,7 +133,6 @@ def mean_recall(scores_QN: Tensor) -> float:
 
 @torch.inference_mode()
 def similarity(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
-    """Returns the BE's cosines of all texts with all pictures, [Q, N]."""
     chunks = zip(dev.tokens.split(128), dev.image_mask.split(128), strict=True)
     images_ND = torch.cat([model.embed_images(tokens, cls_id, mask) for tokens, mask in chunks])
     texts_QD = model.embed_texts(dev.texts.ids, dev.texts.mask)
@@ -149,7 +148,6 @@ def _order(scores_QN: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def _all_logits(model: JointModel, dev: DevSet) -> Tensor:
-    """Returns the CE's logits of the first texts with as many pictures, [Q, Q]."""
     count = min(_ALL_PAIRS_COUNT, len(dev.tokens))
     rows = []
     for query in range(count):

@@ -32,8 +32,7 @@ def first_recall(
 ) -> FirstRecall:
     """Returns the recalls of as many texts as can be read in a short time.
 
-    A model of six layers reads some hundred pairs a second on two cores, so 500 texts would take
-    minutes before the first step.
+    A model of six layers reads some hundred pairs a second on two cores.
     """
     text_count = len(dev.tokens)
     asked_count = min(text_count, _QUERY_COUNT)

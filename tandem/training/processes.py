@@ -34,15 +34,12 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and reports progress."""
+        """Whether this process writes files and reports progress."""
         return self.rank == 0
 
     def part(self, batch: Batch) -> Batch:
-        """Returns this process's rows: part number `rank` of `count` equal ones.
-
-        Raises ValueError where the rows do not divide.
-        """
-        return batch if self.count == 1 else with_tensors(batch, self._rows)
+        """Returns this process's rows: part number `rank` of `count` equal ones."""
+        return with_tensors(batch, lambda tensor: tensor.chunk(self.count)[self.rank])
 
     def gathered(self, rows_BD: Tensor) -> Tensor:
         """Returns the rows of all processes in the order of the whole batch, so all share one loss.
@@ -71,7 +68,6 @@ class Processes:
             gradient.copy_(part.view_as(gradient))
 
     def mean(self, value: float) -> float:
-        """Returns the mean of the processes' values."""
         values = self.each(value)
         return sum(values) / len(values)
 
@@ -95,24 +91,14 @@ class Processes:
                 dist.broadcast(tensor, src=0)
 
     def wait(self) -> None:
-        """Returns when all processes have called it."""
         if self.count > 1:
             dist.barrier()
-
-    def _rows(self, tensor: Tensor) -> Tensor:
-        if len(tensor) % self.count:
-            raise ValueError(
-                f"{len(tensor)} rows do not divide among {self.count} processes; "
-                "give the recipe batches that do"
-            )
-        return tensor.chunk(self.count)[self.rank]
 
 
 ALONE = Processes()
 
 
 def torchrun_local_rank() -> int:
-    """Returns this process's number on its machine; 0 without torchrun."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 

@@ -24,20 +24,15 @@ from tandem.training.recipes.recipe import JointRecipe, MatcherRecipe, Recipe, R
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe with the shape and the digest of the weights that it begins from, if any.
 
-    `init` is the checkpoint of a recipe that begins trained, with trained towers or with a trained
-    image backbone.
-    Raises PublishedCheckpointInvalid for an unknown published encoder, and ValueError for a folder
-    that is not a checkpoint.
+    `init` is the checkpoint of a recipe that begins with one. Raises PublishedCheckpointInvalid for
+    an unknown published encoder, and ValueError for a folder that is not a checkpoint.
     """
     if recipe.begins_trained:
         files = CheckpointFiles.read(init)
         return replace(
             recipe,
             init_weights_sha256=files.weights_sha256,
-            width=files.config.width,
-            layer_count=files.config.layer_count,
-            head_count=files.config.head_count,
-            vocabulary_size=files.config.vocabulary_size,
+            **_shape(files.config),
             image_source=files.config.image_source,
         )
     if isinstance(recipe, MatcherRecipe):
@@ -59,14 +54,10 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     if not recipe.pretrained:
         return recipe
     published = _published(recipe)
-    config = published.config
     return replace(
         recipe,
         pretrained_weights_sha256=published.weights_sha256(),
-        width=config.width,
-        layer_count=config.layer_count,
-        head_count=config.head_count,
-        vocabulary_size=config.vocabulary_size,
+        **_shape(published.config),
     )
 
 
@@ -74,8 +65,7 @@ def as_trained(recipe: JointRecipe, init: Path) -> JointRecipe:
     """Returns the recipe as it continues from a checkpoint, in the uses that this was trained for.
 
     A checkpoint that is only a BE continues as one, and so does one that is only a CE; separate
-    encoders learn in turn, each from its own steps. Raises ValueError for a folder that is not a
-    checkpoint.
+    encoders learn in turn, each from its own steps.
     """
     # Both, where the checkpoint does not say: it was made by other means, or combined of two.
     trained = load_checkpoint(init).training.get("recipe", {})
@@ -92,9 +82,7 @@ def starting_model(
 ) -> tuple[JointModel, Tokenizer]:
     """Returns the model before its first step, with its tokenizer.
 
-    `learn_vocabulary` is called for a model that begins with random weights. Raises
-    PublishedCheckpointInvalid, ValueError for an `init` that is not a checkpoint, and
-    PackagedWeightsMissing for an image source that needs a package.
+    `learn_vocabulary` is called for a model that begins with random weights.
     """
     if recipe.begins_trained:
         checkpoint = load_checkpoint(init)
@@ -129,7 +117,6 @@ def starting_model(
 
 
 def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
-    """Returns the shape with the recipe's own choices."""
     changes: dict[str, Any] = {
         "image_source": recipe.image_source,
         "image_size": recipe.image_size,
@@ -158,6 +145,14 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
     return replace(config, **changes)
 
 
+def _shape(config: JointConfig) -> dict[str, Any]:
+    """Returns the fields of a recipe that weights fix."""
+    return {
+        name: getattr(config, name)
+        for name in ("width", "layer_count", "head_count", "vocabulary_size")
+    }
+
+
 def _over_towers(recipe: MatcherRecipe, files: CheckpointFiles) -> Recipe:
     """Returns the recipe in the shape of the towers; raises ValueError for another model."""
     config = files.config
@@ -170,10 +165,7 @@ def _over_towers(recipe: MatcherRecipe, files: CheckpointFiles) -> Recipe:
         recipe,
         init_weights_sha256=files.weights_sha256,
         pretrained="",
-        width=config.width,
-        layer_count=config.layer_count,
-        head_count=config.head_count,
-        vocabulary_size=config.vocabulary_size,
+        **_shape(config),
         image_source=config.image_source,
         image_size=config.image_size,
         picture_fit=config.picture_fit,

@@ -21,7 +21,9 @@ from tandem.training.first_recall import FirstRecall, first_recall
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
 from tandem.training.runs.run import Progress, Run, check_init_stays, no_progress
-from tandem.training.sources.source import TrainingData, TrainingSource
+from tandem.training.sources.record_source import RecordSource
+from tandem.training.sources.scene_source import SceneSource
+from tandem.training.sources.source import TrainingData
 from tandem.training.stages.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.stages.matcher_stage import MATCHER_STAGE, keep_unmatched, train_matcher
 from tandem.training.stages.rounds import EncoderRounds, train_in_rounds
@@ -31,11 +33,11 @@ from tandem.zoo.zoo_model import ZooModel
 
 _CPU = torch.device("cpu")
 
+TrainingSource = SceneSource | RecordSource
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecalls:
-    """Dev recalls of the model that the run began with, and of the best that it kept."""
-
     before: FirstRecall
     best: DevRecall
 
@@ -79,13 +81,10 @@ def train(  # noqa: PLR0913
     # Where the run begins: shape, weights and tokenizer.
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
-    model: JointModel | ZooModel
-    if isinstance(recipe, ZooRecipe):
-        model, tokenizer = starting_zoo_model(recipe, source, init)
-    else:
-        model, tokenizer = starting_model(
-            recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
-        )
+    start = starting_zoo_model if isinstance(recipe, ZooRecipe) else starting_model
+    model, tokenizer = start(
+        recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
+    )
     tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
 
     # What it reads, and the state of an earlier try.

@@ -7,7 +7,7 @@ Shapes: N dev pictures with a text each.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.data.batches import MatchBatch, tokenize
-from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.mined_negatives import MinedNegatives
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, mean_recall
@@ -32,7 +31,7 @@ from tandem.training.optimisation import (
 from tandem.training.recipes.recipe import Recipe, Towers, ZooRecipe, of_kind
 from tandem.training.runs.divergence import StepPlace
 from tandem.training.runs.run import Run
-from tandem.training.sources.source import TrainingData, TrainingSource
+from tandem.training.sources.source import TrainingData
 from tandem.training.stages.rounds import train_in_rounds
 from tandem.training.starting_model import starting_model
 from tandem.zoo.checkpoint import save_zoo_checkpoint
@@ -67,7 +66,7 @@ def train_zoo(
 
 
 def starting_zoo_model(
-    recipe: Recipe, source: TrainingSource, init: Path
+    recipe: Recipe, init: Path, learn_vocabulary: Callable[[], Tokenizer]
 ) -> tuple[ZooModel, Tokenizer]:
     """Returns the recipe's model before its first step, with its tokenizer.
 
@@ -75,11 +74,7 @@ def starting_zoo_model(
     begin with; the network begins with random weights.
     """
     assert isinstance(recipe, ZooRecipe), "others have no network of the zoo"
-    towers, tokenizer = starting_model(
-        of_kind(Towers, recipe),
-        init,
-        lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size),
-    )
+    towers, tokenizer = starting_model(of_kind(Towers, recipe), init, learn_vocabulary)
     inputs = replace(
         towers.config,
         has_two_towers=False,

@@ -86,7 +86,6 @@ def test_every_picture_with_the_caption_may_answer(target: Modality) -> None:
 
 @pytest.mark.parametrize("name", ["é" * 124, "\ud800"])
 def test_any_name_makes_an_id_that_a_server_takes(name: str) -> None:
-    """Where the name cannot be part of it, a digest of the name is it; two names, two ids."""
     longest = _record("a" * 247, "b")
     gallery = make_gallery([_record(name, "a"), _record(f"{name}2", "c"), longest], ["en"])
 
@@ -110,8 +109,6 @@ def test_a_distractor_may_have_the_name_of_a_query() -> None:
 
 
 def test_some_queries_alone_read_no_other_picture() -> None:
-    """In the order of the request."""
-
     class NeverRead:
         def read(self) -> bytes:
             raise AssertionError("read")
@@ -126,7 +123,6 @@ def test_some_queries_alone_read_no_other_picture() -> None:
 
 
 def test_queries_ask_one_side_for_the_other(gallery: Gallery) -> None:
-    """A caption for its picture, a picture for its caption, in the records' order."""
     contents = dict(gallery.items())
 
     for (record, caption), by_text, by_image in zip(
@@ -178,7 +174,6 @@ def test_an_item_with_the_same_caption_matches_but_is_not_an_answer() -> None:
 
 
 def test_a_flawless_model_finds_an_answer_as_often_as_chance_among_its_matches() -> None:
-    """Of pictures that say the same, one of three is the answer; of two answers, either will do."""
     said = [["two dogs", "a pair"], ["a cat"], ["two dogs"], ["Two dogs"]]
     records = [
         replace(
@@ -200,7 +195,6 @@ def test_a_flawless_model_finds_an_answer_as_often_as_chance_among_its_matches()
 
 
 def test_distractors_are_searched_and_never_ask() -> None:
-    """Behind the records, so that the answers' numbers are the same with and without."""
     records, others = [_record("a", "a"), _record("b", "b")], [_record("c", "c")]
 
     gallery = make_gallery(records, ["en"], distractors=others)
@@ -249,7 +243,6 @@ def test_folds_cut_no_family() -> None:
 
 
 def test_a_family_keeps_its_language_among_mixed_records() -> None:
-    """Turns go by family, in the order in which families first appear."""
     first, second = "ab"
     records = [_record(f"{family}{n}", family) for n in range(2) for family in (first, second)]
 

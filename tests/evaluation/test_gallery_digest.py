@@ -9,7 +9,6 @@ from tandem.evaluation.gallery_digest import gallery_digest
 
 
 def test_queries_and_captions_decide_the_digest() -> None:
-    """The same for the same; another for another caption, picture, order or distractor."""
     records = list(scene_records("test", 1, 8))
     same, swapped = list(scene_records("test", 1, 8)), [*records[4:], *records[:4]]
     said = replace(records[0].captions[0], text="something else")
@@ -27,7 +26,6 @@ def test_queries_and_captions_decide_the_digest() -> None:
 
 
 def test_pictures_that_ask_are_read_and_no_others() -> None:
-    """By their files' digests; none where regions replace them."""
     records = list(scene_records("test", 1, 8))
     gallery = make_gallery(records[:4], ["en"], distractors=records[4:])
 

@@ -58,7 +58,6 @@ def test_intervals_as_published(hits: int, queries: int, low: float, high: float
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_interval_ends_are_where_the_share_is_barely_credible(counts: tuple[int, int]) -> None:
-    """At each end p the observed share is z standard errors of p away: Wilson's definition."""
     hits, queries = counts
     recall = Recall(1, hits, queries)
 
@@ -72,7 +71,6 @@ def test_interval_ends_are_where_the_share_is_barely_credible(counts: tuple[int,
 
 
 def test_an_interval_holds_its_own_share() -> None:
-    """Of no hits and of nothing but hits too, where rounding left the end a hair inside."""
     for query_count in range(1, 500):
         for hit_count in (0, query_count):
             recall = Recall(1, hit_count, query_count)

@@ -75,7 +75,6 @@ def test_metrics_of_orders_agree(case: str, answer_count: int) -> None:
 
 @pytest.mark.parametrize(("hit_count", "query_count"), [(0, 9), (3, 9), (81, 263), (40, 40)])
 def test_intervals_are_scipys(hit_count: int, query_count: int) -> None:
-    """Wilson's, without a correction for continuity."""
     stats = pytest.importorskip("scipy.stats")
 
     wilson = stats.binomtest(hit_count, query_count).proportion_ci(method="wilson")

@@ -79,7 +79,6 @@ def test_scores_of_two_towers_are_their_own(
     target: Modality,
     form: dict[str, Any],
 ) -> None:
-    """Though each caption is read once for all of its pairs."""
     shape = replace(
         checkpoint.model.config, has_two_towers=True, embedding_width=12, head_width=16, **form
     )
@@ -201,7 +200,6 @@ def test_a_smaller_pool_is_the_start_of_a_larger(offline: OfflineGallery) -> Non
 def test_a_pool_of_the_gallery_is_the_cross_encoder_on_all_pairs(
     offline: OfflineGallery, target: Modality
 ) -> None:
-    """The grid of all logits, sorted, in the pool's own places."""
     pools = offline.score(target, SCENE_COUNT)
     grid = np.empty_like(pools.logits)
     np.put_along_axis(grid, pools.retrieved, pools.logits, axis=1)
@@ -213,7 +211,6 @@ def test_a_pool_of_the_gallery_is_the_cross_encoder_on_all_pairs(
 
 
 def test_recall_at_the_size_of_the_pool_is_the_bi_encoders(offline: OfflineGallery) -> None:
-    """Neither reranking nor fusion changes which items are in the pool."""
     k = 3
     pools = offline.score(Modality.IMAGE, k)
     of_be = recall_at(first_answer_ranks(pools.retrieved, ANSWERS), k)
@@ -236,7 +233,6 @@ def test_the_ends_of_fusion_are_retrieval_and_reranking(
 def test_another_checkpoint_can_retrieve(
     offline: OfflineGallery, gallery: Gallery, tmp_path: Path
 ) -> None:
-    """Sep+Coop: its pools and similarities, the first one's logits."""
     save_tiny_checkpoint(
         tmp_path, seed=9, texts=tuple(caption.text for _, caption in gallery.pairs)
     )

@@ -77,7 +77,6 @@ def test_the_pool_is_reordered_and_the_rest_follows() -> None:
 def test_reranking_never_changes_the_members_of_the_pool(
     tables: tuple[np.ndarray, np.ndarray], k: int
 ) -> None:
-    """So R@k of a pool of k is the bi-encoder's, exactly; each order holds every item once."""
     similarity, logits = tables
     retrieved = retrieve_order(similarity)
     pool = retrieved[:, :k]
@@ -110,7 +109,6 @@ def test_a_pool_of_everything_is_the_cross_encoder_on_all_pairs(
 
 
 def test_nan_is_refused() -> None:
-    """By name, before it makes a number that looks like any other."""
     with pytest.raises(ValueError, match="NaN"):
         retrieve_order(np.array([[0.0, np.nan]]))
     with pytest.raises(ValueError, match="NaN"):

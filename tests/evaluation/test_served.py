@@ -60,8 +60,6 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
 
 
 async def test_ranks_are_in_the_order_of_the_queries() -> None:
-    """However late an early one's answer is."""
-
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         number = int(request.query.text)
         await asyncio.sleep(0.02 * (5 - number))
@@ -97,8 +95,6 @@ async def test_queries_are_drawn_no_earlier_than_needed() -> None:
 
 
 async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
-    """Not in a group: evaluating a missing index reports just that."""
-
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.query.text == "2":
             raise IndexNotFound(index_id="scenes")
@@ -141,7 +137,6 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
 
 
 async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> None:
-    """And counts what that read, over all that was asked; unasked the depth is the whole pool."""
     gallery = make_gallery(scene_records("test", 1, 8), ["en"])
     asked = []
 
@@ -164,7 +159,6 @@ async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> No
 
 
 async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None:
-    """As an offline one does; of those that are asked alone."""
     gallery = make_gallery(scene_records("test", 1, 8), ["en"], captions_per_picture=2)
 
     async with search_server() as (address, _), AsyncClient(address) as client:

@@ -47,57 +47,6 @@ def test_the_triplet_loss_by_hand() -> None:
     assert loss.item() == pytest.approx(0.5 / 3)
 
 
-def test_captions_of_one_image_are_not_negatives_of_each_other() -> None:
-    """Pairs 0 and 1 in one group: only pair 2 can be a negative of theirs, and they of it.
-
-    Hardest text of i0, i1, i2: 1, 1, .4, so hinges 0, 0, .1.
-    Hardest image of t0, t1, t2: 1, .4, 1, so hinges 0, .1, 0. Mean: .2 / 3.
-    """
-    loss = batch_hard_triplet_loss(TEXTS, IMAGES, torch.tensor([7, 7, 2]), margin=0.3)
-
-    assert loss.item() == pytest.approx(0.2 / 3)
-
-
-def test_two_captions_of_one_image_count_its_image_once() -> None:
-    """As if the image's second column were not there: for text 2, i0 twice is i0 once."""
-    texts = torch.cat([TEXTS[:1], TEXTS[:1], TEXTS[2:]])
-    images = torch.cat([IMAGES[:1], IMAGES[:1], IMAGES[2:]])
-
-    loss = batch_hard_triplet_loss(texts, images, torch.tensor([0, 0, 2]), margin=1.0)
-
-    # p = .2 each; t0, t0, t2 against the other image: 1, 1, 1; i0, i0, i2 against texts: 1, 1, 1.
-    assert loss.item() == pytest.approx(2 * (0.2 - 1.0 + 1.0))
-
-
-def test_a_batch_of_one_group_has_nothing_to_learn() -> None:
-    """Masked positives stand at 2 or more, which no margin under 1 reaches from 1 or less."""
-    loss = batch_hard_triplet_loss(TEXTS, IMAGES, torch.zeros(3, dtype=torch.int64), margin=0.3)
-
-    assert loss.item() == 0.0
-
-
-@pytest.mark.parametrize(
-    ("other_reading", "value"),
-    [
-        # VSE++ and its line: the sum over the batch.
-        (lambda d: _triplet(d, APART, reduce=torch.sum), 0.5),
-        # VSE++ and its line: only the diagonal is masked, whatever the groups.
-        (lambda d: _triplet(d, APART, reduce=torch.mean), 0.5 / 3),
-        # The plain triplet loss: every negative, not the hardest. Off the diagonal stand .4 three
-        # times and 1 three times; each .4 makes .1 once by row and once by column.
-        (lambda d: _every_negative(d), 0.6 / 3),
-    ],
-)
-def test_other_readings_give_other_numbers(other_reading: object, value: float) -> None:
-    """What the authors' relatives do differs from ours on a batch with a group of two."""
-    grouped = batch_hard_triplet_loss(TEXTS, IMAGES, torch.tensor([7, 7, 2]), margin=0.3)
-
-    other = other_reading(1 - TEXTS @ IMAGES.T)
-
-    assert other.item() == pytest.approx(value)
-    assert other.item() != pytest.approx(grouped.item())
-
-
 def test_the_triplet_loss_against_a_plain_loop() -> None:
     """Ten random batches with groups, read off the definition pair by pair."""
     generator = torch.Generator().manual_seed(0)
@@ -111,37 +60,6 @@ def test_the_triplet_loss_against_a_plain_loop() -> None:
 
         expected = _triplet(1 - texts @ images.T, groups, margin=0.2)
         assert_allclose(loss, expected, **CLOSE)
-
-
-def test_only_pairs_within_the_margin_move() -> None:
-    """Gradient reaches the pair and its hardest negatives, and nothing else."""
-    texts = TEXTS.clone().requires_grad_()
-    images = IMAGES.clone().requires_grad_()
-
-    batch_hard_triplet_loss(texts, images, APART, margin=0.15).backward()
-    # .2 - .4 + .15 < 0 everywhere: all pairs are apart by more than the margin.
-    assert texts.grad is not None
-    assert texts.grad.abs().sum() == 0
-
-    batch_hard_triplet_loss(texts, images, APART, margin=0.3).backward()
-    # Text 2 has no near image, but it is pulled to its own, whose hardest text is t1.
-    assert texts.grad is not None
-    assert images.grad is not None
-    assert (texts.grad.abs().sum(dim=1) > 0).all()
-    assert (images.grad.abs().sum(dim=1) > 0).all()
-
-
-def test_the_sampled_triplet_loss_by_hand() -> None:
-    """One pair at .2 (text 0, image 0), margin .3: a negative counts when nearer than .5.
-
-    Its wrong images i1, i2 are at .4 and 1 from t0, so hinges .1, 0. Its wrong texts t1, t2 are at
-    .4 and 1 from i0, so hinges .1, 0. Mean over four hinges: .2 / 4.
-    """
-    loss = sampled_triplet_loss(TEXTS[None], IMAGES[None], margin=0.3)
-
-    assert loss.item() == pytest.approx(0.05)
-    # The hardest alone, as in the batch-hard loss, would be .1 + .1.
-    assert loss.item() != pytest.approx(0.2)
 
 
 def test_the_sampled_triplet_loss_keeps_its_pairs_apart() -> None:
@@ -171,30 +89,6 @@ def test_the_in_batch_softmax_by_hand() -> None:
     assert loss.item() == pytest.approx(1.5 * math.log(2))
 
 
-def test_the_in_batch_softmax_covers_both_directions() -> None:
-    """Swapping texts and images changes nothing; one direction alone would be another number."""
-    generator = torch.Generator().manual_seed(1)
-    texts, images = (F.normalize(torch.randn(5, 4, generator=generator), dim=-1) for _ in range(2))
-
-    loss = in_batch_softmax_loss(texts, images, 0.1)
-
-    assert_allclose(loss, in_batch_softmax_loss(images, texts, 0.1), **CLOSE)
-    one_way = F.cross_entropy(texts @ images.T / 0.1, torch.arange(5))
-    assert loss.item() != pytest.approx(one_way.item())
-
-
-def test_the_pair_loss_by_hand() -> None:
-    """Logits 0, ln 3 and -ln 3 are probabilities 1/2, 3/4 and 1/4; they match, match, do not.
-
-    (-ln 1/2 - ln 3/4 - ln(1 - 1/4)) / 3.
-    """
-    logits = torch.tensor([0.0, math.log(3), -math.log(3)])
-
-    loss = pair_classification_loss(logits, torch.tensor([1, 1, 0]))
-
-    assert loss.item() == pytest.approx((math.log(2) + 2 * math.log(4 / 3)) / 3)
-
-
 def test_the_pair_loss_is_that_of_two_classes() -> None:
     """The paper says BCE, its code takes a softmax of two: equal on z1 - z0, not on z1 alone."""
     logits_B2 = torch.randn(16, 2, generator=torch.Generator().manual_seed(2))
@@ -205,16 +99,6 @@ def test_the_pair_loss_is_that_of_two_classes() -> None:
     assert_allclose(loss, F.cross_entropy(logits_B2, matches), **CLOSE)
     of_z1 = F.binary_cross_entropy_with_logits(logits_B2[:, 1], matches.float())
     assert loss.item() != pytest.approx(of_z1.item())
-
-
-def test_the_pair_loss_pulls_matches_up_and_mismatches_down() -> None:
-    """The gradient is probability less label, over the batch: (1/2 - 1) / 2 and (1/2 - 0) / 2."""
-    logits = torch.zeros(2, requires_grad=True)
-
-    pair_classification_loss(logits, torch.tensor([1.0, 0.0])).backward()
-
-    assert logits.grad is not None
-    assert logits.grad.tolist() == [-0.25, 0.25]
 
 
 def test_the_pair_triplet_loss_by_hand() -> None:
@@ -272,14 +156,6 @@ def _triplet(
     return result
 
 
-def _every_negative(distance_BB: Tensor, margin: float = 0.3) -> Tensor:
-    positive_B = distance_BB.diagonal()
-    apart_BB = 1 - torch.eye(len(distance_BB))
-    by_text = F.relu(positive_B[:, None] - distance_BB + margin) * apart_BB
-    by_image = F.relu(positive_B[None, :] - distance_BB + margin) * apart_BB
-    return (by_text + by_image).sum() / len(distance_BB)
-
-
 def test_the_masked_word_loss_by_hand() -> None:
     """Scores ln 3 against 0 and 0 give the first of three words 3 / 5; even ones a third each.
 
@@ -293,7 +169,6 @@ def test_the_masked_word_loss_by_hand() -> None:
 
 
 def test_parts_of_a_batch_make_the_masked_word_loss_of_the_whole() -> None:
-    """Over the mean of their counts; each over its own count would weigh a word by its part."""
     generator = torch.Generator().manual_seed(0)
     logits_MV = torch.randn(4, 6, generator=generator)
     words_M = torch.tensor([3, 0, 5, 1])

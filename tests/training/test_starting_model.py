@@ -13,13 +13,13 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.training.recipes.named_recipes import RECIPES, half, tiny
+from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import JointRecipe
 from tandem.training.runs.run_state import RunStateInvalid
 from tandem.training.sources.scene_source import SceneSource
-from tandem.training.starting_model import in_its_shape, starting_model
+from tandem.training.starting_model import starting_model
 from tandem.training.train import train
-from tests.support.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
+from tests.support.modeling.published_folders import published_bert, published_xlm_r
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.
@@ -55,13 +55,11 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
     assert [recipe[name] for name in shape] == [32, 2, 4, 20]
 
 
-@pytest.mark.parametrize("is_published", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_trained_backbone_is_used_unchanged(tmp_path: Path, is_published: bool) -> None:
-    """Of another width than the encoder; no stage of its own, and no weight of it moves."""
+def test_a_trained_backbone_is_used_unchanged(tmp_path: Path) -> None:
     train(replace(tiny(1), width=16), SceneSource(), tmp_path / "init", lambda *_: None)
     published_bert(tmp_path / "published")
     recipe = replace(
-        from_published(tmp_path / "published", "grid") if is_published else tiny(1),
+        from_published(tmp_path / "published", "grid"),
         begins_with_backbone=True,
         backbone_step_count=0,
     )
@@ -93,27 +91,6 @@ def test_a_trained_backbone_is_not_trained_or_loaded_twice(also: dict[str, Any])
         replace(without_steps, begins_with_backbone=True, **also)
 
 
-# test_train sees the stages of a run from nothing in this order.
-@pytest.mark.slow
-def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
-    """As in a run from nothing; patches have nothing to learn."""
-    published_bert(tmp_path / "published")
-    stages: dict[str, list[str]] = {}
-    for source in ("grid", "patches"):
-        seen = stages.setdefault(source, [])
-        recipe = from_published(tmp_path / "published", source)
-        train(
-            recipe,
-            SceneSource(),
-            tmp_path / source,
-            lambda stage, *_, seen=seen: seen.append(stage),
-        )
-
-    assert stages["grid"].index("backbone") < stages["grid"].index("image tokens")
-    assert "backbone" not in stages["patches"]
-    assert load_checkpoint(tmp_path / "grid").model.config.token_width == 32
-
-
 def test_half_the_layers_are_used(tmp_path: Path) -> None:
     """Layers 0 and 2 of three."""
     published = published_bert(tmp_path)
@@ -126,25 +103,6 @@ def test_half_the_layers_are_used(tmp_path: Path) -> None:
     for own, number in zip(layers, (0, 2), strict=True):  # type: ignore[arg-type]
         theirs = published.encoder.layer[number].output.dense.weight
         assert torch.equal(own.feed_forward[2].weight, theirs)  # type: ignore[arg-type]
-
-
-def test_half_takes_half_of_any_starting_model(tmp_path: Path) -> None:
-    """`tandem train half --from`: two of three layers, as the recipe in its folder says."""
-    published_bert(tmp_path)
-    asked = replace(half(1), pretrained=str(tmp_path), image_source="patches")
-
-    recipe = in_its_shape(asked, tmp_path)
-    model, _ = starting_model(recipe, tmp_path, tiny_tokenizer)
-
-    assert recipe.layer_count == len(model.joint_encoder.layers) == 2  # type: ignore[arg-type]
-
-
-def test_without_a_published_encoder_the_vocabulary_is_learned(tmp_path: Path) -> None:
-    model, tokenizer = starting_model(tiny(1), tmp_path, tiny_tokenizer)
-
-    assert tokenizer.to_str() == tiny_tokenizer().to_str()
-    assert model.config.encoder == "pre_norm"
-    assert model.config.vocabulary_size == tokenizer.get_vocab_size()
 
 
 def test_a_run_does_not_resume_from_other_weights(tmp_path: Path) -> None:
@@ -164,25 +122,6 @@ def test_a_run_does_not_resume_from_other_weights(tmp_path: Path) -> None:
         train(recipe, SceneSource(), tmp_path / "ours", stop, resume=True)
 
 
-@pytest.mark.parametrize("name", ["minilm", "half_minilm"])
-def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name: str) -> None:
-    """`tandem train minilm --from FOLDER`: the folder's encoder, and no download."""
-    recipe = RECIPES[name](1)
-    assert recipe.pretrained == "sentence-transformers/all-MiniLM-L6-v2"
-    assert recipe.has_half_the_layers is (name == "half_minilm")
-
-    result = CliRunner().invoke(
-        app, ["train", name, "--from", str(tmp_path), "--folder", str(tmp_path / "ours")]
-    )
-
-    assert isinstance(result.exception, PublishedCheckpointInvalid)
-    assert str(result.exception) == (
-        f"{tmp_path} has no model.safetensors, nor pytorch_model.bin; copy the weights of the same "
-        "model into it"
-    )
-    assert not (tmp_path / "ours").exists()
-
-
 def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
     """`tandem train --image-source`; regions are refused, since scenes have none."""
     published_bert(tmp_path / "published")
@@ -197,12 +136,3 @@ def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "tiny").model.config.image_source == "patches"
     assert "regions, a detector's, and scenes have none" in str(regions.exception)
     assert isinstance(unknown.exception, PublishedCheckpointInvalid)
-
-
-def test_a_published_tokenizer_splits_the_captions(tmp_path: Path) -> None:
-    """The words that it was trained with, not those of the scenes."""
-    published_bert(tmp_path)
-
-    _, tokenizer = starting_model(from_published(tmp_path), tmp_path, tiny_tokenizer)
-
-    assert tokenizer.get_vocab() == bert_tokenizer().get_vocab()

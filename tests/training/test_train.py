@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.training.data.batches import tokenize
 from tandem.training.dev_recall import DevRecall
 from tandem.training.losses import pair_classification_loss
 from tandem.training.optimisation import warm_up_then_decay
@@ -48,10 +47,6 @@ def test_a_seed_gives_the_same_model_again(trained: Callable[..., Run]) -> None:
     assert second.weights_sha256 == first.weights_sha256
     assert second.tokenizer.to_str() == first.tokenizer.to_str()
     assert second_recall == first_recall
-
-
-def test_another_seed_gives_another_model(trained: Callable[..., Run]) -> None:
-    assert trained(2)[0].weights_sha256 != trained(1)[0].weights_sha256
 
 
 def test_a_checkpoints_provenance_is_written_next_to_it(trained: Callable[..., Run]) -> None:
@@ -101,20 +96,7 @@ def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert seconds == sorted(seconds)
 
 
-@torch.inference_mode()
-def test_a_trained_model_reads_texts(trained: Callable[..., Run]) -> None:
-    """The checkpoint's own tokenizer and weights fit each other."""
-    checkpoint, _, _ = trained(1)
-    texts = tokenize(checkpoint.tokenizer, ["two dogs left of one umbrella", "drei Katzen"], 64)
-
-    embeddings = checkpoint.model.embed_texts(texts.ids, texts.mask)
-
-    assert embeddings.isfinite().all()
-    assert (embeddings[0] - embeddings[1]).abs().max() > 0
-
-
 def test_progress_tells_every_stage_to_its_end(trained: Callable[..., Run]) -> None:
-    """In the order of the work, never past its own total."""
     _, _, steps = trained(1)
 
     stages = list(dict.fromkeys(stage for stage, *_ in steps))
@@ -188,17 +170,13 @@ def test_half_a_cosine_leaves_the_rate_high_for_longer() -> None:
 
 
 # The BE alone is trained in test_record_source.
-@pytest.mark.parametrize(
-    "alone", [pytest.param("be_steps_per_round", marks=pytest.mark.slow), "ce_steps_per_round"]
-)
-def test_each_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
-    other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}
-    recipe = replace(tiny(1), **dict.fromkeys(other, 0))  # type: ignore[arg-type]
+def test_the_ce_can_be_trained_alone(tmp_path: Path) -> None:
+    recipe = replace(tiny(1), be_steps_per_round=0)
 
     recall = train(recipe, SceneSource(), tmp_path, lambda *_: None).best
 
-    assert (recall.be_r1 is None) is (alone == "ce_steps_per_round")
-    assert (recall.ce_r1 is None) is (alone == "be_steps_per_round")
+    assert recall.be_r1 is None
+    assert recall.ce_r1 is not None
 
 
 def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
@@ -218,25 +196,13 @@ def test_a_recipe_without_rounds_or_micro_batches_is_refused(count: str) -> None
         replace(tiny(1), **{count: 0})  # type: ignore[arg-type]
 
 
-def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[..., Run]) -> None:
-    """Twice as many micro-batches are drawn, and it is another model."""
-    checkpoint, _, _ = trained(1)
-
-    train(replace(tiny(1), accumulation_step_count=2), SceneSource(), tmp_path, lambda *_: None)
-
-    assert load_checkpoint(tmp_path).weights_sha256 != checkpoint.weights_sha256
-
-
-@pytest.mark.parametrize("begins", ["begins_trained", "begins_with_backbone"])
-def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
-    tmp_path: Path, begins: str
-) -> None:
+def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(tmp_path: Path) -> None:
     """It would be replaced. A recipe that reads no checkpoint does not say so."""
     recipe = replace(tiny(1), backbone_step_count=0, be_steps_per_round=0, ce_steps_per_round=0)
 
     with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
         train(
-            replace(recipe, **{begins: True}),  # type: ignore[arg-type]
+            replace(recipe, begins_with_backbone=True),
             SceneSource(),
             tmp_path,
             lambda *_: None,

@@ -10,7 +10,7 @@ import torch
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.optimisation import recipe_groups, tower_groups
-from tandem.training.recipes.named_recipes import photographs, tiny, two_towers
+from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus
 from tandem.training.runs.loss_curve import FILE_NAME
 from tandem.training.runs.run import check_unfinished
@@ -58,11 +58,6 @@ def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
     ("form", "own"),
     [
         ({}, ""),
-        # Its own towers are trained by the code that trains its tops.
-        pytest.param(
-            *({"matcher_has_towers": True, "matcher_neighbour_count": 1}, ".towers."),
-            marks=pytest.mark.slow,
-        ),
         ({"matcher_has_towers": True, "matcher_layer_count": 1, "layer_count": 2}, ".tops."),
     ],
 )
@@ -92,37 +87,8 @@ def test_the_towers_learn_first_and_then_the_matcher(
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
-# The towers' stage keeps its state as a joint encoder's does (test_run_state); the next test, too,
-# stops in the matcher's.
-@pytest.mark.slow
-@pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
-def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
-    recipe = tower_recipe(
-        round_count=10,
-        softmax_round_count=10,
-        matcher_step_count=10,
-        matcher_has_towers=True,
-        word_drop_share=0.2,
-        dropout=0.1,
-    )
-
-    def stop(name: str, step: int, *_: object) -> None:
-        if name == stage and step >= 10:  # progress comes at every tenth step
-            raise Stopped
-
-    train_towers(recipe, tmp_path / "whole")
-    with pytest.raises(Stopped):
-        train_towers(recipe, tmp_path / "cut", progress=stop, state_every_step_count=at)
-    train_towers(recipe, tmp_path / "cut", resume=True)
-
-    whole, cut = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
-    assert all(torch.equal(whole[name], cut[name]) for name in whole)
-
-
-# The run stopped in its matcher above ends with the same weights.
 @pytest.mark.slow
 def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -> None:
-    """Nor does that replace the matcher's state, which a second stop would lose."""
     recipe = tower_recipe(backbone_step_count=4, matcher_step_count=10)
 
     def stop(name: str, step: int, *_: object) -> None:
@@ -138,19 +104,6 @@ def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -
     assert [step for name, step in seen if name == "backbone"] == [4]
     whole, cut = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
-
-
-def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
-    """The matcher's fields count too."""
-
-    def stop(name: str, step: int, *_: object) -> None:
-        if name == "matcher" and step == 6:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        train_towers(tower_recipe(), tmp_path, progress=stop, state_every_step_count=2)
-    with pytest.raises(RunStateInvalid, match="matcher_learning_rate differ"):
-        train_towers(tower_recipe(matcher_learning_rate=0.5), tmp_path, resume=True)
 
 
 def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> None:
@@ -314,14 +267,3 @@ def test_the_reciprocal_rank_is_of_both_directions() -> None:
     scores = torch.tensor([[5.0, 7.0], [1.0, 6.0]])
 
     assert _reciprocal_rank(scores) == pytest.approx((0.5 + 1 + 1 + 0.5) / 4)
-
-
-def test_scenes_have_no_pictures_on_disk(tmp_path: Path) -> None:
-    """The recipes for photographs say what they need."""
-    with pytest.raises(ValueError, match="photographs is for your own pictures; train on --"):
-        train(replace(photographs(1), pretrained=""), SceneSource(), tmp_path, lambda *_: None)
-
-
-def test_steps_for_a_matcher_need_one() -> None:
-    with pytest.raises(ValueError, match="steps for a matcher and none to train"):
-        replace(two_towers(1), matcher_step_count=1)

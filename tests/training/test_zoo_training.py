@@ -22,7 +22,7 @@ from tandem.training.train import RunRecalls, train
 from tandem.training.zoo_training import starting_zoo_model
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.modeling.published_folders import published_bert
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN = records("train", 120)
@@ -54,13 +54,12 @@ def train_zoo_model(recipe: Recipe, folder: Path, **options: object) -> RunRecal
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [pytest.param("vse_pp", marks=pytest.mark.slow), "vsrn"])
-def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, name: str) -> None:
+def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     """And with the curve of a whole one; the checkpoint names its recipe and recalls.
 
     VSRN draws dropouts, and has statistics of batches, which a state has to keep too.
     """
-    recipe = zoo_recipe(zoo_model=name)
+    recipe = zoo_recipe(zoo_model="vsrn")
 
     def stop(stage: str, step: int, *_: object) -> None:
         if stage == "zoo" and step >= 10:  # progress comes at every tenth step
@@ -74,34 +73,10 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, name: str) -> 
     whole, cut = (load_zoo_checkpoint(tmp_path / each) for each in ("whole", "cut"))
     theirs = cut.model.state_dict()
     assert all(torch.equal(each, theirs[key]) for key, each in whole.model.state_dict().items())
-    assert whole.training["recipe"]["zoo_model"] == name
+    assert whole.training["recipe"]["zoo_model"] == "vsrn"
     assert whole.training["dev_recall_percent"]["be_mean_recall"] == done.best.be_mean_recall
     lines = (tmp_path / "cut" / FILE_NAME).read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == list(range(1, 11))
-
-
-def test_the_loss_falls(tmp_path: Path) -> None:
-    """By all hinges, over forty steps of eight pairs."""
-    recipe = zoo_recipe(round_count=40, all_hinges_round_count=40, dev_every_round_count=40)
-
-    train_zoo_model(recipe, tmp_path)
-
-    lines = (tmp_path / FILE_NAME).read_text().splitlines()
-    losses = [json.loads(line)["be_loss"] for line in lines]
-    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"image_source": "grid"}, "over a grid of random weights"),
-    ],
-)
-def test_recipes_that_the_zoo_cannot_train_are_refused(
-    changes: dict[str, object], named: str
-) -> None:
-    with pytest.raises(ValueError, match=named):
-        zoo_recipe(**changes)
 
 
 def test_a_published_text_encoder_can_be_frozen(tmp_path: Path) -> None:
@@ -114,7 +89,7 @@ def test_a_published_text_encoder_can_be_frozen(tmp_path: Path) -> None:
         pretrained=str(tmp_path / "published"),
         round_count=2,
     )
-    begun, _ = starting_zoo_model(in_its_shape(recipe, tmp_path), RecordSource(TRAIN, ()), tmp_path)
+    begun, _ = starting_zoo_model(in_its_shape(recipe, tmp_path), tmp_path, tiny_tokenizer)
 
     train_zoo_model(recipe, tmp_path / "frozen")
     train_zoo_model(replace(recipe, has_frozen_text=False), tmp_path / "tuned")

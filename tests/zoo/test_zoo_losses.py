@@ -27,7 +27,6 @@ def _by_loops(groups: list[int], *, takes_hardest: bool) -> float:
 @pytest.mark.parametrize("groups", [[0, 1, 2], [0, 1, 0], [0, 0, 1]])
 @pytest.mark.parametrize("takes_hardest", [True, False])
 def test_the_hinges_are_those_of_the_definition(groups: list[int], takes_hardest: bool) -> None:
-    """In both directions, summed over the batch."""
     loss = hinge_loss(SCORES, torch.tensor(groups), MARGIN, takes_hardest=takes_hardest)
 
     assert loss.item() == pytest.approx(_by_loops(groups, takes_hardest=takes_hardest), abs=1e-6)

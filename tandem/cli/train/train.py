@@ -30,8 +30,8 @@ from tandem.training.runs.run_state import FILE_NAME
 from tandem.training.sources.fitting_captions import FittingCaptions
 from tandem.training.sources.record_source import RecordSource
 from tandem.training.sources.scene_source import SceneSource
-from tandem.training.sources.source import TrainingSource
 from tandem.training.sources.spoken_captions import SpokenCaptions
+from tandem.training.train import TrainingSource
 from tandem.training.train import train as train_by
 
 _HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"

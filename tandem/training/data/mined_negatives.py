@@ -25,15 +25,7 @@ class NearestWrong:
     """float32 [N, K]."""
 
     def draw(self, number: int, count: int, rng: random.Random) -> list[int]:
-        """Returns `count` different ones, drawn by the softmax of their cosines.
-
-        Raises ValueError if there are fewer.
-        """
-        if count > self.numbers.shape[1]:
-            raise ValueError(
-                f"{count} negatives are to be drawn of {self.numbers.shape[1]} mined ones; "
-                "mine more neighbours, or draw fewer"
-            )
+        """Returns `count` different ones, drawn by the softmax of their cosines."""
         generator = torch.Generator().manual_seed(rng.getrandbits(63))
         chances_K = self.cosines[number].softmax(0)
         drawn = torch.multinomial(chances_K, count, replacement=False, generator=generator)
@@ -58,7 +50,6 @@ class MinedNegatives:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "MinedNegatives":
-        """Restores what `to_tensors` returned."""
         return cls(
             NearestWrong(tensors["texts"], tensors["text_cosines"]),
             NearestWrong(tensors["images"], tensors["image_cosines"]),
@@ -72,12 +63,9 @@ def nearest_wrong(
 
     texts_ND, images_ND: unit-length embeddings, row n of both is one pair. groups_N: int64, equal
     where one's text may be true of the other's image; those are never negatives of each other. A
-    list is shorter than `neighbour_count` where the largest group leaves fewer. Raises ValueError
-    where it leaves none.
+    list is shorter than `neighbour_count` where the largest group leaves fewer.
     """
     left = len(groups_N) - int(groups_N.unique(return_counts=True)[1].max())
-    if left == 0:
-        raise ValueError("every picture is in one group, so there are no negatives to mine")
     count = min(neighbour_count, left)
     return MinedNegatives(
         texts_of_image=_nearest(images_ND, texts_ND, groups_N, count),

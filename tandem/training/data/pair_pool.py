@@ -41,13 +41,9 @@ class PairSource(Protocol):
         """
         ...
 
-    def captions(self, number: int) -> Sequence[str]:
-        """Returns all captions of a picture."""
-        ...
+    def captions(self, number: int) -> Sequence[str]: ...
 
-    def caption(self, number: int, rng: random.Random) -> str:
-        """Draws one of a picture's captions."""
-        ...
+    def caption(self, number: int, rng: random.Random) -> str: ...
 
 
 def check_family_count(source: PairSource, counts: Mapping[str, int]) -> None:
@@ -68,16 +64,11 @@ def check_family_count(source: PairSource, counts: Mapping[str, int]) -> None:
 
 
 def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
-    """Draws `count` different families and returns their numbers.
-
-    Raises ValueError where there are fewer.
-    """
     check_family_count(source, {"be_batch_size": count})
     return rng.sample(range(len(source.families)), count)
 
 
 def draw_member(source: PairSource, family: int, rng: random.Random) -> int:
-    """Draws one of a family's pictures and returns its number."""
     members = source.families[family]
     return members[rng.randrange(len(members))]
 
@@ -112,7 +103,6 @@ class PairPool:
         }
 
     def __len__(self) -> int:
-        """Returns N."""
         return len(self._place)
 
     def match_batch(self, rng: random.Random, size: int) -> MatchBatch:
@@ -142,11 +132,8 @@ class PairPool:
         caption or the image with equal probability and takes the other side from a sibling, with
         probability `sibling_negative_share`, or from another family: one mismatch per match, half
         by image and half by caption, as in the code of Geigle et al. 2022. With `mined`, the other
-        side is a mined negative with probability `mined_negative_share`. Raises ValueError for a
-        single family, which has no other to take a picture from.
+        side is a mined negative with probability `mined_negative_share`.
         """
-        if family_count < 2:
-            raise ValueError(f"family_count is {family_count}; mismatches need at least 2 families")
         if sibling_negative_share and not self._source.siblings_mismatch:
             raise ValueError("siblings share captions here, so sibling_negative_share must be 0")
         drawn = draw_families(self._source, rng, family_count)

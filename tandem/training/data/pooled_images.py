@@ -4,9 +4,11 @@ Shapes: N pictures, B rows, R image tokens, D token width.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tandem.corpus.records import Record
@@ -22,14 +24,17 @@ class PooledImages(Protocol):
 
 
 class HeldImages:
-    """Holds in memory the tokens that a backbone made of pixels; all of them count."""
+    """Holds the tokens that a backbone made of pixels, in memory or on disk; all of them count."""
 
-    def __init__(self, tokens_NRD: Tensor) -> None:
-        self._tokens_NRD = tokens_NRD
+    def __init__(
+        self, tokens: Tensor | NDArray[np.float16], rows: NDArray[np.int64] | None = None
+    ) -> None:
+        """`tokens` are [N, R, D]; `rows` has each picture's, by default in the pictures' order."""
+        self._tokens, self._rows = tokens, rows
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask in the order of `numbers`."""
-        tokens_BRD = self._tokens_NRD[list(numbers)]
+        rows = list(numbers) if self._rows is None else self._rows[list(numbers)]
+        tokens_BRD = torch.as_tensor(self._tokens[rows])
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
 
 
@@ -41,5 +46,9 @@ class RegionImages:
         self._regions, self._records = regions, records
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask; raises RegionFileInvalid for a record that the file lacks."""
+        """Raises RegionFileInvalid for a record that the file lacks."""
         return self._regions.of([self._records[number] for number in numbers])
+
+    def tokens(self, *_: object) -> Self:
+        """Returns itself: no backbone makes them."""
+        return self

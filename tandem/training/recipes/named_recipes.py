@@ -13,10 +13,7 @@ from tandem.training.recipes.recipe import (
 )
 
 NamedRecipe = Callable[[int], Recipe]
-"""Returns the configuration for a seed."""
-
 NamedJoint = Callable[[int], JointRecipe]
-"""What a variant can be of: its base."""
 
 
 def default(seed: int = 1) -> JointRecipe:
@@ -56,9 +53,8 @@ def default(seed: int = 1) -> JointRecipe:
 def compact(seed: int = 1) -> JointRecipe:
     """Trains with a fifth of the default's arithmetic, for experiments of many runs on two cores.
 
-    It is two thirds as wide and has three eighths of the rounds and a third of the families. All
-    runs share the bundled model's image backbone, so they differ only in what they compare. The CE
-    takes twice as many steps of half as many pairs, which was 3 to 7 points better for it
+    All runs share the bundled model's image backbone, so they differ only in what they compare. The
+    CE takes twice as many steps of half as many pairs, which was 3 to 7 points better for it
     (benchmarks/results/train_grid_first_2026-11-22.md).
     """
     return replace(
@@ -81,8 +77,7 @@ def compact(seed: int = 1) -> JointRecipe:
 def bi_encoder(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains only a BE, for Sep+Coop, with as many BE steps as the joint model has.
 
-    It keeps masked language modelling, because both of the paper's models begin with an encoder
-    that was pretrained with it.
+    It keeps masked language modelling: the paper's encoders were pretrained with it.
     """
     return replace(_variant("bi_encoder", base(seed)), ce_steps_per_round=0)
 
@@ -101,9 +96,8 @@ def cross_encoder(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
 
 
 def cross_encoder_after_be(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
-    """Trains only a CE, from the weights of a trained BE.
+    """Trains only a CE, from the weights of a trained BE that `--init` names.
 
-    `--init` names the BE; without it the run begins with the bundled model, which is a CE already.
     Both of the paper's models begin with a published encoder that knows what words look like. From
     random weights, a CE would have to learn that from pairs that differ in one fact.
     """
@@ -120,7 +114,7 @@ def half(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model with half the layers (Geigle et al. 2022, figure 4).
 
     The paper drops every second layer of a pretrained encoder, as this does with `pretrained`; from
-    random weights there is none to drop. Raises ValueError for a base with an odd number of layers.
+    random weights there is none to drop.
     """
     whole = base(seed)
     if whole.layer_count % 2:
@@ -134,9 +128,7 @@ def ance(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
     """Trains the joint model with mined negatives in the later rounds.
 
     After Geigle et al. (arXiv v1, appendix A.3), who saw no gain; without masked language modelling
-    we did (decision 35). The share of mined negatives, the batch size and the number of negatives
-    are the paper's. The start and the frequency of mining are ours, since we begin from random
-    weights.
+    we did (decision 35). The start and the frequency of mining are ours, for random weights.
     """
     plain = base(seed)
     return replace(
@@ -184,11 +176,7 @@ def pair_triplets(seed: int = 1, base: NamedJoint = default) -> JointRecipe:
 
 
 def small(seed: int = 1) -> JointRecipe:
-    """Trains a smaller model, long enough for its CE to catch up with its BE (`make train-demo`).
-
-    It uses the in-batch softmax throughout, and twice the default's learning rate, because there
-    are fewer rounds.
-    """
+    """Trains a smaller model, until its CE catches up with its BE (`make train-demo`)."""
     return replace(
         default(seed),
         name="small",
@@ -208,9 +196,8 @@ def small(seed: int = 1) -> JointRecipe:
 def minilm(seed: int = 1) -> JointRecipe:
     """Trains from a published sentence encoder, which knows its words before the first round.
 
-    Image tokens still mean nothing to it, so the order of training is that of a run from random
-    weights (decision 7). The learning rate is a fifth of the default's, to keep what the encoder
-    knows. Neither it nor the rounds are tuned.
+    The learning rate is a fifth of the default's, to keep what the encoder knows. Neither it nor
+    the rounds are tuned.
     """
     return replace(
         default(seed),
@@ -232,10 +219,8 @@ def half_minilm(seed: int = 1) -> JointRecipe:
 def paper(seed: int = 1) -> JointRecipe:
     """Trains the joint model as Geigle et al. 2022 did theirs, from BERT over region features.
 
-    A round is a BE step of 128 pairs against the hardest negative of the batch, then a CE step of
-    128 matches and as many random mismatches. The rate falls to 0 without a warm-up, and the best
-    checkpoint has the highest mean recall. Two things differ: their encoder, OSCAR, had seen
-    pictures, and their dev set has five captions of each picture where ours has one.
+    Two things differ: their encoder, OSCAR, had seen pictures, and their dev set has five captions
+    of each picture where ours has one.
     """
     return replace(
         default(seed),
@@ -268,9 +253,8 @@ def paper(seed: int = 1) -> JointRecipe:
 def two_towers(seed: int = 1) -> TowersRecipe:
     """Trains two towers without a matcher: a plain bi-encoder of photographs, as a baseline.
 
-    MiniLM learns at 6e-5 and a head over a frozen EfficientNet-Lite0's grid at 1e-3, by the
-    symmetric softmax over 128 pairs of different pictures. On 6,000 pictures with five captions,
-    700 rounds are three epochs. The checkpoint is picked on 300 pictures that are held out.
+    MiniLM learns with a head over a frozen EfficientNet-Lite0's grid. On 6,000 pictures with five
+    captions, 700 rounds are three epochs.
     """
     return of_kind(
         TowersRecipe,
@@ -296,20 +280,15 @@ def two_towers(seed: int = 1) -> TowersRecipe:
 
 
 def frozen_heads(seed: int = 1) -> TowersRecipe:
-    """Trains heads over a frozen picture network and a frozen text encoder, the cheapest baseline.
-
-    It has everything else of `two_towers`.
-    """
+    """Trains `two_towers` with a frozen text encoder, the cheapest baseline."""
     return replace(two_towers(seed), name="frozen_heads", has_frozen_text=True)
 
 
 def photographs(seed: int = 1) -> TowersRecipe:
     """Trains two towers and then a matcher on a corpus of photographs.
 
-    Beyond `two_towers`, the last five blocks of the picture network learn too, there are five views
-    of each picture, and a tenth of the words is hidden. The rate rises for a twentieth of the
-    rounds and falls along half a cosine. The matcher learns afterwards with towers of its own, from
-    all pairs of 64 pictures; its logit is combined with the embeddings' cosine.
+    The last five blocks of the picture network learn too. The matcher learns afterwards with towers
+    of its own, from all pairs of 64 pictures; its logit is combined with the embeddings' cosine.
     """
     return replace(
         two_towers(seed),
@@ -337,30 +316,24 @@ def photographs(seed: int = 1) -> TowersRecipe:
 def photographs_joint(seed: int = 1) -> TowersRecipe:
     """Trains `photographs` as one model (Joint) whose matcher shares most of the towers.
 
-    The matcher has a grid trunk of its own and its own copies of the text encoder's last two
-    layers; the layers below and the late blocks of the picture network are the bi-encoder's, stay
-    as it learned them, and are in memory and computed once for both scores.
+    It has a grid trunk and its own copies of the text encoder's last two layers; all else is the
+    bi-encoder's, stays as that learned it, and is in memory and computed once for both scores.
     """
     return replace(photographs(seed), name="photographs_joint", matcher_layer_count=2)
 
 
 def joint_matcher(seed: int = 1) -> MatcherRecipe:
-    """Trains only the matcher of `photographs_joint`, over the towers of a trained checkpoint.
-
-    `--init` names that: of `photographs`, for instance, to compare both forms over one bi-encoder.
-    """
+    """Trains only the matcher of `photographs_joint`, over a checkpoint's towers (`--init`)."""
     return of_kind(MatcherRecipe, photographs_joint(seed), name="joint_matcher")
 
 
 def picture_dictionary(seed: int = 1) -> TowersRecipe:
     """Trains two towers and a matcher on the emoji, to find drawings of a style never seen.
 
-    A drawing must be seen many times. So a round has 512 concepts, each with one drawing and one
-    caption, and stays cheap because the embeddings' text encoder is frozen; the matcher's copies of
-    its last three layers learn. One drawing each of 300 concepts is held out, whose other drawings
-    are learned. They choose the weight of the cosine in a logit, because there the bi-encoder
-    knows much, as in an unseen style. The split `val`, whose concepts are never trained on, chose
-    too small a weight (benchmarks/results/picture_dictionary_2026-11-28.md).
+    A drawing must be seen many times, so a round has 512 concepts, each with one drawing and
+    caption. The drawings that are held out choose the weight of the cosine in a logit, because the
+    bi-encoder knows much of them, as of an unseen style. The split `val`, whose concepts are never
+    trained on, chose too small a weight (benchmarks/results/picture_dictionary_2026-11-28.md).
     """
     return replace(
         photographs(seed),
@@ -388,8 +361,8 @@ def picture_dictionary(seed: int = 1) -> TowersRecipe:
 def zoo(seed: int = 1) -> ZooRecipe:
     """Trains a network without pretraining, of Rao et al. 2022, over a frozen image backbone.
 
-    `zoo_model` names it. Margin, clip and hinges are those that its papers share; batch and width
-    are for two cores. After a step decay the papers' rates end at a tenth; here they fall linearly.
+    Margin, clip and hinges are those that its papers share; batch and width are for two cores.
+    After a step decay the papers' rates end at a tenth; here they fall linearly.
     """
     return of_kind(
         ZooRecipe,
@@ -448,7 +421,7 @@ def finetune(
     It uses the in-batch softmax throughout. On emoji, which are far from scenes, the batch-hard
     triplet loss approached twice its margin within 20 rounds, where embeddings collapse into one
     point, while 45 rounds of softmax raised BE R@1 from 1.2 to 4.9 (82 dev texts, one seed, no
-    tuning). Siblings share captions, so each family gives the CE one match and one mismatch.
+    tuning).
     """
     return replace(
         default(seed),
@@ -470,7 +443,6 @@ def finetune(
 
 
 def _variant(name: str, base: JointRecipe) -> JointRecipe:
-    """Returns the base under the name, prefixed with the base's own unless that is the default."""
     named = name if base.name == "default" else f"{base.name}_{name}"
     return replace(base, name=named)
 
@@ -508,7 +480,6 @@ RECIPES: Mapping[str, NamedRecipe] = {
 
 
 def recipe_named(name: str, seed: int) -> Recipe:
-    """Returns the recipe; raises ValueError for an unknown name."""
     if name not in RECIPES:
         raise ValueError(f"no recipe {name!r}; there are {', '.join(sorted(RECIPES))}")
     return RECIPES[name](seed)

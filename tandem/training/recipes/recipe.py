@@ -44,7 +44,7 @@ class Recipe:
     """Folder or hub name of a published encoder to begin from, which then sets `width`,
     `layer_count`, `head_count` and `vocabulary_size`; empty begins with random weights."""
     pretrained_weights_sha256: str = ""
-    """Digest of its weight files; filled in when the run starts."""
+    """Each digest of a file that the run reads is filled in when it starts."""
     has_half_the_layers: bool = False
     """Take every second layer of the published encoder, from the first."""
     begins_trained: bool = False
@@ -53,7 +53,6 @@ class Recipe:
     """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
     detector."""
     init_weights_sha256: str = ""
-    """Digest of the checkpoint that training began with; empty for random weights."""
     dropout: Dropout = 0.0
     """Of the encoder in training, unless it begins from a Tandem checkpoint."""
 
@@ -62,15 +61,13 @@ class Recipe:
     languages: str = ""
     """Languages of the captions that are read, separated by commas; empty reads all of them."""
     corpus_sha256: str = ""
-    """Digest of the records that are read; filled in when the run starts, except for scenes, which
-    follow from the seed."""
+    """Of the records that are read; empty for scenes, which follow from the seed."""
     regions_sha256: str = ""
-    """Digest of the file of regions that replaces pixels; filled in when the run starts."""
+    """Of the file of regions that replaces pixels."""
     image_source: ImageSource = "grid"
     vision: str = ""
     """Folder or hub name of the network of image_source vision_tower."""
     vision_weights_sha256: str = ""
-    """Digest of its weights; filled in when the run starts."""
     image_size: Annotated[int, (16, 8_192)] = 112
     """Side in pixels, unless the run begins with a checkpoint's image backbone."""
     picture_fit: PictureFit = "letterbox"
@@ -153,12 +150,11 @@ class Recipe:
 
     @property
     def trains_be(self) -> bool:
-        """Whether the model learns to embed."""
         return getattr(self, "be_steps_per_round", 1) > 0
 
     @property
     def trains_ce(self) -> bool:
-        """Whether the model learns to match, in rounds."""
+        """Whether the model learns to match in rounds."""
         return getattr(self, "ce_steps_per_round", 0) > 0
 
     @property
@@ -168,7 +164,6 @@ class Recipe:
 
     @property
     def begins_with_checkpoint(self) -> bool:
-        """Whether weights of a checkpoint of ours are its first, all of them or a part."""
         return self.begins_trained or self.begins_with_backbone or isinstance(self, MatcherRecipe)
 
     @property
@@ -177,7 +172,6 @@ class Recipe:
         return bool(self.held_out_family_count or self.held_out_picture_count)
 
     def measures_after(self, round_number: int) -> bool:
-        """Returns whether dev recall is measured after this round, as it is after the last."""
         return round_number % self.dev_every_round_count == 0 or round_number == self.round_count
 
     @property
@@ -198,7 +192,6 @@ class Recipe:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields, for a manifest, and what tells the kind."""
         kind = {
             "zoo_model": "",
             "has_two_towers": isinstance(self, Towers),
@@ -246,7 +239,6 @@ class Rounds(TowerRates):
     """Steps in which the image backbone learns before the rounds: by labelling the drawings of
     scenes (label_lesson.py), or together with the BE on another corpus (pair_lesson.py)."""
     backbone_batch_size: Some
-    """Pictures a step."""
     backbone_learning_rate: Rate
     be_steps_per_round: Count = 1
     be_batch_size: Batch
@@ -266,7 +258,6 @@ class Rounds(TowerRates):
     ance_steps_per_round: Count = 0
     """Steps of the triplet loss over mined negatives, after the first mining."""
     ance_batch_size: Some = 16
-    """Pairs a step."""
     ance_negative_count: Some = 7
     """Mined texts per pair, and as many mined images."""
 
@@ -318,9 +309,8 @@ class JointRecipe(Rounds):
     mined_negative_share: Share = 0.0
     """Share of the CE's mismatches that are mined, after the first mining."""
     mlm_steps_per_round: Count = 0
-    """Steps of masked language modelling (masked_words.py)."""
+    """Of masked language modelling (masked_words.py)."""
     mlm_batch_size: Some = 64
-    """Pairs a step, each of a different family."""
     mlm_masked_share: Share = 0.5
     """Average share of a text's tokens that are masked."""
 
@@ -358,7 +348,6 @@ class Towers(TowerRates, MatcherSteps):
     head_width: Annotated[int, (8, 65_536)] = 384
     """Inner width of the image side of two towers."""
     head_dropout: Dropout = 0.0
-    """Dropout there."""
     matcher_width: Annotated[int, (0, 65_536)] = 0
     """Width of what the matcher of two towers compares; 0 trains none."""
     matcher_step_count: Count = 0
@@ -402,7 +391,6 @@ class ZooRecipe(Recipe):
     """Rounds by all hinges, before those of the hardest negatives take over."""
     margin: Annotated[float, (0.0, 2.0)]
     be_batch_size: Batch
-    """Pairs a step, each of a different family, so negatives come from other families."""
     embedding_width: Annotated[int, (0, 65_536)] = 0
     """Width of what is compared; 0 means `width`."""
     head_learning_rate: Rate = 1e-3

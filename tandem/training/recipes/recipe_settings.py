@@ -12,7 +12,6 @@ from tandem.training.recipes.recipe import (
     Recipe,
     TowerRates,
     Towers,
-    ZooRecipe,
     check_read,
 )
 
@@ -25,15 +24,13 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 _DIGEST: Final = "_sha256"
 _SHAPE: Final = ("width", "layer_count", "head_count", "vocabulary_size")
-_OF_LAYERS: Final = ("layer_count", "head_count", "has_frozen_text")
 
 
 def with_settings(recipe: Kind, settings: Sequence[str]) -> Kind:
     """Returns the recipe with each `field=value` applied.
 
-    Raises ValueError for a text without "=", a field that does not exist, appears twice, has an
-    option of its own, is fixed by the weights that the run begins with or is not read by what the
-    recipe trains, and for a value of another type or out of range.
+    Raises ValueError for a field that does not exist, appears twice, has an option of its own or
+    would be ignored, and for a value of another type or out of range.
     """
     names = [setting.partition("=")[0].strip() for setting in settings]
     for name in names:
@@ -61,21 +58,13 @@ def with_settings(recipe: Kind, settings: Sequence[str]) -> Kind:
 
 def _unread(recipe: Recipe) -> dict[str, str]:
     """Returns the fields that other fields switch off, each with what to do."""
-    unread: dict[str, str] = {}
-    if isinstance(recipe, ZooRecipe):
-        if recipe.zoo_text_reader == "gru":
-            why = "a GRU reads the words; leave it out, or set zoo_text_reader=transformer as well"
-            unread |= dict.fromkeys(_OF_LAYERS, why)
-            unread["learning_rate"] = f"{why}; head_learning_rate is the GRU's"
-        if recipe.embedding_width:
-            unread["width"] = "what a network of the zoo compares is embedding_width wide; set that"
-    elif isinstance(recipe, JointRecipe) and not recipe.begins_trained:
+    if isinstance(recipe, JointRecipe) and not recipe.begins_trained:
         why = "only two towers read it: take the recipe photographs"
-        unread |= dict.fromkeys(_beyond_base(TowerRates), why)
-    elif isinstance(recipe, Towers) and not recipe.matcher_step_count:
+        return dict.fromkeys(_beyond_base(TowerRates), why)
+    if isinstance(recipe, Towers) and not recipe.matcher_step_count:
         why = "there is no matcher to train: set matcher_step_count and matcher_width"
-        unread |= dict.fromkeys(_beyond_base(MatcherSteps), why)
-    return unread
+        return dict.fromkeys(_beyond_base(MatcherSteps), why)
+    return {}
 
 
 def _beyond_base(part: type[Recipe]) -> set[str]:

@@ -18,7 +18,6 @@ _WINDOW: Final = 10
 
 
 def plot_run(folder: Path) -> Path:
-    """Plots losses and dev recalls over the run's minutes into its folder; returns the file."""
     lines = read_curve(folder)
     figure = Figure(figsize=(10.0, 4.0), layout="constrained")
     losses, recalls = figure.subplots(1, 2)

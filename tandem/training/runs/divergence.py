@@ -20,8 +20,6 @@ class TrainingDiverged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """Names one step of a stage, for error messages."""
-
     stage: str
     number: int
     count: int
@@ -40,7 +38,6 @@ class StepPlace:
             ) from error
 
     def check_weights(self, modules: Iterable[nn.Module]) -> None:
-        """Raises NotFinite naming weights that are NaN or infinite."""
         for module in modules:
             if names := not_finite(module.state_dict()):
                 raise NotFinite(f"weights are NaN or infinite: {names}")

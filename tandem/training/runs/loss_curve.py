@@ -29,8 +29,6 @@ class LossCurveIncomplete(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Describes one round."""
-
     round_number: int
     losses: Mapping[str, float]
     """By use: "be", "mlm", "ce", "ance"."""
@@ -39,7 +37,6 @@ class CurvePoint:
     recall: DevRecall | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the line's fields."""
         fields: dict[str, Any] = {"round": self.round_number}
         fields |= {f"{use}_loss": loss for use, loss in self.losses.items()}
         fields |= {"learning_rate": self.learning_rate, "seconds": round(self.seconds, 3)}
@@ -52,10 +49,9 @@ class LossCurve:
     """Appends to a run's curve on disk; a resumed run drops the rounds after its last state."""
 
     def __init__(self, folder: Path, done_round_count: int, seconds: float) -> None:
-        """Keeps the first `done_round_count` rounds of an existing curve and drops the others.
+        """Keeps the first `done_round_count` rounds of a curve; `seconds` is the run's time so far.
 
-        `seconds`: the run's time so far. Raises LossCurveIncomplete if one of these rounds is
-        missing.
+        Raises LossCurveIncomplete if one of these rounds is missing.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE_NAME
@@ -75,7 +71,6 @@ class LossCurve:
         self._tensorboard.add(line)
 
     def close(self) -> None:
-        """Closes the files and flushes TensorBoard's."""
         self._file.close()
         self._tensorboard.close()
 

@@ -50,7 +50,6 @@ class RunFolderTaken(ValueError):
 
 
 def check_init_stays(init: Path, folder: Path) -> None:
-    """Raises ValueError where a run would overwrite the checkpoint that it begins with."""
     if init.resolve() == folder.resolve():
         raise ValueError(
             f"{folder} holds the checkpoint that the run begins with, and would be overwritten; "
@@ -79,7 +78,6 @@ def check_unfinished(folder: Path) -> None:
 
 
 def _is_over(folder: Path, made_by: Mapping[str, Any]) -> bool:
-    """Returns whether the last stage's checkpoint is written."""
     recipe = made_by.get("recipe", {})
     if recipe.get("begins_with_towers"):  # which has no rounds
         return made_by.get("dev_recall_percent", {}).get("ce_r1") is not None
@@ -87,7 +85,6 @@ def _is_over(folder: Path, made_by: Mapping[str, Any]) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Raises RunFolderTaken where the folder holds another run's files."""
     if not any((folder / name).exists() for name in (WEIGHTS, FILE_NAME, CURVE_NAME)):
         return
     what = "an unfinished run" if (folder / FILE_NAME).exists() else "a checkpoint"
@@ -107,7 +104,6 @@ def check_writable(folder: Path) -> None:
 
 
 def check_there(folder: Path) -> None:
-    """Raises RunStateInvalid where there is no run to resume."""
     if not folder.is_dir():
         raise RunStateInvalid(
             f"there is no run in {folder} to resume; drop --resume to start one, or give the "
@@ -173,7 +169,6 @@ class Run:
 
     @property
     def was_resumed(self) -> bool:
-        """Whether a state of any stage was found."""
         return self._found is not None
 
     def found(self, stage: str) -> RunState | None:
@@ -181,19 +176,15 @@ class Run:
         return self._found if self._found and self._found.stage == stage else None
 
     def found_after(self, first_stage: str) -> RunState | None:
-        """Returns the state to resume from, if it is of a later stage than the first."""
         return self._found if self._found and self._found.stage != first_stage else None
 
     def place(self, stage: str, step: int, step_count: int) -> StepPlace:
-        """Returns what names a step in error messages."""
         return StepPlace(stage, step, step_count, self.folder, self.recipe.precision)
 
     def keeps_after(self, step: int) -> bool:
-        """Returns whether the state is written after this step."""
         return step % self._state_every == 0
 
     def end(self, note: str) -> None:
-        """Ends the run: removes its state and reports the end."""
         if self.processes.is_first:
             self.state_file.delete()
         self.progress("done", 1, 1, note)
@@ -235,10 +226,7 @@ def restore(
     schedule: LambdaLR,
     rng: random.Random | None = None,
 ) -> None:
-    """Restores everything that a step changes.
-
-    Raises RunStateInvalid for a state of other modules, or of another optimiser.
-    """
+    """Restores everything that a step changes; raises RunStateInvalid for other parts' state."""
     restore_modules(state, modules)
     try:
         optimiser.load_state_dict(state.optimiser)
@@ -251,7 +239,6 @@ def restore(
 
 
 def restore_modules(state: RunState, modules: Mapping[str, nn.Module]) -> None:
-    """Restores weights and buffers alone; raises RunStateInvalid for a state of other modules."""
     try:
         for name, module in modules.items():
             module.load_state_dict(state.modules[name])

@@ -16,8 +16,6 @@ TEST: Final = "test"
 
 
 class RunPhase(StrEnum):
-    """What a run waits for or is in."""
-
     WAITING = "waiting"
     TRAINING = "training"
     MEASURING = "measuring"
@@ -27,19 +25,15 @@ class RunPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """Holds one run of the list."""
-
     recipe: str
     seed: int
     phase: RunPhase = RunPhase.WAITING
     core_seconds: float = 0.0
     """Processor time of its training and measurement, over all tries, as last noted."""
     result: dict[str, Any] = field(default_factory=dict)
-    """Metrics of its report, once it is done."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """Its recipe and seed, which no other run has."""
         return self.recipe, self.seed
 
 
@@ -56,8 +50,8 @@ class RunManifest:
     def opened(cls, folder: Path, settings: dict[str, Any], runs: Sequence[ListedRun]) -> Self:
         """Returns the folder's list with these runs added, or a new one.
 
-        Raises ValueError for a damaged list, and for one made with other settings: its runs would
-        be compared with these. What they are tested by may change until one of them is measured.
+        Raises ValueError for one made with other settings: its runs would be compared with these.
+        What they are tested by may change until one of them is measured.
         """
         path = folder / FILE_NAME
         if not path.is_file():
@@ -88,11 +82,9 @@ class RunManifest:
         return manifest
 
     def run(self, recipe: str, seed: int) -> ListedRun:
-        """Returns the run of that recipe and seed; raises KeyError."""
         return self.runs[self._place((recipe, seed))]
 
     def change(self, run: ListedRun, **changes: Any) -> ListedRun:  # noqa: ANN401
-        """Replaces fields of a run, and writes the list."""
         changed = replace(run, **changes)
         self.runs[self._place(run.key)] = changed
         self._write()

@@ -31,7 +31,7 @@ class RunState:
     step: int
     """Steps of the stage that are done."""
     modules: dict[str, dict[str, Any]]
-    """Weights and buffers of every module, by its name."""
+    """Weights and buffers, by the module's name."""
     optimiser: dict[str, Any]
     schedule: dict[str, Any]
     torch_rng: Tensor
@@ -41,7 +41,6 @@ class RunState:
     """Present negatives, from MinedNegatives.to_tensors; empty before the first mining."""
     best: dict[str, float | None] | None
     seconds: float
-    """Duration of the run so far."""
 
 
 class RunStateFile:
@@ -52,7 +51,7 @@ class RunStateFile:
         self._recipe = recipe
 
     def save(self, state: RunState) -> None:
-        """Writes the state and syncs it to disk; raises OSError, and keeps the last state."""
+        """Writes the state and syncs it to disk."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         fields = {name: getattr(state, name) for name in RunState.__slots__}
@@ -71,10 +70,7 @@ class RunStateFile:
             beside.unlink(missing_ok=True)
 
     def load(self) -> RunState | None:
-        """Returns the state, or None where there is none.
-
-        Raises RunStateInvalid for a damaged file and for the state of another recipe.
-        """
+        """Returns the state, None without one; raises RunStateInvalid for another run's."""
         if not self._path.is_file():
             return None
         try:
@@ -103,7 +99,6 @@ class RunStateFile:
         return state
 
     def delete(self) -> None:
-        """Removes the file, if there is one."""
         self._path.unlink(missing_ok=True)
 
 
@@ -122,6 +117,5 @@ def batch_rng_state(rng: random.Random) -> Tensor:
 
 
 def restore_batch_rng(rng: random.Random, state: Tensor) -> None:
-    """Sets the generator to a state that `batch_rng_state` returned."""
     version, _, _ = rng.getstate()
     rng.setstate((version, tuple(state.tolist()), None))

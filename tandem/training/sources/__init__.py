@@ -1,7 +1,7 @@
 """Reads what a run trains on: pairs of captions and pictures, and the pictures' image tokens.
 
 - source.py: what a run reads of any corpus
-- scene_source.py: composed scenes; scene_pairs.py: their captions; scene_labels.py: their drawings
+- scene_source.py: composed scenes; scene_pairs.py: their captions and drawings
 - record_source.py: records of a corpus on disk; record_pairs.py: their captions
 - spoken_captions.py, fitting_captions.py: captions to leave out; records_digest.py: what was read
 - picture_tokens.py: image tokens of a backbone that learned in the same run

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tandem.corpus.readable_records import ModelCheck, picture_bytes
 from tandem.corpus.records import Record
 from tandem.modeling.config import JointConfig
+from tandem.training.data.pooled_images import HeldImages
 from tandem.training.runs.run import Run
 from tandem.training.sources.kept_tokens import KeptTokens, view_digest
 from tandem.training.sources.picture_views import picture_view
@@ -26,21 +27,6 @@ from tandem.training.sources.picture_views import picture_view
 _CHUNK_SIZE = 160
 _THREAD_COUNT = os.cpu_count() or 1
 _SHOWN_DIGITS = 12
-
-
-class KeptImages:
-    """Gives batches the kept tokens of pictures; all of them count.
-
-    Number n + N * v is view v of picture n.
-    """
-
-    def __init__(self, tokens: NDArray[np.float16], rows: NDArray[np.int64]) -> None:
-        self._tokens, self._rows = tokens, rows
-
-    def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask in the order of `numbers`."""
-        tokens_BRD = torch.from_numpy(np.asarray(self._tokens[self._rows[list(numbers)]]))
-        return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
 
 
 class FrozenPictures:
@@ -59,8 +45,11 @@ class FrozenPictures:
         self._records, self._check, self._config = records, check, config
         self._folder, self._view_count, self._view_stretch = folder, view_count, view_stretch
 
-    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> KeptImages:
-        """Returns the tokens of every view of every picture; only the first process encodes."""
+    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> HeldImages:
+        """Returns the tokens of every view of every picture; only the first process encodes.
+
+        Number n + N * v is view v of picture n.
+        """
         config = self._config
         made_by = {
             "image_source": config.image_source,
@@ -85,7 +74,7 @@ class FrozenPictures:
         run.processes.wait()
         kept = KeptTokens(folder, made_by, shape)
         rows_NV = kept.rows(digests).reshape(-1, self._view_count)
-        return KeptImages(kept.mapped(), rows_NV.T.flatten())
+        return HeldImages(kept.mapped(), rows_NV.T.flatten())
 
     @torch.inference_mode()
     def _encode(

@@ -61,16 +61,10 @@ class KeptTokens:
         self._rows = self._read_digests()
 
     def __contains__(self, digest: bytes) -> bool:
-        """Returns whether the view's tokens are there."""
         return digest in self._rows
 
     def add(self, digests: Sequence[bytes], tokens_NRD: NDArray[np.float16]) -> None:
-        """Appends rows of views that are not there, within `writing`.
-
-        Raises ValueError for a view that is there, or comes twice.
-        """
-        if len(set(digests) - self._rows.keys()) != len(digests):
-            raise ValueError("a view is kept once")
+        """Appends rows of views that are not there, within `writing`."""
         start = len(self._rows)
         row_bytes = 2 * self._shape[0] * self._shape[1]
         with (self.folder / _TOKENS).open("r+b") as file:
@@ -96,7 +90,6 @@ class KeptTokens:
             yield
 
     def rows(self, digests: Sequence[bytes]) -> NDArray[np.int64]:
-        """Returns the rows of views that are there, [N]."""
         return np.array([self._rows[digest] for digest in digests], np.int64)
 
     def mapped(self) -> NDArray[np.float16]:

@@ -25,19 +25,14 @@ class PixelPictures(Generic[Picture]):
     def __init__(
         self, pictures: Sequence[Picture], pixels_of: Callable[[Picture], NDArray[np.uint8]]
     ) -> None:
-        """`pixels_of` gives a picture's uint8 [H, W, 3]; what it raises is raised."""
         self._pictures, self._pixels_of = pictures, pixels_of
 
     def pixels(self, number: int) -> NDArray[np.uint8]:
-        """Returns uint8 [H, W, 3]."""
         return self._pixels_of(self._pictures[number])
 
     @torch.inference_mode()
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> HeldImages:
-        """Returns the tokens of every picture, float16 [N, R, D], on the CPU.
-
-        Each process computes its share. `stage` names the work to the run's progress.
-        """
+        """Returns the tokens of every picture, on the CPU; each process computes its share."""
         count = len(self._pictures)
 
         def tokens_of_chunk(number: int) -> Tensor:

@@ -19,7 +19,6 @@ class RecordPairs:
     siblings_mismatch = False
 
     def __init__(self, records: Sequence[Record]) -> None:
-        """Raises RecordUnreadable for a record without captions."""
         self._captions = [tuple(caption.text for caption in each.captions) for each in records]
         for record, captions in zip(records, self._captions, strict=True):
             if not captions:
@@ -33,9 +32,7 @@ class RecordPairs:
         self.families: Sequence[Sequence[int]] = list(members.values())
 
     def captions(self, number: int) -> Sequence[str]:
-        """Returns all captions in all languages."""
         return self._captions[number]
 
     def caption(self, number: int, rng: random.Random) -> str:
-        """Draws a caption, each with equal probability."""
         return rng.choice(self._captions[number])

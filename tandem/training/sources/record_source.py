@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from tokenizers import Tokenizer
-from torch import nn
 
 from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck
 from tandem.corpus.records import Record
@@ -40,10 +39,6 @@ ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
 """Yields those of a corpus' records that a model can read, by its check."""
 
 
-def _all_records(records: Iterable[Record], _: TextCheck) -> Iterable[Record]:
-    return records
-
-
 class RecordSource:
     """Gives records of any corpus, whose siblings may share captions."""
 
@@ -55,7 +50,7 @@ class RecordSource:
         regions: Path | None = None,
         features: Path | None = None,
         default_features: Path | None = None,
-        read: ReadRecords = _all_records,
+        read: ReadRecords = lambda records, _: records,
         skipped: SkippedRecords | None = None,
     ) -> None:
         """`regions`: the file to read instead of pixels. `skipped`: where `read` counts.
@@ -69,10 +64,7 @@ class RecordSource:
         self._regions, self._read, self._skipped = regions, read, skipped
 
     def shaped(self, recipe: Recipe) -> Recipe:
-        """Returns the recipe with the digest of the file of regions, where there is one.
-
-        Raises ValueError for regions where pixels are read, and the reverse.
-        """
+        """Returns the recipe with the digest of the file of regions, where there is one."""
         if recipe.image_source == "regions" and self._regions is None:
             raise ValueError(
                 "image_source regions reads a detector's file, and none is given; give it with "
@@ -104,13 +96,14 @@ class RecordSource:
         """Returns the records that the model can read.
 
         Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
-        has one right image. Raises RecordUnreadable, naming the record, RegionFileInvalid for
-        another file than one of regions, and ValueError for no records, fewer families than a
-        batch takes, or a folder for features that are not kept.
+        has one right image. Raises RecordUnreadable, naming the record.
         """
         is_frozen = config.image_source in _FROZEN and not recipe.learns_backbone
         if self._features and (self._regions or not is_frozen):
-            raise ValueError(_unkept(self._features, config))
+            raise ValueError(
+                f"--features {self._features} would be ignored: only tokens of a published network "
+                f"that learns nothing are kept, not those of {config.image_source}; leave it out"
+            )
         kept_in = self._features or self._default_features
         region_file = RegionFile(self._regions) if self._regions else None
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
@@ -134,7 +127,7 @@ class RecordSource:
 
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
             if region_file:
-                return _RegionPictures(region_file, some)
+                return RegionImages(region_file, some)
             if kept_in and is_frozen:
                 return FrozenPictures(
                     some, pixel_check, config, kept_in, view_count, recipe.view_stretch
@@ -181,16 +174,6 @@ class RecordSource:
         return self._candidates
 
 
-class _RegionPictures:
-    """Pictures whose tokens are a detector's regions, so that no pixel is read."""
-
-    def __init__(self, regions: RegionFile, records: Sequence[Record]) -> None:
-        self._images = RegionImages(regions, records)
-
-    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> RegionImages:
-        return self._images
-
-
 def _repeated(pairs: RecordPairs, picture_sha256s: Sequence[bytes]) -> Iterator[str]:
     """Yields what to know of picture files that are read twice; those of train come first."""
     families_of: dict[bytes, set[int]] = defaultdict(set)
@@ -212,21 +195,9 @@ def _repeated(pairs: RecordPairs, picture_sha256s: Sequence[bytes]) -> Iterator[
         )
 
 
-def _unkept(features: Path, config: JointConfig) -> str:
-    """Returns why no image tokens can be kept there."""
-    if config.image_source == "regions":
-        why = "a detector's regions need no network"
-    elif config.image_source in _FROZEN:
-        why = f"{config.image_source} learns first, so its tokens differ from those of earlier runs"
-    else:
-        why = f"only tokens of a published network are kept, not those of {config.image_source}"
-    return f"--features {features} would be ignored: {why}; leave it out"
-
-
 def _reported(
     records: Iterable[Record], stage: str, count: int, progress: Progress
 ) -> Iterator[Record]:
-    """Yields the records and reports how many were read."""
     progress(stage, 0, count, "")
     number = 0
     for number, record in enumerate(records, start=1):

@@ -1,5 +1,9 @@
 """Draws scenes for training: labelled pixels for the backbone, pairs for the encoder.
 
+The backbone first learns which drawing's centre lies under each image token. That replaces the
+object detectors of OSCAR and UNITER, whose region features the paper takes as given: tokens say
+what is where before any text is read.
+
 Shapes: B rows, H W pixels, R image tokens.
 """
 
@@ -14,11 +18,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from tandem.corpus.scenes.captions import captions_of
-from tandem.corpus.scenes.drawing import scene_pixels
-from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.drawing import place_drawings, scene_pixels
+from tandem.corpus.scenes.nouns import LANGUAGES, nouns_of
 from tandem.corpus.scenes.records import FAMILY_SIZE, Split, scene_families
 from tandem.corpus.scenes.scene import Scene
-from tandem.training.sources.scene_labels import token_classes
+from tandem.modeling.config import TOKEN_SIZE
 
 # Most queries of the demo are in English.
 _LANGUAGE_WEIGHTS = (2, 1, 1, 1)
@@ -42,8 +46,6 @@ def labelled_pixels(
 
 
 class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
-    """Draws scenes in a worker process."""
-
     def __init__(self, split: Split, seed: int, start: int, stop: int, image_size: int) -> None:
         self._split: Split = split
         self._seed, self._start, self._stop, self._image_size = seed, start, stop, image_size
@@ -53,6 +55,23 @@ class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]])
         for scene in islice(scenes, self._start, self._stop):
             # A copy, because Pillow's buffer is read-only and torch warns about that.
             yield scene_pixels(scene).copy(), token_classes(scene, self._image_size)
+
+
+def class_count() -> int:
+    """Returns the number of classes: one for each noun of the training split, and 0 for none."""
+    return len(nouns_of("train")) + 1
+
+
+def token_classes(scene: Scene, image_size: int) -> NDArray[np.int64]:
+    """Returns int64 [R]: for each token the class of the drawing centred there, or 0."""
+    number_of = {noun.codepoints: n for n, noun in enumerate(nouns_of("train"), start=1)}
+    side = image_size // TOKEN_SIZE
+    classes = np.zeros((side, side), dtype=np.int64)
+    for placed in place_drawings(scene):
+        row = int(placed.y + placed.size / 2) // TOKEN_SIZE
+        column = int(placed.x + placed.size / 2) // TOKEN_SIZE
+        classes[row, column] = number_of[placed.group.noun.codepoints]
+    return classes.reshape(-1)
 
 
 class ScenePairs:
@@ -67,7 +86,6 @@ class ScenePairs:
         ]
 
     def captions(self, number: int) -> Sequence[str]:
-        """Returns all captions in all languages."""
         scene = self._scenes[number]
         return [text for language in LANGUAGES for text in captions_of(scene, language)]
 

@@ -30,7 +30,6 @@ class SceneSource:
     """Gives families of scenes, whose drawings have labels and whose siblings mismatch."""
 
     def shaped(self, recipe: Recipe) -> Recipe:
-        """Returns the recipe; raises ValueError for one that reads regions or holds some out."""
         if recipe.image_source == "regions":
             raise ValueError(
                 "image_source is regions, a detector's, and scenes have none; train on --corpus "

@@ -1,9 +1,6 @@
-"""Defines what a run reads: captioned pictures of a training and a dev split, of any corpus.
+"""Defines what a run reads: captioned pictures of a training and a dev split, of any corpus."""
 
-`scene_source.py` composes scenes, `record_source.py` reads records of every other corpus.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +8,12 @@ from typing import Protocol
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.data.pair_pool import PairSource
 from tandem.training.data.pooled_images import PooledImages
 from tandem.training.recipes.recipe import Recipe
-from tandem.training.runs.run import Progress, Run
+from tandem.training.runs.run import Run
 from tandem.training.stages.backbone_stage import BackboneLesson
 
 
@@ -56,24 +52,3 @@ class TrainingData:
         """
         earlier = TrainedPictures.read(init) if self.recipe.begins_with_checkpoint else None
         return self.trained_pictures.joined(earlier) if self.trained_pictures else earlier
-
-
-class TrainingSource(Protocol):
-    """A corpus that a run can train on."""
-
-    def shaped(self, recipe: Recipe) -> Recipe:
-        """Returns the recipe with the digests of the source's own files.
-
-        Raises ValueError where the source cannot give the recipe's image tokens.
-        """
-        ...
-
-    def texts(self, recipe: Recipe) -> Iterable[str]:
-        """Yields the captions that a fresh model learns its vocabulary from."""
-        ...
-
-    def read(
-        self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
-    ) -> TrainingData:
-        """Returns what the run reads, checked against what the model can read."""
-        ...

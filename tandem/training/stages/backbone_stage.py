@@ -5,58 +5,18 @@ teaches the backbone is a lesson: scenes have a label for every drawing (label_l
 corpora have only their captions (pair_lesson.py).
 """
 
-import random
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
-
 import torch
-from torch import Tensor, nn
 from torch.optim import AdamW
 
-from tandem.modeling.image_sources.image_backbone import ImageBackbone
-from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
 from tandem.training.optimisation import check_loss, step, warm_up_then_decay
 from tandem.training.recipes.recipe import Rounds
 from tandem.training.runs.run import Run, restore, restore_modules
+from tandem.training.stages.label_lesson import LabelLesson
+from tandem.training.stages.pair_lesson import PairLesson
 
 BACKBONE_STAGE = "backbone"
-
-
-class BackboneLesson(Protocol):
-    """Gives the losses by which an image backbone learns."""
-
-    @property
-    def loss_name(self) -> str:
-        """Names the loss in messages."""
-        ...
-
-    @property
-    def backbone(self) -> ImageBackbone | VisionTower:
-        """The one that learns."""
-        ...
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """Everything that learns, by its name in the run state."""
-        ...
-
-    @property
-    def rng(self) -> random.Random | None:
-        """The generator that batches are drawn from; None where a step's number gives its batch."""
-        ...
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """Returns AdamW's parameter groups, each with its learning rate."""
-        ...
-
-    def losses(self, done_step_count: int) -> Iterator[Tensor]:
-        """Yields the loss of each step after those that are done."""
-        ...
-
-    def note(self) -> str:
-        """Returns what progress shows of the last step."""
-        ...
+BackboneLesson = LabelLesson | PairLesson
 
 
 def train_image_backbone(model: JointModel, lesson: BackboneLesson, run: Run) -> None:

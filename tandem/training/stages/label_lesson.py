@@ -12,8 +12,7 @@ from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.training.losses import labelling_loss
 from tandem.training.recipes.recipe import Rounds
 from tandem.training.runs.run import Run
-from tandem.training.sources.scene_labels import class_count
-from tandem.training.sources.scene_pairs import labelled_pixels
+from tandem.training.sources.scene_pairs import class_count, labelled_pixels
 
 
 class LabelLesson:
@@ -30,12 +29,11 @@ class LabelLesson:
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "head": self._head}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Returns one group of everything that learns."""
         parameters = [*self.backbone.parameters(), *self._head.parameters()]
         return [{"params": parameters, "lr": self._recipe.backbone_learning_rate}]
 
     def losses(self, done_step_count: int) -> Iterator[Tensor]:
-        """Yields the cross-entropy of each further batch of fresh scenes."""
+        """Yields the cross-entropy of each batch of fresh scenes after those that are done."""
         recipe, compute = self._recipe, self._compute
         batches = labelled_pixels(
             recipe.seed,
@@ -53,7 +51,6 @@ class LabelLesson:
             yield loss
 
     def note(self) -> str:
-        """Returns the loss and the share of drawings that were named right."""
         logits_BRC, classes_BR, loss = self._last
         is_right = (logits_BRC.argmax(-1) == classes_BR)[classes_BR > 0]
         share = is_right.float().mean().item()

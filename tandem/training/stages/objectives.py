@@ -187,5 +187,4 @@ class Objectives:
 
 
 def _rows(parts: Sequence[LengthPart]) -> Tensor:
-    """Returns the batch row of each row of the parts, in the order of the parts."""
     return torch.cat([part.rows for part in parts])

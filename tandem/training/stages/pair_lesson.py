@@ -41,7 +41,7 @@ class PairLesson:
         tokenizer: Tokenizer,
         run: Run,
     ) -> None:
-        """`pixels_of` gives the uint8 [H, W, 3] of a picture of `pairs`; what it raises is raised.
+        """`pixels_of` gives the uint8 [H, W, 3] of a picture of `pairs`.
 
         Raises ValueError for a run without BE steps, and for a backbone that does not learn.
         """
@@ -67,7 +67,6 @@ class PairLesson:
         }
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Returns the encoder's groups and the backbone's, which has a learning rate of its own."""
         recipe = self._recipe
         encoder, _ = recipe_groups(self._model.joint_encoder, recipe)
         return [
@@ -76,7 +75,6 @@ class PairLesson:
         ]
 
     def losses(self, done_step_count: int) -> Iterator[Tensor]:
-        """Yields the in-batch softmax loss of one pair from each of as many families as a batch."""
         recipe, compute = self._recipe, self._compute
         cls_id = special_tokens(self._tokenizer).cls_id
         length = self._model.config.max_text_tokens
@@ -94,5 +92,4 @@ class PairLesson:
             yield self._last
 
     def note(self) -> str:
-        """Returns the loss."""
         return f"BE loss {self._last.item():.3f}"

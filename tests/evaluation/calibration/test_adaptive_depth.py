@@ -45,7 +45,6 @@ def test_it_reads_the_pairs_that_a_service_would_read(first: int, further: int) 
 
 
 def test_its_chance_is_true_of_pools_it_was_not_fitted_on() -> None:
-    """Of all that it stops at a chance below p, fewer than p have their first still ahead."""
     rule = fit_rule(made_pools(seed=4), 4, 4, stop_chance=0.1)
     test = made_pools(seed=5)
 

@@ -31,7 +31,6 @@ def test_it_is_where_the_likelihood_is_greatest() -> None:
 
 
 def test_examples_that_a_line_parts_give_finite_weights() -> None:
-    """Where no finite weights are the likeliest, the ridge holds them."""
     features = np.linspace(-1, 1, 40)[:, None]
 
     found = fit_logistic(features, features[:, 0] > 0)

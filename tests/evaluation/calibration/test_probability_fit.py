@@ -18,7 +18,6 @@ from tests.support.evaluation.made_pools import made_pools
 
 
 def test_the_chances_that_made_the_answers_are_found() -> None:
-    """And are true of pools that were not fitted on, where the bare sigmoid's are not."""
     found = fit_probability(made_pools(seed=1))
 
     assert_allclose((found.scale, found.bias), (0.5, -1.0), atol=0.05)

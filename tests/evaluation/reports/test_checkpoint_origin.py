@@ -53,7 +53,6 @@ VIT: dict[str, Any] = {
     ],
 )
 def test_every_pretrained_part_is_named(recipe: Recipe, began_with: str) -> None:
-    """With the digest of its weights; a package's have none."""
     config = JointConfig(vocabulary_size=30, width=16, layer_count=1, head_count=2)
 
     about = origin_about(nn.Linear(2, 2), config, {"recipe": recipe.to_dict()})

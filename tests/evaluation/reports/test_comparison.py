@@ -69,7 +69,6 @@ def test_fusions_over_other_pools_are_not_one_order() -> None:
 
 
 def test_reports_of_different_questions_are_refused() -> None:
-    """By its name; the date or the machine makes none."""
     for field in (
         *("corpus", "split", "seed", "galleries", "language", "distractors", "skipped"),
         "refused by the server",

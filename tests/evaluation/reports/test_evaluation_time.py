@@ -82,7 +82,6 @@ def test_a_depth_beyond_the_gallery_costs_the_gallery() -> None:
 
 
 def test_a_servers_times_are_not_split() -> None:
-    """So its report has no such times, and no such part of the page."""
     served = replace(report(), seconds={TEXT: {"search_20": 1.5}, IMAGE: {"search_20": 2.0}})
 
     assert not list(evaluation_times(served))
@@ -131,5 +130,4 @@ def test_printed_times_are_the_papers() -> None:
     ],
 )
 def test_durations_have_the_unit_of_their_size(seconds: float, told: str) -> None:
-    """As the paper's table has them."""
     assert duration(seconds) == told

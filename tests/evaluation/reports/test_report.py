@@ -53,7 +53,6 @@ def test_the_captions_of_a_picture_are_one_for_p() -> None:
 
 
 def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
-    """As the page says; and the file keeps which are whose, a direction's but once."""
     alike = (1, 1, 4, 4)
     measured = of_two_pictures(alike)
     path = tmp_path / "report.json"
@@ -110,7 +109,6 @@ def test_every_answer_counts_for_ndcg_and_map(tmp_path: Path) -> None:
 
 
 def test_a_report_without_further_answers_has_no_ndcg(tmp_path: Path) -> None:
-    """As an earlier release wrote it: its captions behind the first are unknown, not one each."""
     path = tmp_path / "report.json"
     of_two_answers().write(path)
     content = json.loads(path.read_text())
@@ -157,7 +155,6 @@ def test_a_file_that_is_not_a_report_is_named(tmp_path: Path, content: str) -> N
 
 
 def test_a_title_of_any_text_is_written_and_drawn(tmp_path: Path) -> None:
-    """As text: neither as mathematics nor as a terminal sequence; a lone surrogate too."""
     hostile = "$\\frac{$ [/x] \x1b[31m half \udcff \ud83d 👩\u200d🚀"
     titled = replace(report(), about={**report().about, "title": hostile})
 
@@ -171,7 +168,6 @@ def test_a_title_of_any_text_is_written_and_drawn(tmp_path: Path) -> None:
 
 
 def test_folds_give_one_report_of_all_their_queries() -> None:
-    """Of folds of one size, the mean of recalls is the recall of all queries."""
     slower = report((1, 7, 1, 1))
     slow_rankings = tuple(replace(each, query_seconds=0.1) for each in slower.rankings)
     folds = [report(), replace(slower, rankings=slow_rankings)]
@@ -221,7 +217,6 @@ def test_the_papers_sums_are_compared_with_sums_over_as_many() -> None:
 
 
 def test_a_page_tells_how_deep_was_looked() -> None:
-    """Where an answer lay behind that, MRR and median rank are not those of a full gallery."""
     note = "not those of a full gallery"
     whole = tuple(replace(each, ranks=(1, 2, 3, 4)) for each in report().rankings)
 
@@ -230,7 +225,6 @@ def test_a_page_tells_how_deep_was_looked() -> None:
 
 
 def test_the_page_names_the_source_of_its_numbers() -> None:
-    """Recall with intervals, languages, times, and the paper's rows called another data set's."""
     page = report_markdown(report(), "plot.png")
 
     assert page.startswith("# scenes test, gallery of 4\n")
@@ -301,7 +295,6 @@ def test_a_printed_name_finds_its_row() -> None:
 
 
 def test_every_printed_row_is_whole() -> None:
-    """Both directions of each, in percent, deeper recalls no lower."""
     orders = [BE, *(f"BE + CE {k}" for k in (10, 20, 50)), EVERY_PAIR]
     orders += [f"{name} {weight}" for name in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)]
     rows = [row for order in orders for row in published_rows(order, is_enlarged=True)]

@@ -15,7 +15,6 @@ def texts_of(lengths: list[int]) -> TextBatch:
 
 
 def test_halves_by_length_are_padded_to_about_their_own_longest() -> None:
-    """Five texts: the three shortest at four tokens, the next multiple of it, then the others."""
     short, long = by_length(texts_of([3, 1, 2, 5, 4]), 2)
 
     assert short.rows.tolist() == [1, 2, 0]
@@ -35,12 +34,6 @@ def test_texts_have_few_lengths() -> None:
 
 
 def test_rows_of_one_length_stay_in_order() -> None:
-    """So that a seed gives the same weights again."""
     parts = by_length(texts_of([2] * 7), 2)
 
     assert [part.rows.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6]]
-
-
-def test_there_are_no_more_parts_than_rows() -> None:
-    """A part without rows would have no longest text."""
-    assert [part.rows.tolist() for part in by_length(texts_of([2, 1]), 4)] == [[1], [0]]

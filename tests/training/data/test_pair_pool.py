@@ -30,8 +30,7 @@ from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.data.pair_pool import PairPool, check_family_count
 from tandem.training.data.pooled_images import HeldImages
-from tandem.training.sources.scene_labels import token_classes
-from tandem.training.sources.scene_pairs import ScenePairs, labelled_pixels
+from tandem.training.sources.scene_pairs import ScenePairs, labelled_pixels, token_classes
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60
@@ -129,18 +128,7 @@ def test_a_caption_that_the_model_has_no_places_for_is_named() -> None:
     assert tokenize(xlm_r_tokenizer(), texts, 5).ids.shape == (3, 5)
 
 
-def test_a_pool_accepts_no_caption_over_its_limit(pool: Pool) -> None:
-    """Here 5 tokens, which few captions have."""
-    families = list(islice(scene_families("train", 1), 16))
-    tokens = torch.zeros(16 * FAMILY_SIZE, 1, 1)
-    short = PairPool(ScenePairs(families), HeldImages(tokens), pool.tokenizer, 5)
-
-    with pytest.raises(CaptionTooLong, match="the limit is 5"):
-        short.match_batch(random.Random(0), 16)
-
-
 def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
-    """So that all other rows of the batch are negatives, and not of the hardest kind."""
     rng = random.Random(0)
     for _ in range(20):
         batch = pool.pool.match_batch(rng, 16)
@@ -152,7 +140,6 @@ def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
 
 
 def test_be_batches_draw_every_member_and_language(pool: Pool) -> None:
-    """All four siblings about equally; English twice as often as each other language."""
     rng = random.Random(0)
     batches = [pool.pool.match_batch(rng, 50) for _ in range(40)]
 
@@ -166,7 +153,6 @@ def test_be_batches_draw_every_member_and_language(pool: Pool) -> None:
 
 
 def test_ce_matches_match_and_mismatches_do_not(pool: Pool) -> None:
-    """One of each for every scene drawn, matches first, and labelled so."""
     for batch in ce_batches(pool, 0.5):
         texts, images = pool.text_scenes(batch.texts), image_scenes(batch.tokens)
 
@@ -177,7 +163,7 @@ def test_ce_matches_match_and_mismatches_do_not(pool: Pool) -> None:
         assert len(set(images[:32])) == 32
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.7])
 def test_the_share_of_sibling_mismatches_is_the_configured_one(pool: Pool, share: float) -> None:
     """Within four standard deviations of 1,280 draws, and exact at the ends."""
     is_sibling = [
@@ -187,11 +173,10 @@ def test_the_share_of_sibling_mismatches_is_the_configured_one(pool: Pool, share
     _assert_share(sum(is_sibling), len(is_sibling), share)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_half_of_the_mismatches_keep_the_image(pool: Pool, share: float) -> None:
+def test_half_of_the_mismatches_keep_the_image(pool: Pool) -> None:
     """The others keep the caption; each scene drawn is on one side of its mismatch."""
     kept_image = 0
-    for batch in ce_batches(pool, share):
+    for batch in ce_batches(pool, 0.5):
         own = image_scenes(batch.tokens)[:32]
         texts, images = pool.text_scenes(batch.texts)[32:], image_scenes(batch.tokens)[32:]
         for number, text, image in zip(own, texts, images, strict=True):
@@ -202,7 +187,6 @@ def test_half_of_the_mismatches_keep_the_image(pool: Pool, share: float) -> None
 
 
 def test_each_sibling_is_the_mismatch_as_often_as_the_others(pool: Pool) -> None:
-    """One, two and three places on, round the family."""
     steps = [(text - image) % FAMILY_SIZE for text, image in _mismatches(pool, 1.0)]
 
     for step in (1, 2, 3):
@@ -221,12 +205,6 @@ def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
     assert drawn(1) != drawn(2)
 
 
-def test_one_family_has_no_other_to_mismatch_with(pool: Pool) -> None:
-    """Refused, rather than looked for without end."""
-    with pytest.raises(ValueError, match="at least 2 families"):
-        pool.pool.pair_batch(random.Random(0), 1, 0.5)
-
-
 def mined_at_random(pool: Pool, seed: int = 3) -> MinedNegatives:
     """Returns negatives of random embeddings: five a picture, another list in each direction."""
     generator = torch.Generator().manual_seed(seed)
@@ -237,7 +215,6 @@ def mined_at_random(pool: Pool, seed: int = 3) -> MinedNegatives:
 
 
 def test_each_batch_that_is_too_large_is_named() -> None:
-    """By the field that sets it, with the largest that the corpus can fill, if it fills any."""
     four, one = (ScenePairs(list(islice(scene_families("train", 1), count))) for count in (4, 1))
     counts = {"be_batch_size": 4, "matcher_batch_size": 5, "mlm_batch_size": 9}
     smaller = "or take smaller batches: --set matcher_batch_size=4 --set mlm_batch_size=4$"
@@ -249,7 +226,6 @@ def test_each_batch_that_is_too_large_is_named() -> None:
 
 
 def test_mined_mismatches_are_of_the_lists(pool: Pool) -> None:
-    """Of the kept image's nearest wrong texts, or of the kept text's nearest wrong images."""
     mined, rng = mined_at_random(pool), random.Random(0)
     kept_image = 0
     for _ in range(20):
@@ -268,24 +244,7 @@ def test_mined_mismatches_are_of_the_lists(pool: Pool) -> None:
     _assert_share(kept_image, 20 * 32, 0.5)
 
 
-def test_the_share_of_mined_mismatches_is_the_configured_one(pool: Pool) -> None:
-    """No other mismatch comes from one of these lists but by chance, 5 of 240."""
-    mined, rng = mined_at_random(pool), random.Random(0)
-    hits, count = 0, 0
-    for _ in range(40):
-        batch = pool.pool.pair_batch(rng, 8, 1.0, mined, mined_negative_share=0.25)
-        texts, images = pool.text_scenes(batch.texts)[32:], image_scenes(batch.tokens)[32:]
-        # Siblings else, so what is of another family was mined, unless a list names a sibling.
-        hits += sum(
-            a // FAMILY_SIZE != b // FAMILY_SIZE for a, b in zip(texts, images, strict=True)
-        )
-        count += len(texts)
-
-    _assert_share(hits, count, 0.25)
-
-
 def test_a_triplet_batch_holds_pairs_and_their_mined_negatives(pool: Pool) -> None:
-    """Own text and image first, then three different ones of each list; pairs of other families."""
     mined, rng = mined_at_random(pool), random.Random(0)
 
     batch = pool.pool.triplet_batch(rng, 6, 3, mined)
@@ -327,19 +286,12 @@ def test_scenes_that_say_the_same_are_one_group() -> None:
 
 
 def test_every_picture_is_drawn_once_and_in_order(pool: Pool) -> None:
-    """With a caption of its own, the last chunk shorter."""
     chunks = list(pool.pool.in_order(random.Random(0), 50))
 
     assert [len(chunk.tokens) for chunk in chunks] == [50, 50, 50, 50, 40]
     for chunk in chunks:
         assert pool.text_scenes(chunk.texts) == image_scenes(chunk.tokens)
     assert image_scenes(torch.cat([chunk.tokens for chunk in chunks])) == list(range(240))
-
-
-def test_a_batch_larger_than_the_pool_is_refused(pool: Pool) -> None:
-    """Saying how many there are."""
-    with pytest.raises(ValueError, match="takes 61 families and the corpus has 60"):
-        pool.pool.match_batch(random.Random(0), 61)
 
 
 def test_no_fork_of_this_process_draws_scenes() -> None:

@@ -62,7 +62,6 @@ LAST_STATE = "last_state.pt"
 
 @pytest.mark.skipif(bool(SmallDisk.why_not()), reason=SmallDisk.why_not() or "")
 def test_a_full_disk_keeps_the_last_state(tmp_path: Path) -> None:
-    """By name, and without the half of the next one, which would take the room that is left."""
     with SmallDisk(tmp_path / "disk", 4 << 20) as disk:
         file = RunStateFile(disk.path / "run", RECIPE)
         file.save(state_at(1))
@@ -298,28 +297,13 @@ def test_a_resumed_run_continues_with_its_negatives(
     assert (weights(tmp_path) == whole_mined) is not forgets
 
 
-def test_without_resume_a_run_starts_over(tmp_path: Path, stopped: Path, whole: str) -> None:
-    """The state that lies there is not looked at."""
-    copytree(stopped, tmp_path, dirs_exist_ok=True)
-    (tmp_path / FILE_NAME).write_bytes(b"not a state")
-    assert len(curve(tmp_path)) == 10
-
-    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None)
-
-    assert weights(tmp_path) == whole
-    assert len(curve(tmp_path)) == ENCODER_ONLY.round_count
-
-
 @pytest.mark.parametrize(
     ("files", "is_over"),
     [
-        ({}, False),
         ({TRAINING: '{"recipe": {"round_count": 2}}'}, False),
-        ({loss_curve.FILE_NAME: "{}\n{}\n"}, False),
         ({TRAINING: '{"recipe": {"round_count": 2}}', loss_curve.FILE_NAME: "{}\n{}\n"}, True),
         ({TRAINING: '{"recipe": {"round_count": 2}}', loss_curve.FILE_NAME: "{}\n{}"}, False),
         ({TRAINING: '{"recipe": {"round_c', loss_curve.FILE_NAME: "{}\n{}\n"}, False),
-        ({TRAINING: "{}", loss_curve.FILE_NAME: "{}\n{}\n"}, False),
         (
             {
                 TRAINING: '{"recipe": {"round_count": 2}}',
@@ -344,27 +328,7 @@ def test_only_a_whole_run_is_over(tmp_path: Path, files: dict[str, str], is_over
         check_unfinished(tmp_path)
 
 
-# test_two_tower_training asks the same of both kinds of run.
-@pytest.mark.slow
-def test_a_run_that_ended_is_over_and_one_that_stopped_is_not(tmp_path: Path) -> None:
-    """By the files that runs leave; the one that stopped has measured once and kept no state."""
-
-    def stop(stage: str, step: int, *_: object) -> None:
-        if (stage, step) == ("encoder", 10):
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        train(ENCODER_ONLY, SceneSource(), tmp_path, stop)
-    assert load_checkpoint(tmp_path).training["round"] == 8
-    check_unfinished(tmp_path)
-    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
-
-    with pytest.raises(RunStateInvalid, match="is over"):
-        check_unfinished(tmp_path)
-
-
 def test_another_recipes_state_is_refused(tmp_path: Path, stopped: Path) -> None:
-    """Naming what differs; the state stays."""
     copytree(stopped, tmp_path, dirs_exist_ok=True)
 
     with pytest.raises(RunStateInvalid, match="another recipe: margin differ"):
@@ -383,10 +347,9 @@ def test_a_state_from_before_a_field_existed_resumes(tmp_path: Path, stopped: Pa
     of_today = content["recipe"]
     since = {name: value for name, value in of_today.items() if name != "regions_sha256"}
 
-    for hostile in (["margin"], 3, None):
-        torch.save(content | {"recipe": hostile}, file)
-        with pytest.raises(RunStateInvalid, match="of another version; delete it"):
-            train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
+    torch.save(content | {"recipe": None}, file)
+    with pytest.raises(RunStateInvalid, match="of another version; delete it"):
+        train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
     torch.save(content | {"recipe": of_today | {"warp": 0}}, file)
     with pytest.raises(RunStateInvalid, match="another recipe: warp differ"):
         train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
@@ -417,7 +380,6 @@ def _without_best(folder: Path) -> None:
     [
         (_changed(stage="rotors"), "of the stage 'rotors', which this release does not have"),
         (_changed(modules={"encoder": {}, "backbone": {}}), "not fit this release's encoder stage"),
-        (_changed(optimiser={"state": {}, "param_groups": []}), "not fit this release's encoder"),
         (_changed(schedule={}), "not fit this release's encoder stage .*delete it"),
         (_without_best, "lacks model.safetensors, its best .*restore"),
     ],
@@ -425,7 +387,6 @@ def _without_best(folder: Path) -> None:
 def test_a_state_of_other_code_is_refused_and_stays(
     tmp_path: Path, stopped: Path, change: Callable[[Path], object], fault: str
 ) -> None:
-    """Otherwise the run would start over and overwrite it, or end without a checkpoint."""
     copytree(stopped, tmp_path, dirs_exist_ok=True)
     change(tmp_path)
     before = (tmp_path / FILE_NAME).read_bytes()
@@ -438,10 +399,9 @@ def test_a_state_of_other_code_is_refused_and_stays(
 
 @pytest.mark.parametrize(
     ("damage", "fault"),
-    [(b"", "is empty"), (b"not a state", "is damaged"), (b"PK\x03\x04 cut", "is damaged")],
+    [(b"", "is empty"), (b"PK\x03\x04 cut", "is damaged")],
 )
 def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes, fault: str) -> None:
-    """Naming the file and what to do."""
     (tmp_path / FILE_NAME).write_bytes(damage)
 
     with pytest.raises(RunStateInvalid, match=rf"run_state\.pt {fault}.*delete it"):

@@ -46,9 +46,7 @@ def test_only_captions_that_are_too_long_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
-        (("two dogs", " "), RecordFault.CAPTION_EMPTY),
         (("two dogs", HALF_A_CHARACTER), RecordFault.CAPTION_UNREADABLE),
-        ((LONG, " "), RecordFault.CAPTION_EMPTY),
         ((LONG, LONG), RecordFault.CAPTION_TOO_LONG),
         ((), RecordFault.CAPTION_EMPTY),
     ],

@@ -100,19 +100,6 @@ def test_the_same_weights_in_another_configuration_are_another_network(
     assert network.seen == 10
 
 
-def test_two_equal_pictures_share_their_tokens(tmp_path: Path, run: Run) -> None:
-    check = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64))
-    twice = [RECORDS[0], replace(RECORDS[0], record_id="again"), RECORDS[1]]
-    network = MeanColours()
-
-    images = FrozenPictures(twice, check, CONFIG, tmp_path, 1).tokens(network, run, "tokens")
-
-    assert network.seen == 2
-    tokens = images.of([0, 1, 2])[0]
-    assert torch.equal(tokens[0], tokens[1])
-    assert not torch.equal(tokens[0], tokens[2])
-
-
 def test_a_crop_is_the_same_in_every_run_and_differs_by_picture() -> None:
     """It has the picture's size; the picture itself and its mirror image keep every pixel."""
     pixels = np.arange(32 * 32 * 3, dtype=np.uint32).reshape(32, 32, 3).astype(np.uint8)
@@ -161,13 +148,3 @@ def test_a_crop_is_as_wide_as_its_stretch_allows() -> None:
     assert min(ratios[0.4]) < 0.8
     assert max(ratios[0.4]) > 1.25
     assert all(0.6 < ratio < 1.65 for ratio in ratios[0.4])  # exp(0.4) is 1.49, and rounding
-
-
-def test_tokens_are_in_the_runs_precision(tmp_path: Path, run: Run) -> None:
-    """Which names a folder of its own."""
-    assert run.compute.precision == "fp32"
-    pictures(tmp_path, 1).tokens(MeanColours(), run, "tokens")
-    run.recipe = replace(run.recipe, precision="bf16")
-    pictures(tmp_path, 1).tokens(MeanColours(), run, "tokens")
-
-    assert len([each for each in tmp_path.iterdir() if each.name.startswith("effi")]) == 2

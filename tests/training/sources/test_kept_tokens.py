@@ -27,7 +27,6 @@ def kept_of(folder: Path) -> KeptTokens:
 
 
 def test_rows_are_found_again_by_another_run(tmp_path: Path) -> None:
-    """In any order, and from the file."""
     first = kept_of(tmp_path)
     with first.writing():
         first.add(digests("a", "b"), tokens(1, 2))
@@ -61,15 +60,6 @@ def test_files_cut_by_a_kill_are_written_again(tmp_path: Path, name: str, cut: i
 
 
 def test_tokens_of_another_network_are_refused(tmp_path: Path) -> None:
-    """By name; and a view is kept once."""
-    kept = kept_of(tmp_path)
+    kept_of(tmp_path)
     with pytest.raises(ValueError, match=r"keeps image tokens of .*lite0.* --features"):
         KeptTokens(tmp_path, MADE_BY | {"weights_sha256": "1" * 64}, SHAPE)
-    with kept.writing(), pytest.raises(ValueError, match="a view is kept once"):
-        kept.add(digests("a", "a"), tokens(1, 2))
-
-
-def test_each_view_has_its_own_key() -> None:
-    keys = {view_digest(picture, view) for picture in (b"a", b"b") for view in (0, 1)}
-
-    assert len(keys) == 4

@@ -96,28 +96,6 @@ def test_no_negative_shares_the_matchs_caption() -> None:
     assert len({ids for _, ids in by_family}) < len(by_family)
 
 
-def test_a_batch_of_matches_is_of_different_families() -> None:
-    """With their numbers as groups, for the loss's mask."""
-    records = [record(str(n), f"dogs {n // 2}", f"cats {n}") for n in range(12)]
-    pool = PairPool(
-        RecordPairs(records), HeldImages(torch.arange(12.0)[:, None, None]), tiny_tokenizer(), 64
-    )
-
-    batch = pool.match_batch(random.Random(0), 6)
-
-    images = [int(number) for number in batch.tokens[:, 0, 0]]
-    assert batch.groups.tolist() == [n // 2 for n in images]
-    assert len(set(batch.groups.tolist())) == 6
-
-
-def test_groups_for_mining_are_the_families() -> None:
-    """So a mined negative is not a sibling either."""
-    records = [record(str(n), f"dogs {n}", family=str(n % 3)) for n in range(9)]
-    pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(9, 1, 1)), tiny_tokenizer(), 64)
-
-    assert pool.groups().tolist() == [0, 1, 2] * 3
-
-
 def test_siblings_are_never_mismatches() -> None:
     """A recipe that asks for them is refused."""
     records = [record(str(n), f"dogs {n}") for n in range(4)]

@@ -30,7 +30,6 @@ def test_only_captions_of_the_languages_are_left() -> None:
 
 
 def test_a_language_that_no_caption_is_in_is_refused() -> None:
-    """With the languages that there are, the most frequent first."""
     records = [record("a", "en", "de"), record("b", "en")]
 
     with pytest.raises(ValueError, match="no caption is in cs; the corpus has captions in en, de:"):

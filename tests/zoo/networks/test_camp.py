@@ -81,7 +81,6 @@ def test_the_second_stage_gates_and_fuses_messages() -> None:
 
 
 def test_the_second_stage_learns_by_cross_entropy() -> None:
-    """Of own pairs twice, and of the hardest of each row and column; then of the mean."""
     network = GatedCamp(tiny_config("camp_gated"))
     scores = torch.tensor([[0.8, 0.3, 0.1], [0.2, 0.6, 0.4], [0.5, 0.1, 0.9]])
     groups = torch.arange(3)

@@ -84,7 +84,6 @@ def _next(
 
 @pytest.mark.parametrize(("refining", "sharpness"), [("i2t", 4.0), ("t2i", 9.0)])
 def test_a_score_follows_its_routes(refining: Literal["i2t", "t2i"], sharpness: float) -> None:
-    """Three layers of four cells, then the comparison with the other side's whole."""
     network = Dime(tiny_config("dime_i2t"), refining).eval()
     stirred(network)
     pair = one_pair()
@@ -105,7 +104,6 @@ def test_a_score_follows_its_routes(refining: Literal["i2t", "t2i"], sharpness: 
 
 
 def test_it_reads_both_sides() -> None:
-    """Words and text by windows and a layer, regions by a layer, all of unit length."""
     network = Dime(tiny_config("dime_t2i"), "t2i").eval()
     stirred(network)
     pair = one_pair()

@@ -15,7 +15,6 @@ from tests.support.zoo.tiny_zoo import tiny_config
 
 
 def test_a_text_is_the_maxima_of_its_windows() -> None:
-    """Of one, two and three words, with zeros before the first and after the last."""
     network = Saem(tiny_config("saem")).eval()
     pair = one_pair()
     words = pair.words(network.words)
@@ -100,7 +99,6 @@ def test_the_angular_loss_is_that_of_its_definition() -> None:
 
 @pytest.mark.parametrize(("share", "weight"), [(0.0, 0.5), (0.2, 0.05), (0.9, 0.0)])
 def test_the_angular_loss_fades(share: float, weight: float) -> None:
-    """A tenth of its weight after each sixth of the training, and none in the last third."""
     network = Saem(tiny_config("saem")).eval()
     ids = torch.zeros(2, 3, dtype=torch.int64)
     unlike = torch.eye(2, 16)

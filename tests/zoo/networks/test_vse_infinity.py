@@ -61,7 +61,6 @@ def test_weights_follow_from_how_many_there_are() -> None:
 
 @torch.inference_mode()
 def test_its_limits_are_mean_and_maximum() -> None:
-    """Uniform weights, and all weight on the first rank."""
     pool = GeneralisedPool()
     nn.init.zeros_(pool.score.weight)
     assert floats(pool(STATES, MASK))[0] == pytest.approx([2.0, 5.0])
@@ -92,7 +91,6 @@ def test_a_picture_pools_a_layer_and_an_mlp() -> None:
 
 
 def test_training_leaves_regions_out() -> None:
-    """A fifth of them, at random, but never all."""
     network = VseInfinity(tiny_config("vse_infinity"))
     pair = one_pair()
     torch.manual_seed(0)
