@@ -203,7 +203,7 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv lock --upgrade
 	uv export --frozen --extra local --group dev --prune torch --no-emit-local --no-header \
 		--quiet --output-file $(LOCK)
-	uv export --frozen --extra serve --extra index --extra gateway --extra cli --no-dev --prune torch \
+	uv export --frozen --extra gateway --no-dev --prune torch \
 		--no-emit-local --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)

@@ -4,13 +4,18 @@ import asyncio
 import sys
 
 import tandem.chassis.telemetry.plain_structlog  # noqa: F401
-from gateway_svc.serving import serve
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from gateway_svc.upstream import Upstream
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
+from tandem.extras import PackageMissing, missing_package
+
+try:
+    from gateway_svc.serving import serve
+except ModuleNotFoundError as error:
+    sys.exit(str(PackageMissing("gateway_svc", missing_package(error))))
 
 
 async def main(settings: GatewaySettings) -> None:

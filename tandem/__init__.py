@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tandem.extras import PackageMissing
 from tandem.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def __getattr__(name: str) -> object:
         from embedded.engine import Engine
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        raise ImportError(
-            f"tandem.{name} needs {package}; pip install 'tandem-search[local]'"
-        ) from error
+        if package in ("embedded", "tandem"):  # The client's distribution has no engine.
+            package = "tandem-search"
+        raise PackageMissing(f"tandem.{name}", package) from error
     globals().update(AsyncEngine=AsyncEngine, Engine=Engine)
     return globals()[name]

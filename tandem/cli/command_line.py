@@ -21,12 +21,20 @@ from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.stop_signals import Stopped
 from tandem.errors import TandemError
+from tandem.extras import PackageMissing, missing_package
 
 # The base of all usage errors, of which Typer exports only subclasses.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 INTERRUPTED_STATUS = 130
-_NAMED: Final = (ValueError, OSError, ProcessFailed)
+# What commands need as a whole, by where they are; others need what the missing package is in.
+_EXTRAS: Final = {
+    "evaluate.": "lab",
+    "neighbours.": "lab",
+    "train.": "lab",
+    "serve.demo": "local",
+}
+_NAMED: Final = (ValueError, OSError, PackageMissing, ProcessFailed)
 """What a command may end with, besides a TandemError: a line for people, and no traceback."""
 SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["--help", "-h"]}
 
@@ -51,13 +59,14 @@ A second name of a command has no sentence, and is not shown.
 class _Commands(Mapping[str, Any]):
     """The commands of a group, each built when it is first looked up."""
 
-    def __init__(self, rows: Mapping[str, Row]) -> None:
+    def __init__(self, group: str, rows: Mapping[str, Row]) -> None:
+        self._group = group
         self._rows = rows
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
         if name not in self._built:
-            self._built[name] = _built(name, *self._rows[name])
+            self._built[name] = _built(self._group, name, *self._rows[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -67,17 +76,22 @@ class _Commands(Mapping[str, Any]):
         return len(self._rows)
 
 
-def _built(name: str, what: str | Mapping[str, Row], sentence: str) -> Any:  # noqa: ANN401
+def _built(group: str, name: str, what: str | Mapping[str, Row], sentence: str) -> Any:  # noqa: ANN401
     """Returns a command or a group; imports the command's module.
 
     By a name of this package, in this place alone: the libraries of all commands take seconds to
-    import, and some come with an extra.
+    import, and some come with an extra. Raises PackageMissing without it.
     """
     if not isinstance(what, str):
         return CommandLine(what, name=name, help=sentence, no_args_is_help=True)
-    module, _, function = what.partition(":")
+    place, _, function = what.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    command = getattr(import_module(f"tandem.cli.{module}"), function)
+    try:
+        module = import_module(f"tandem.cli.{place}")
+    except ModuleNotFoundError as error:
+        extra = next((_EXTRAS[start] for start in _EXTRAS if place.startswith(start)), None)
+        raise PackageMissing(f"{group} {name}", missing_package(error), extra) from error
+    command = getattr(module, function)
     app.command(name, cls=Command, hidden=not sentence)(command)
     return get_command(app)
 
@@ -91,7 +105,9 @@ class CommandLine(TyperGroup):
     def __init__(self, rows: Mapping[str, Row] | None = None, **settings: Any) -> None:  # noqa: ANN401
         panels = self.panels if rows is None else {"Commands": rows}
         every = {name: row for shown in panels.values() for name, row in shown.items()}
-        super().__init__(**settings | {"commands": _Commands(every), "rich_markup_mode": None})
+        group = "tandem" if rows is None else f"tandem {settings['name']}"
+        commands = _Commands(group, every)
+        super().__init__(**settings | {"commands": commands, "rich_markup_mode": None})
         self._shown = panels
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401

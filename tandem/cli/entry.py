@@ -4,6 +4,7 @@ import os
 import sys
 
 from tandem.child_processes.child_environment import drop_foreign_variables, module_path
+from tandem.extras import PackageMissing, missing_package
 
 _INTERRUPTED_STATUS = 130
 
@@ -23,12 +24,7 @@ def main() -> None:
 
         run()  # each command imports its own packages
     except ModuleNotFoundError as error:
-        if (error.name or "tandem").partition(".")[0] == "tandem":
-            raise
-        sys.exit(
-            f"tandem: {error.name} is not installed, and the command needs it: "
-            "pip install 'tandem-search[local]'"
-        )
+        sys.exit(str(PackageMissing("tandem", missing_package(error))))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED_STATUS)
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
+from tandem.extras import PackageMissing
 from tandem.local.ports import HOST, Ports
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.checkpoint_files import CheckpointFiles
@@ -13,19 +14,12 @@ from tandem.repository.precision import Precision, native_precision
 from tandem.triton.server import TritonServer, TritonUnavailable
 
 DEFAULT_SHARD_COUNT = 2
-# Packages that a service or Triton's models import, but this process may not.
-_PACKAGES = ("faiss", "torch")
 _GATEWAY_PACKAGES = ("starlette", "uvicorn")
 
 
 def check_machine(checkpoint: Path) -> None:
     """Raises StartRefused if Triton or a service cannot run here, or the checkpoint is invalid."""
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise StartRefused(
-            f"not installed, and needed here: {', '.join(missing)}; install with: "
-            "pip install 'tandem-search[local]'"
-        )
+    check_torch()
     try:
         TritonServer.check_installed()
     except TritonUnavailable as error:
@@ -37,6 +31,12 @@ def check_machine(checkpoint: Path) -> None:
             "the shipped model is served"
         )
     CheckpointFiles.read(checkpoint)
+
+
+def check_torch() -> None:
+    """Raises PackageMissing without torch, which services or an export import and this may not."""
+    if importlib.util.find_spec("torch") is None:
+        raise PackageMissing("tandem up", "torch")
 
 
 def precision_note(precision: Precision | None) -> str | None:

@@ -177,8 +177,8 @@ def test_a_damaged_store_is_refused_by_name(tmp_path: Path, tiny_repository: Pat
 @pytest.mark.parametrize(
     ("missing", "told"),
     [
-        ("embedded", "tandem.Engine needs embedded; pip install 'tandem-search[local]'"),
-        ("faiss", "tandem.Engine needs faiss; pip install 'tandem-search[local]'"),
+        ("embedded", "tandem.Engine needs tandem-search: pip install tandem-search"),
+        ("faiss", "tandem.Engine needs faiss: pip install tandem-search"),
     ],
 )
 def test_a_missing_package_is_named_in_one_line(missing: str, told: str) -> None:
@@ -191,7 +191,7 @@ def test_a_missing_package_is_named_in_one_line(missing: str, told: str) -> None
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert ran.stderr.splitlines()[-1] == f"ImportError: {told}"
+    assert ran.stderr.splitlines()[-1] == f"tandem.extras.PackageMissing: {told}"
 
 
 def test_recall_is_measured_as_the_services_are(engine: Engine) -> None:

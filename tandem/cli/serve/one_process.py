@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
@@ -10,23 +9,18 @@ from tandem.cli.terminal.console import out
 from tandem.local.data_folder import DataFolder
 from tandem.local.free_ports import free_ports
 from tandem.local.ports import HOST
-from tandem.local.start_checks import check_free, has_gateway, shard_count
+from tandem.local.start_checks import check_free, check_torch, has_gateway, shard_count
 from tandem.local.start_refused import StartRefused
 from tandem.repository.manifest import Manifest
 
 _PORTS = (7400, 7500, 7450)
-_PACKAGES = ("faiss", "torch")
 
 
 def check_one_process(refused: Mapping[str, bool]) -> None:
     """Raises StartRefused for options that need other processes, and without a package."""
     if chosen := [option for option, is_chosen in refused.items() if is_chosen]:
         raise StartRefused(f"{', '.join(chosen)} needs several processes: leave out --one-process")
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise StartRefused(
-            f"not installed, and needed here: {', '.join(missing)}; install with: "
-            "pip install 'tandem-search[local]'"
-        )
+    check_torch()
 
 
 def serve_one_process(

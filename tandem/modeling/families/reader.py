@@ -132,8 +132,7 @@ def _check_transformers(folder: PublishedFolder) -> None:
         from transformers.utils import logging
     except ImportError as error:
         raise folder.refused(
-            "to read a published model transformers is needed: "
-            "pip install 'tandem-search[pretrained]'"
+            "to read a published model transformers is needed: pip install 'tandem-search[models]'"
         ) from error
     # It warns of defaults that a configuration leaves open, and of losses; neither matters here.
     logging.set_verbosity_error()

@@ -80,7 +80,7 @@ def vision_network(fields: Mapping[str, Any]) -> nn.Module:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
         raise ValueError(
-            f"image tokens of {kind} need transformers: pip install 'tandem-search[pretrained]'"
+            f"image tokens of {kind} need transformers: pip install 'tandem-search[models]'"
         ) from error
     config_name, model_name = VISION_CLASSES[kind]
     try:

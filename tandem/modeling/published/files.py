@@ -107,7 +107,7 @@ def hub_snapshot(name: str, patterns: Sequence[str], revision: str | None = None
     except ImportError as error:
         raise PublishedCheckpointInvalid(
             f"{name} is not a folder, and to download it by that name transformers is "
-            "needed: pip install 'tandem-search[pretrained]'"
+            "needed: pip install 'tandem-search[models]'"
         ) from error
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
@@ -260,7 +260,7 @@ def _older_tokenizer(folder: Path) -> Tokenizer:
     except ImportError as error:
         raise PublishedCheckpointInvalid(
             f"{folder} has no {TOKENIZER}, and for its older files transformers is needed: "
-            "pip install 'tandem-search[pretrained]'"
+            "pip install 'tandem-search[models]'"
         ) from error
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
