@@ -31,7 +31,8 @@ SUITES := $(notdir $(patsubst %/,%,$(dir $(wildcard integrations/*/pyproject.tom
 INTEGRATION_ENVS ?= build/integrations
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
-CLIENT ?= tandem/client/client.py
+SYNC ?= .
+SYNC_FILES := tandem/client/client.py tandem/client/transport.py tandem/client/remote.py embedded/local.py
 # The contract of the last release, as a set of descriptors.
 RELEASED := protos/released.binpb
 
@@ -151,8 +152,8 @@ check-rest: .venv/.ok
 	rm -rf build/stubs && mkdir -p build/stubs
 	$(MAKE) --no-print-directory protos STUBS=build/stubs
 	diff -r -x __init__.py -x __pycache__ build/stubs/tandem/v1 tandem/v1
-	$(MAKE) --no-print-directory sync-client CLIENT=build/stubs/client.py
-	diff build/stubs/client.py tandem/client/client.py
+	$(MAKE) --no-print-directory sync-client SYNC=build/stubs
+	for each in $(SYNC_FILES); do diff build/stubs/$$each $$each || exit; done
 	$(MAKE) --no-print-directory docs
 
 docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
@@ -166,8 +167,9 @@ protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 		$(filter %_service.proto,$(PROTOS))
 
 sync-client: .venv/.ok ## Makes Client of AsyncClient's source; commit the changes
-	$(BIN)/python distributions/sync_client.py $(CLIENT)
-	$(BIN)/ruff format --quiet $(CLIENT)
+	$(BIN)/python distributions/sync_client.py $(SYNC)
+	$(BIN)/ruff check --quiet --select I --fix $(addprefix $(SYNC)/,$(SYNC_FILES))
+	$(BIN)/ruff format --quiet $(addprefix $(SYNC)/,$(SYNC_FILES))
 
 console: console/node_modules/.ok clients/typescript/gen/.ok ## Builds the web console into gateway_svc/console; commit the changes; needs npm
 	cd console && npm run --silent check && npm run --silent build

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import grpc
-
-from embedded.awaiting_channel import AwaitingChannel
+from embedded.async_local import AsyncLocal
 from embedded.open_folder import FolderOptions, OpenFolder
-from embedded.own_names import with_own_names
-from tandem.client import Access, AsyncClient
+from tandem.client import AsyncClient
 from tandem.client.arguments import checked_timeout_seconds
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class _AwaitedInProcess(Access):
-    """Opens the engine's channel in place of a connection."""
-
-    channel: AwaitingChannel | None = None
-
-    def check_address(self, address: str) -> None:
-        """Accepts any: it is the engine's folder."""
-
-    def open_aio_channel(self, address: str) -> grpc.aio.Channel:
-        """Returns the channel."""
-        return self.channel
-
-
-@with_own_names
 class AsyncEngine(AsyncClient):
     """A whole Tandem over one folder, with the calls of `AsyncClient`. Use it in an async with.
 
@@ -62,8 +43,7 @@ class AsyncEngine(AsyncClient):
         checked_timeout_seconds(timeout_seconds)  # before anything is opened
         self._open_folder = OpenFolder.open(options)
         self.folder = str(options.folder)
-        channel = AwaitingChannel(self._open_folder)
-        super().__init__(self.folder, timeout_seconds, _AwaitedInProcess(channel=channel))
+        self._transport = AsyncLocal(self._open_folder, timeout_seconds)
         self._open_folder.begin_loading()
 
     def __repr__(self) -> str:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import grpc
-
-from embedded.blocking_channel import BlockingChannel
+from embedded.local import Local
 from embedded.open_folder import FolderOptions, OpenFolder
-from embedded.own_names import with_own_names
-from tandem.client import Access, Client
+from tandem.client import Client
 from tandem.client.arguments import checked_timeout_seconds
 from tandem.errors import IndexNotFound
 
@@ -25,18 +21,6 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class _InProcess(Access):
-    """Opens the engine's channel in place of a connection."""
-
-    channel: BlockingChannel | None = None
-
-    def open_channel(self, address: str, options: object = ()) -> grpc.Channel:
-        """Returns the channel."""
-        return self.channel
-
-
-@with_own_names
 class Engine(Client):
     """A whole Tandem over one folder, with the calls of `Client`. Close it, or use it in a with.
 
@@ -70,10 +54,7 @@ class Engine(Client):
         checked_timeout_seconds(timeout_seconds)  # before anything is opened
         self._open_folder = OpenFolder.open(options)
         self.folder = str(options.folder)
-        channel = BlockingChannel(
-            self._open_folder.server, self._open_folder.thread, self._open_folder.wait_until_ready
-        )
-        super().__init__(self.folder, timeout_seconds, _InProcess(channel=channel))
+        self._transport = Local(self._open_folder, timeout_seconds)
         self._open_folder.begin_loading()
 
     def evaluate(
@@ -104,7 +85,7 @@ class Engine(Client):
                     raise outcome.error
             return self._open_folder.thread.run(
                 gallery_report(
-                    self._open_folder.server,
+                    self._open_folder,
                     index_id,
                     gallery,
                     rerank_k if self._open_folder.has_pairs else (0,),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-import grpc
-
-from embedded.local_server import LocalChannel, LocalServer
-from tandem.client import Access, AsyncClient
+from embedded.async_local import AsyncLocal
+from embedded.open_folder import OpenFolder
+from tandem.client import AsyncClient
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.evaluation.reports.machine import machine_about
@@ -17,15 +15,11 @@ from tandem.evaluation.reports.report import Report
 from tandem.evaluation.served import served_report
 
 
-@dataclass(frozen=True, slots=True)
-class _InLoop(Access):
-    """Opens a channel to a server of this event loop in place of a connection."""
+class _OwnClient(AsyncClient):
+    """Calls the folder's orchestrator from its own event loop."""
 
-    channel: LocalChannel | None = None
-
-    def open_aio_channel(self, address: str) -> grpc.aio.Channel:
-        """Returns the channel."""
-        return self.channel
+    def __init__(self, folder: OpenFolder) -> None:
+        self._transport = AsyncLocal(folder, 60.0)
 
 
 def gallery_of(records: Iterable[Record], language: str | None, captions: int) -> Gallery:
@@ -45,7 +39,7 @@ def gallery_index_id() -> str:
 
 
 async def gallery_report(
-    server: LocalServer,
+    folder: OpenFolder,
     index_id: str,
     gallery: Gallery,
     pool_sizes: Sequence[int],
@@ -54,14 +48,12 @@ async def gallery_report(
     concurrency: int,
 ) -> Report:
     """Returns the report of a gallery that is in the index; errors as `served_report`."""
-    access = _InLoop(channel=LocalChannel(server))
-    async with AsyncClient("in-process:1", timeout_seconds=60.0, access=access) as client:
-        return await served_report(
-            client,
-            index_id,
-            gallery,
-            pool_sizes,
-            {"title": f"gallery of {gallery.asking_count:,}", **machine_about()},
-            query_count=query_count,
-            concurrency=concurrency,
-        )
+    return await served_report(
+        _OwnClient(folder),
+        index_id,
+        gallery,
+        pool_sizes,
+        {"title": f"gallery of {gallery.asking_count:,}", **machine_about()},
+        query_count=query_count,
+        concurrency=concurrency,
+    )

@@ -14,7 +14,6 @@ from typing import NoReturn, Self
 
 import structlog
 
-from embedded.local_server import LocalServer
 from embedded.loop_thread import EngineClosed, LoopThread
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices
@@ -65,8 +64,7 @@ class OpenFolder:
 
     def __init__(self, thread: LoopThread, services: InProcessServices, opened: ExitStack) -> None:
         self.thread = thread
-        self.server = LocalServer()
-        services.servicers.register(self.server)
+        self.orchestrator = services.orchestrator
         self.has_pairs = services.has_pairs
         self._runner = services.runner
         self._opened = opened

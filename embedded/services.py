@@ -17,7 +17,7 @@ from index_svc.corrupt_shard import damage_of
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
-from orchestrator_svc.assembly import Servicers, make_servicers
+from orchestrator_svc.assembly import make_orchestrator
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
@@ -83,7 +83,7 @@ class InProcessServices:
             ]
             self.settings = orchestrator or orchestrator_settings(len(self._shards))
             self.clients = direct_clients(self.settings, encoder, shards)
-            self.servicers: Servicers = make_servicers(self.settings, self.clients)
+            self.orchestrator = make_orchestrator(self.settings, self.clients)
         except BaseException:
             self._open.close()
             raise

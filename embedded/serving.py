@@ -9,7 +9,7 @@ from pathlib import Path
 from embedded.hosted_gateway import hosted_gateway
 from embedded.model_folder import ModelFolder
 from embedded.services import InProcessServices, orchestrator_settings
-from orchestrator_svc.assembly import SERVICE_NAMES
+from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
@@ -75,7 +75,7 @@ async def _serve(
         settings,
         ServiceRoom(
             name="orchestrator",
-            register=services.servicers.register,
+            register=make_servicers(services.settings, services.orchestrator).register,
             service_names=SERVICE_NAMES,
             warm=warm,
             close=close,

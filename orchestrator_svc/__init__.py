@@ -5,5 +5,5 @@ settings           its environment variables
 servicer           SearchService: converts messages, and calls tandem.search
 content_servicer   ContentService: converts messages, and calls tandem.search.contents
 model_servicer     ModelService: describes the models of the downstream services
-wire/              converts messages and cursors
+call_deadline      reads the deadlines of calls
 """

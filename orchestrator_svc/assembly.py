@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import grpc
 
+from orchestrator_svc.call_deadline import CallDeadline
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
@@ -14,15 +15,18 @@ from tandem.remote.shard_client import ShardClient
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BreakerRule
 from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.contents.content_room import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.pace import ChunkRule
 from tandem.search.search import Searcher
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TimeShares
 from tandem.search.writes.ingest import Ingester
+from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
@@ -87,8 +91,8 @@ def breaker_rule(settings: OrchestratorSettings) -> BreakerRule:
     )
 
 
-def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicers:
-    """Returns the servicers over the clients."""
+def make_orchestrator(settings: OrchestratorSettings, clients: Clients) -> Orchestrator:
+    """Returns the orchestrator over the clients."""
     encoder, shards = clients.encoder, clients.shards
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     chunk_rule = ChunkRule(
@@ -109,34 +113,36 @@ def make_servicers(settings: OrchestratorSettings, clients: Clients) -> Servicer
         chunk_rule=chunk_rule,
         neighbour_pool_count=settings.neighbour_pool_count,
     )
-    index_list = IndexList(shards)
-    search_servicer = SearchServicer(
-        searcher,
-        BatchSearcher(encoder, shards, searcher.services, searcher.depth_rules, chunk_rule),
-        Ingester(
-            encoder,
-            shards,
-            shard_map,
-            settings.ingest_batch_timeout_seconds,
-            settings.ingest_encode_batch_count,
-        ),
-        Remover(shards, shard_map),
+    ingester = Ingester(
+        encoder,
+        shards,
         shard_map,
-        index_survey=IndexSurvey(shards),
-        index_list=index_list,
-        default_timeout_seconds=settings.default_timeout_seconds,
-        max_timeout_seconds=settings.max_timeout_seconds,
-        ingest_pending_batch_count=settings.ingest_pending_batch_count,
+        settings.ingest_batch_timeout_seconds,
+        settings.ingest_encode_batch_count,
     )
-    model_servicer = SearchModelServicer(
-        encoder, searcher.depth_rules, settings.default_timeout_seconds
+    return Orchestrator(
+        searcher=searcher,
+        batch_searcher=BatchSearcher(
+            encoder, shards, searcher.services, searcher.depth_rules, chunk_rule
+        ),
+        ingest_stream=IngestStream(
+            ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
+        ),
+        remover=Remover(shards, shard_map),
+        survey=IndexSurvey(shards),
+        index_list=IndexList(shards),
+        stored_items=StoredItems(shards, shard_map),
+        documents=DocumentScorer(encoder, [shard.reranker for shard in shards], shard_map),
+        describe_encoder=encoder.describe_model,
     )
-    content_servicer = ContentServicer(
-        StoredItems(shards, shard_map),
-        DocumentScorer(encoder, [shard.reranker for shard in shards], shard_map),
-        search_servicer.content_budget,
-        index_list=index_list,
-        default_timeout_seconds=settings.default_timeout_seconds,
-        max_timeout_seconds=settings.max_timeout_seconds,
+
+
+def make_servicers(settings: OrchestratorSettings, orchestrator: Orchestrator) -> Servicers:
+    """Returns the servicers over the orchestrator."""
+    deadline = CallDeadline(settings.default_timeout_seconds, settings.max_timeout_seconds)
+    content_budget = ContentBudget()
+    return Servicers(
+        SearchServicer(orchestrator, deadline, content_budget),
+        SearchModelServicer(orchestrator, deadline),
+        ContentServicer(orchestrator, deadline, content_budget),
     )
-    return Servicers(search_servicer, model_servicer, content_servicer)

@@ -1,31 +1,32 @@
-"""ContentService: converts messages, and calls the readers of items and the document scorer."""
+"""ContentService: converts messages, and calls the orchestrator's readers and scorers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import grpc
 
-from orchestrator_svc.wire.search_wire import fetched_content
+from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.contract.content import Content, Encoding
-from tandem.contract.deadline import Deadline
+from tandem.contract.content import Encoding
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
-from tandem.errors import ContentMissing, TandemError
-from tandem.search.contents.content_room import ContentBudget
-from tandem.search.contents.documents import DocumentScorer, GivenDocument, ScoredDocument
-from tandem.search.contents.stored_items import StoredItems
-from tandem.search.indexes.index_list import IndexList
-from tandem.v1 import content_service_pb2 as pb
-from tandem.v1 import content_service_pb2_grpc, index_service_pb2
-from tandem.wire import (
+from tandem.contract.search.answer_wire import (
     content_from_proto,
-    embedding_to_proto,
+    content_to_proto,
     item_error_to_proto,
     text_use_to_proto,
-    truncation_policy_from_proto,
 )
+from tandem.contract.search.documents import document_query_from_proto, scored_to_proto
+from tandem.contract.search.query_wire import truncation_policy_from_proto
+from tandem.errors import TandemError
+from tandem.search.calls.item_reader import FetchedItem
+from tandem.search.contents.content_room import ContentBudget
+from tandem.search.orchestrator import Orchestrator
+from tandem.v1 import content_pb2, content_service_pb2_grpc, index_service_pb2
+from tandem.v1 import content_service_pb2 as pb
+from tandem.wire import embedding_to_proto
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -35,36 +36,26 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     """Serves stored items, and the models on contents that are not stored."""
 
     def __init__(
-        self,
-        stored_items: StoredItems,
-        documents: DocumentScorer,
-        content_budget: ContentBudget,
-        *,
-        index_list: IndexList,
-        default_timeout_seconds: float,
-        max_timeout_seconds: float,
+        self, orchestrator: Orchestrator, deadline: CallDeadline, content_budget: ContentBudget
     ) -> None:
-        self._index_list = index_list
-        self._stored_items = stored_items
-        self._documents = documents
+        self._orchestrator = orchestrator
+        self._deadline = deadline
         self._content_budget = content_budget
-        self._default_timeout_seconds = default_timeout_seconds
-        self._max_timeout_seconds = max_timeout_seconds
 
     async def FetchItems(
         self, request: pb.FetchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.FetchItemsResponse:
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
-        async with self._index_list.naming():
-            found = await self._stored_items.fetch(
-                request.index_id, request.item_ids, self._deadline(context)
+        async with self._orchestrator.index_list.naming():
+            found = await self._orchestrator.stored_items.fetch(
+                request.index_id, request.item_ids, self._deadline.of_search(context)
             )
         return pb.FetchItemsResponse(
             items=[
                 index_service_pb2.Item(
                     item_id=item_id,
-                    content=fetched_content(found[item_id]),
+                    content=_content(found[item_id]),
                     attributes=attributes_to_proto(found[item_id].attributes),
                 )
                 for item_id in dict.fromkeys(request.item_ids)
@@ -77,9 +68,9 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.ListItemsResponse:
         """Returns one page of ids."""
         size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        async with self._index_list.naming():
-            item_ids, last = await self._stored_items.page(
-                request.index_id, request.page_token, size, self._deadline(context)
+        async with self._orchestrator.index_list.naming():
+            item_ids, last = await self._orchestrator.stored_items.page(
+                request.index_id, request.page_token, size, self._deadline.of_search(context)
             )
         return pb.ListItemsResponse(item_ids=item_ids, next_page_token=last)
 
@@ -91,10 +82,10 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         contents = await converted(
             lambda: [_or_error(content_from_proto, each) for each in request.contents]
         )
-        made = await self._documents.embed(
+        made = await self._orchestrator.documents.embed(
             contents,
             truncation_policy_from_proto(request.truncation_policy),
-            self._deadline(context),
+            self._deadline.of_search(context),
         )
         return pb.EmbedContentsResponse(
             results=map(_embedded, made.outcomes),
@@ -107,46 +98,10 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         self, request: pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreDocumentsResponse:
         """Returns each document's score or error."""
-        query, documents = await converted(lambda: _given(request))
-        async with self._index_list.naming():
-            scored = await self._documents.score(
-                query,
-                documents,
-                request.index_id,
-                truncation_policy_from_proto(request.truncation_policy),
-                self._deadline(context),
-            )
-        return pb.ScoreDocumentsResponse(
-            scores=map(_score, scored.documents),
-            model_fingerprint=scored.fingerprint,
-            reranker=scored.reranker,
-            cost=cost_to_proto(scored.cost),
-            probability_withheld="ERROR_REASON_UNCALIBRATED" if scored.is_uncalibrated else None,
+        query = await converted(partial(document_query_from_proto, request))
+        return scored_to_proto(
+            await self._orchestrator.score_documents(query, self._deadline.of_search(context))
         )
-
-    def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
-        return Deadline.of_call(
-            context,
-            default_seconds=self._default_timeout_seconds,
-            max_seconds=self._max_timeout_seconds,
-        )
-
-
-def _given(
-    request: pb.ScoreDocumentsRequest,
-) -> tuple[Content, list[GivenDocument | TandemError]]:
-    documents = [_or_error(_document, each) for each in request.documents]
-    return content_from_proto(request.query), documents
-
-
-def _document(message: pb.Document) -> GivenDocument:
-    match message.WhichOneof("source"):
-        case "content":
-            return content_from_proto(message.content)
-        case "item_id":
-            return message.item_id
-        case _:
-            raise ContentMissing
 
 
 def _or_error(convert: Callable[[M], T], message: M) -> T | TandemError:
@@ -156,6 +111,10 @@ def _or_error(convert: Callable[[M], T], message: M) -> T | TandemError:
         return error.kept()
 
 
+def _content(fetched: FetchedItem) -> content_pb2.Content | None:
+    return content_to_proto(fetched.content) if fetched.content else None
+
+
 def _embedded(outcome: Encoding | TandemError) -> pb.EmbedResult:
     if isinstance(outcome, TandemError):
         return pb.EmbedResult(error=item_error_to_proto(outcome))
@@ -163,15 +122,4 @@ def _embedded(outcome: Encoding | TandemError) -> pb.EmbedResult:
     return pb.EmbedResult(
         embedding=embedding_to_proto(outcome.embedding),
         text_use=None if use is None else text_use_to_proto(use),
-    )
-
-
-def _score(document: ScoredDocument) -> pb.DocumentScore:
-    if document.error is not None:
-        return pb.DocumentScore(error=item_error_to_proto(document.error))
-    match = document.match
-    return pb.DocumentScore(
-        match_logit=None if match is None else match.logit,
-        match_probability=None if match is None else match.probability,
-        similarity=document.similarity,
     )

@@ -1,36 +1,24 @@
-"""SearchService: converts messages, and calls the searchers, the ingest stream and the remover."""
+"""SearchService: converts messages, and calls the orchestrator."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from functools import partial
 
 import grpc
 
-from orchestrator_svc.wire.cursor_wire import page_from_proto
-from orchestrator_svc.wire.index_wire import listed_to_proto, surveyed_to_proto
-from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
-from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
+from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
-from tandem.contract.deadline import Deadline
-from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_SEARCH_COUNT, check_batch_size
+from tandem.contract.limits import DEFAULT_PAGE_SIZE
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.answer_wire import item_error_to_proto, result_to_proto
+from tandem.contract.search.indexes import description_to_proto, page_to_proto
+from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
+from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
 from tandem.errors import CursorInvalid, TandemError
-from tandem.search.batch_search import BatchSearcher
-from tandem.search.calls.item_reader import FetchedItem
 from tandem.search.contents.content_room import ContentBudget
-from tandem.search.indexes.index_list import IndexList
-from tandem.search.indexes.index_survey import IndexSurvey
-from tandem.search.metrics import StageLaps, timed_stage
-from tandem.search.query import SearchQuery
-from tandem.search.search import SearchAnswer, Searcher
-from tandem.search.shard_map import ShardMap
-from tandem.search.writes.consistency_token import make_token
-from tandem.search.writes.ingest import Ingester
-from tandem.search.writes.ingest_stream import IngestStream
-from tandem.search.writes.removal import Remover
+from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc
-from tandem.wire import (
-    item_error_to_proto,
-)
 
 # Characters of filters that take about a millisecond to parse.
 _LONG_FILTER_TEXT = 1_000
@@ -39,44 +27,24 @@ _LONG_FILTER_TEXT = 1_000
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     """Serves the public API."""
 
-    def __init__(  # noqa: PLR0913 (one for each kind of call)
-        self,
-        searcher: Searcher,
-        batch_searcher: BatchSearcher,
-        ingester: Ingester,
-        remover: Remover,
-        shard_map: ShardMap,
-        *,
-        index_survey: IndexSurvey,
-        index_list: IndexList,
-        default_timeout_seconds: float,
-        max_timeout_seconds: float,
-        ingest_pending_batch_count: int,
+    def __init__(
+        self, orchestrator: Orchestrator, deadline: CallDeadline, content_budget: ContentBudget
     ) -> None:
-        self._searcher = searcher
-        self._batch_searcher = batch_searcher
-        self._remover = remover
-        self._shard_map = shard_map
-        self._index_survey = index_survey
-        self._index_list = index_list
-        self._default_timeout_seconds = default_timeout_seconds
-        self._max_timeout_seconds = max_timeout_seconds
-        self._ingest_stream = IngestStream(
-            ingester, batch_from_proto, pending_batch_count=ingest_pending_batch_count
-        )
-        self.content_budget = ContentBudget()
+        self._orchestrator = orchestrator
+        self._deadline = deadline
+        self._content_budget = content_budget
 
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
         """Answers one query, or returns another page of an earlier answer."""
-        self.content_budget.hold_for(context)
-        if request.cursor:
-            return await self._turn_page(request, self._search_deadline(context))
-        query = await _query(request)
-        async with self._index_list.naming():
-            answer = await self._searcher.search(query, self._search_deadline(context))
-        return answer_to_proto(answer)
+        self._content_budget.hold_for(context)
+        deadline = self._deadline.of_search(context)
+        match await _query(request):
+            case PageQuery() as page:
+                return result_to_proto(await self._orchestrator.page(page, deadline))
+            case query:
+                return result_to_proto(await self._orchestrator.search(query, deadline))
 
     async def StreamSearchItems(
         self,
@@ -84,21 +52,15 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
         """Answers one query twice: as retrieved, then reranked. A cursor has one answer."""
-        self.content_budget.hold_for(context)
-        deadline = self._search_deadline(context)
-        if request.search.cursor:
-            page = await self._turn_page(request.search, deadline)
-            yield _phase(search_service_pb2.SEARCH_PHASE_FINAL, page)
-            return
+        self._content_budget.hold_for(context)
+        deadline = self._deadline.of_search(context)
         query = await _query(request.search)
-        answers = self._searcher.stream(query, deadline)
-        async with aclosing(answers):
-            async with self._index_list.naming():
-                retrieved = await anext(answers)
-            yield _phase(search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(retrieved))
-            yield _phase(
-                search_service_pb2.SEARCH_PHASE_FINAL, answer_to_proto(await anext(answers))
-            )
+        if isinstance(query, PageQuery):
+            yield _phase(await self._orchestrator.page(query, deadline))
+            return
+        async with aclosing(self._orchestrator.stream(query, deadline)) as answers:
+            async for answer in answers:
+                yield _phase(answer)
 
     async def BatchSearchItems(
         self,
@@ -106,36 +68,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> search_service_pb2.BatchSearchItemsResponse:
         """Answers several queries, each with its answer or its own error."""
-        self.content_budget.hold_for(context)
-        check_batch_size("searches", len(request.searches), MAX_SEARCH_COUNT)
+        self._content_budget.hold_for(context)
         queries = await converted(
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),
         )
-        outcomes = await self._index_list.named_each(
-            await self._batch_searcher.search_each(queries, self._search_deadline(context))
-        )
-        return search_service_pb2.BatchSearchItemsResponse(
-            results=[_batch_result(outcome) for outcome in outcomes]
-        )
-
-    async def _turn_page(
-        self, request: search_service_pb2.SearchItemsRequest, deadline: Deadline
-    ) -> search_service_pb2.SearchItemsResponse:
-        """Encodes, searches and scores nothing: the cursor holds everything but the contents."""
-        laps = StageLaps()
-        with timed_stage("rank", laps):
-            page = page_from_proto(request)
-        contents: Mapping[str, FetchedItem] = {}
-        if page.content_included or page.attributes_included:
-            contents = await self._searcher.fetch(
-                page.index_id,
-                page.ranked,
-                deadline,
-                laps,
-                content_included=page.content_included,
-            )
-        return page_to_proto(page, contents, laps.seconds)
+        outcomes = await self._orchestrator.search_each(queries, self._deadline.of_search(context))
+        return search_service_pb2.BatchSearchItemsResponse(results=map(_batch_result, outcomes))
 
     async def IngestItems(
         self,
@@ -146,32 +85,32 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
         Each answer's consistency token covers the batches before it too, so the last is enough.
         """
-        async with aclosing(self._ingest_stream.answers(request_iterator)) as answers:
-            async for batch, ingested in answers:
-                token = make_token(ingested.sequences, self._shard_map)
-                yield ingested_to_proto(batch, ingested, token)
+        answers = self._orchestrator.ingest(request_iterator, batch_from_proto)
+        async with aclosing(answers):
+            async for outcomes in answers:
+                yield outcomes_to_proto(outcomes)
 
     async def RemoveItems(
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
-        removal = await self._remover.remove(
-            request.index_id, request.item_ids, request.request_id, self._deadline(context)
+        removal = await self._orchestrator.remove(
+            request.index_id, request.item_ids, request.request_id, self._deadline.of_call(context)
         )
         return search_service_pb2.RemoveItemsResponse(
-            removed_count=removal.removed_count,
-            consistency_token=make_token(removal.sequences, self._shard_map),
+            removed_count=removal.removed_count, consistency_token=removal.consistency_token
         )
 
     async def RemoveIndex(
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
         """Deletes an index, or a part of a large one, on all shards."""
-        async with self._index_list.naming():
-            removal = await self._remover.remove_index(request.index_id, self._deadline(context))
+        removal = await self._orchestrator.remove_index(
+            request.index_id, self._deadline.of_call(context)
+        )
         return search_service_pb2.RemoveIndexResponse(
             removed_count=removal.removed_count,
-            consistency_token=make_token(removal.sequences, self._shard_map),
+            consistency_token=removal.consistency_token,
             is_complete=removal.is_complete,
         )
 
@@ -179,44 +118,40 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.DescribeIndexResponse:
         """Describes an index on all shards, or on those that answer."""
-        async with self._index_list.naming():
-            surveyed = await self._index_survey.describe(
+        return description_to_proto(
+            await self._orchestrator.describe_index(
                 request.index_id,
-                self._search_deadline(context),
+                self._deadline.of_search(context),
                 full_coverage_required=request.full_coverage_required,
             )
-        return surveyed_to_proto(surveyed)
+        )
 
     async def ListIndexes(
         self, request: search_service_pb2.ListIndexesRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.ListIndexesResponse:
         """Returns one page of the indexes that the caller may search."""
-        page = await self._index_list.page(
-            request.page_token,
-            request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
-            self._search_deadline(context),
-            full_coverage_required=request.full_coverage_required,
-        )
-        return listed_to_proto(page)
-
-    def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
-        return Deadline.of_call(context, default_seconds=self._default_timeout_seconds)
-
-    def _search_deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
-        return Deadline.of_call(
-            context,
-            default_seconds=self._default_timeout_seconds,
-            max_seconds=self._max_timeout_seconds,
+        return page_to_proto(
+            await self._orchestrator.list_indexes(
+                request.page_token,
+                request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
+                self._deadline.of_search(context),
+                full_coverage_required=request.full_coverage_required,
+            )
         )
 
 
-def _phase(
-    phase: search_service_pb2.SearchPhase, answer: search_service_pb2.SearchItemsResponse
-) -> search_service_pb2.StreamSearchItemsResponse:
-    return search_service_pb2.StreamSearchItemsResponse(phase=phase, answer=answer)
+def _phase(answer: SearchResult) -> search_service_pb2.StreamSearchItemsResponse:
+    return search_service_pb2.StreamSearchItemsResponse(
+        phase=search_service_pb2.SEARCH_PHASE_FINAL
+        if answer.is_final
+        else search_service_pb2.SEARCH_PHASE_RETRIEVED,
+        answer=result_to_proto(answer),
+    )
 
 
-async def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
+async def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery | PageQuery:
+    if request.cursor:
+        return page_query_from_proto(request)
     return await converted(partial(query_from_proto, request), is_slow=_has_long_text([request]))
 
 
@@ -233,7 +168,7 @@ def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuer
         return error.kept()
 
 
-def _batch_result(outcome: SearchAnswer | TandemError) -> search_service_pb2.BatchSearchResult:
+def _batch_result(outcome: SearchResult | TandemError) -> search_service_pb2.BatchSearchResult:
     if isinstance(outcome, TandemError):
         return search_service_pb2.BatchSearchResult(error=item_error_to_proto(outcome))
-    return search_service_pb2.BatchSearchResult(response=answer_to_proto(outcome))
+    return search_service_pb2.BatchSearchResult(response=result_to_proto(outcome))

@@ -8,6 +8,7 @@ from orchestrator_svc.assembly import (
     SERVICE_NAMES,
     Clients,
     connected_clients,
+    make_orchestrator,
     make_servicers,
 )
 from orchestrator_svc.settings import OrchestratorSettings
@@ -53,7 +54,7 @@ async def serve_searches(
         for number, address in enumerate(settings.rerank_addresses)
     ]
     clients = make_clients(settings, encoder_channel, index_channels, rerank_channels)
-    servicers = make_servicers(settings, clients)
+    servicers = make_servicers(settings, make_orchestrator(settings, clients))
     dependencies = Dependencies(
         encoder_channel,
         index_channels,

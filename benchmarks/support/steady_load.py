@@ -16,8 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tandem.client import NO_RETRIES, AsyncClient
-from tandem.client.results import SearchResult
+from tandem.client import NO_RETRIES, AsyncClient, SearchResult
 from tandem.errors import TandemError
 
 _KEPT_FAILURE_COUNT = 5

@@ -22,39 +22,12 @@ Errors are the classes of `tandem.errors`.
 
 from tandem.client import where
 from tandem.client.access import Access
-from tandem.client.answer_names import (
-    DegradationKind,
-    ErrorReason,
-    NeighbourStopReason,
-    OrderedBy,
-    RerankStopReason,
-)
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
-from tandem.client.documents import DocumentScore, NewDocument, ScoredDocuments
-from tandem.client.index_description import IndexDescription, IndexListing
+from tandem.client.documents import NewDocument
 from tandem.client.ingest_progress import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
-from tandem.client.query import (
-    GivenEncoding,
-    Query,
-    QueryPart,
-    Search,
-    SearchOptions,
-    StoredItem,
-)
-from tandem.client.results import (
-    Coverage,
-    Explanation,
-    FoundItem,
-    IngestOutcome,
-    NeighbourSummary,
-    Removal,
-    RerankSummary,
-    ScoreTerm,
-    SearchResult,
-    StageSeconds,
-)
+from tandem.client.query import Query, QueryPart, Search
 from tandem.client.retries import NO_RETRIES, RetryPolicy
 from tandem.contract.content import (
     Content,
@@ -70,6 +43,28 @@ from tandem.contract.index_description import DirectionRecall, IndexPart, IndexS
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.regions import RegionContent
+from tandem.contract.search.answer import (
+    Coverage,
+    Explanation,
+    FoundItem,
+    IngestOutcome,
+    NeighbourSummary,
+    Removal,
+    RerankSummary,
+    ScoreTerm,
+    SearchResult,
+    StageSeconds,
+)
+from tandem.contract.search.answer_names import (
+    DegradationKind,
+    ErrorReason,
+    NeighbourStopReason,
+    OrderedBy,
+    RerankStopReason,
+)
+from tandem.contract.search.documents import DocumentScore, ScoredDocuments
+from tandem.contract.search.indexes import IndexDescription, IndexListing
+from tandem.contract.search.query import GivenEncoding, SearchOptions, StoredItem
 from tandem.contract.search_path import (
     KeywordState,
     SearchFallback,

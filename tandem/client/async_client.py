@@ -1,56 +1,32 @@
 """The SDK for asyncio programs, with the same calls as Client."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TypeVar
 
-import grpc
-from google.protobuf.message import Message
 from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
-from tandem.client.arguments import checked_timeout_seconds
-from tandem.client.connections import AsyncConnection
-from tandem.client.documents import NewDocument, ScoredDocuments, score_request, scored_documents
-from tandem.client.index_description import (
-    IndexDescription,
-    IndexListing,
-    ListedPages,
-    describe_index_request,
-    index_description,
-)
+from tandem.client.arguments import checked_elements, checked_timeout_seconds
+from tandem.client.async_remote import AsyncRemote
+from tandem.client.async_transport import AsyncTransport
+from tandem.client.documents import NewDocument, document_query
+from tandem.client.ingest_batches import IngestBatches
 from tandem.client.ingest_progress import IngestProgress, ProgressCounter
 from tandem.client.ingest_rounds import IngestRounds
 from tandem.client.item import NewContent, NewItem
-from tandem.client.query import Query, Search, checked_searches, page_request, search_request
-from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
-from tandem.client.requests import (
-    IngestRequests,
-    remove_index_request,
-    remove_request,
-    request_metadata,
-)
-from tandem.client.results import (
-    IngestOutcome,
-    Removal,
-    SearchResult,
-    batch_results,
-    index_removal,
-    removal,
-    search_result,
-    streamed_result,
-)
-from tandem.client.retries import DEFAULT_RETRIES, Retries, RetryPolicy
-from tandem.client.search_options import SearchOptions, takes_options
-from tandem.client.server_status import ServerStatus, is_being_cancelled
-from tandem.client.trace_headers import trace_headers
+from tandem.client.query import Query, Search, checked_searches, page_query, search_query
+from tandem.client.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.search_options import takes_options
+from tandem.client.sendable import checked_request_id
 from tandem.contract.content import TruncationPolicy
-from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.model_description import ModelDescription
+from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
+from tandem.contract.search.documents import ScoredDocuments
+from tandem.contract.search.indexes import IndexDescription, IndexListing
+from tandem.contract.search.query import SearchOptions
 from tandem.errors import TandemError
-from tandem.v1 import model_service_pb2, search_service_pb2
-
-_Response = TypeVar("_Response")
 
 
 class AsyncClient:
@@ -76,11 +52,8 @@ class AsyncClient:
 
         Each event loop that calls has a connection of its own.
         """
-        self._address = address
-        self._access = access or Access()
-        self._timeout_seconds = checked_timeout_seconds(timeout_seconds)
-        self._retries = Retries(retries)
-        self._connection = AsyncConnection(self._access, address)
+        seconds = checked_timeout_seconds(timeout_seconds)
+        self._transport: AsyncTransport = AsyncRemote(address, seconds, access or Access(), retries)
 
     @takes_options
     async def search(
@@ -92,10 +65,7 @@ class AsyncClient:
         QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
         `rerank` how far. Raises a TandemError.
         """
-        request = search_request(query, index_id=index_id, **options)
-        return search_result(
-            await self._call(self._connection.current().search.SearchItems, request)
-        )
+        return await self._transport.search(search_query(query, index_id=index_id, **options))
 
     async def search_page(
         self,
@@ -111,16 +81,14 @@ class AsyncClient:
         They keep the ranking of that search, whatever changed since; a deleted item has no content.
         By default the page has as many items as that search. Raises CursorInvalid.
         """
-        request = page_request(
+        page = page_query(
             cursor,
             index_id=index_id,
             return_n=return_n,
             content_included=content_included,
             attributes_included=attributes_included,
         )
-        return search_result(
-            await self._call(self._connection.current().search.SearchItems, request)
-        )
+        return await self._transport.search(page)
 
     @takes_options
     async def search_stream(
@@ -130,47 +98,19 @@ class AsyncClient:
 
         Iterate over it with `async for`; leaving it early with `aclose()` cancels the rerank.
         """
-        search = search_request(query, index_id=index_id, **options)
-        request = search_service_pb2.StreamSearchItemsRequest(search=search)
-        attempts = self._retries.start(self._timeout_seconds, is_repeatable=True)
-        metadata = self._metadata()
-        while True:
-            call = self._connection.current().search.StreamSearchItems(
-                request, timeout=attempts.timeout_seconds, metadata=metadata
-            )
-            is_begun = is_answered = False
-            try:
-                async for response in call:
-                    is_begun = True
-                    result = streamed_result(checked_answer(response, self._address))
-                    is_answered |= result.is_final
-                    yield result
-                check_answered(is_answered, self._address)
-                attempts.note_answer()
-                return
-            except grpc.aio.AioRpcError as error:
-                named = error_of(error, self._address, dict(metadata))
-                delay_seconds = (
-                    None if is_begun else attempts.delay_after(named, is_break=is_break(error))
-                )
-                if delay_seconds is None:
-                    raise named from error
-            finally:
-                # Cancels the rerank if the caller stops after the first answer.
-                call.cancel()
-            await asyncio.sleep(delay_seconds)
+        answers = self._transport.stream(search_query(query, index_id=index_id, **options))
+        try:
+            async for answer in answers:
+                yield answer
+        finally:
+            await answers.aclose()
 
     async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
         """Returns the outcome of each of at most 64 searches: its answer or its error.
 
         The searches share batches of encoding and reranking. Raises if the whole call fails.
         """
-        checked = checked_searches(searches)
-        request = search_service_pb2.BatchSearchItemsRequest(
-            searches=[search.request for search in checked]
-        )
-        response = await self._call(self._connection.current().search.BatchSearchItems, request)
-        return batch_results(response, [search.error for search in checked], self._address)
+        return await self._transport.search_each(checked_searches(searches))
 
     async def score_documents(
         self,
@@ -187,15 +127,12 @@ class AsyncClient:
         have a similarity instead. A document that fails has an error in its place. Raises a
         TandemError.
         """
-        request = score_request(query, documents, index_id, truncation_policy)
-        response = await self._call(self._connection.current().content.ScoreDocuments, request)
-        return scored_documents(response)
+        asked = document_query(query, documents, index_id, truncation_policy)
+        return await self._transport.score_documents(asked)
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""
-        request = model_service_pb2.DescribeModelRequest()
-        response = await self._call(self._connection.current().model.DescribeModel, request)
-        return model_from_proto(response.model)
+        return await self._transport.describe_model()
 
     async def describe_index(
         self, *, index_id: str, full_coverage_required: bool = False
@@ -205,9 +142,8 @@ class AsyncClient:
         A shard that does not answer is left out, and `coverage` says so; with
         `full_coverage_required` ShardsMissing is raised instead. Raises IndexNotFound.
         """
-        request = describe_index_request(index_id, full_coverage_required=full_coverage_required)
-        return index_description(
-            await self._call(self._connection.current().search.DescribeIndex, request)
+        return await self._transport.describe_index(
+            check_index_id(index_id), full_coverage_required=full_coverage_required
         )
 
     async def list_indexes(self, *, full_coverage_required: bool = False) -> IndexListing:
@@ -216,12 +152,17 @@ class AsyncClient:
         Items of a shard that does not answer are left out, and `missing_shards` says so; with
         `full_coverage_required` ShardsMissing is raised instead.
         """
-        pages = ListedPages(full_coverage_required=full_coverage_required)
-        while pages.next_request is not None:
-            pages.put(
-                await self._call(self._connection.current().search.ListIndexes, pages.next_request)
+        listing, after = IndexListing(()), ""
+        while True:
+            page = await self._transport.list_indexes(
+                after, full_coverage_required=full_coverage_required
             )
-        return pages.listing
+            listing = IndexListing(
+                (*listing.indexes, *page.indexes),
+                {**listing.missing_shards, **page.missing_shards},
+            )
+            if not (after := page.last):
+                return listing
 
     async def ingest(
         self,
@@ -257,43 +198,24 @@ class AsyncClient:
         Iterate over it with `async for`; leaving it early with `aclose()` cancels the call, as
         cancelling the task does. gRPC reads `items` in the event loop, which a slow source blocks.
         """
-        rounds = IngestRounds(items, self._retries, batch_item_count, is_repeatable=not request_id)
+        retries = self._transport.retries
+        rounds = IngestRounds(items, retries, batch_item_count, is_repeatable=not request_id)
         counter = ProgressCounter(items, progress)
         delay_seconds: float | None = 0.0
         while delay_seconds is not None:
             await asyncio.sleep(delay_seconds)
             size = rounds.batch_item_count
-            requests = IngestRequests(
-                rounds, index_id, size, request_id, truncation_policy, target=self._address
-            )
-            metadata = self._metadata()
-            call = self._connection.current().search.IngestItems(iter(requests), metadata=metadata)
-            status = ServerStatus(call)
+            batches = IngestBatches(rounds, index_id, size, request_id, truncation_policy)
+            answers = self._transport.ingest(batches)
             try:
-                async for response in call:
-                    answered = requests.outcomes(checked_answer(response, self._address))
-                    outcomes = rounds.final(list(answered))
+                async for answered in answers:
+                    outcomes = rounds.final(answered)
                     counter.note(outcomes, rounds.waiting_count)
                     for outcome in outcomes:
                         yield outcome
-                requests.check_all_answered()
-            except grpc.aio.AioRpcError as error:
-                if requests.error is not None:
-                    raise requests.error from error
-                failure = await status.hidden_by(error)
-                raise error_of(failure, self._address, dict(metadata)) from error
-            except asyncio.CancelledError as error:
-                if is_being_cancelled():
-                    raise
-                # grpc.aio cancels its own call where the batches raise, and where the call ends
-                # just before gRPC says that all batches were written.
-                if requests.error is not None:
-                    raise requests.error from error
-                failure = await status.hidden_by_cancellation()
-                raise error_of(failure, self._address, dict(metadata)) from error
             finally:
-                # If the caller stops early, gRPC must not continue to read `items`.
-                call.cancel()
+                # If the caller stops early, nothing may continue to read `items`.
+                await answers.aclose()
             delay_seconds = rounds.delay_seconds()
 
     async def remove(
@@ -304,13 +226,12 @@ class AsyncClient:
         If a shard fails, raises a TandemError whose message says which items were deleted. A retry
         with the same `request_id`, at most 64 bytes, gets the first answer.
         """
-        request = remove_request(item_ids, index_id, request_id)
-        # Under a request id the second attempt gets the first one's answer.
-        is_repeatable = bool(request_id)
-        response = await self._call(
-            self._connection.current().search.RemoveItems, request, is_repeatable=is_repeatable
+        ids = checked_elements("item_ids", item_ids, "send a list of ids")
+        return await self._transport.remove(
+            check_index_id(index_id),
+            [check_item_id(each) for each in ids],
+            checked_request_id(request_id),
         )
-        return removal(response)
 
     async def remove_index(self, *, index_id: str) -> Removal:
         """Deletes an index: all of its items, or a part of a large index.
@@ -318,42 +239,11 @@ class AsyncClient:
         Repeat the call until `is_complete`. Raises IndexNotFound, and, if a shard fails, a
         TandemError whose message says how much was deleted.
         """
-        request = remove_index_request(index_id)
-        response = await self._call(
-            self._connection.current().search.RemoveIndex, request, is_repeatable=False
-        )
-        return index_removal(response)
+        return await self._transport.remove_index(check_index_id(index_id))
 
     async def close(self) -> None:
         """Closes the connection."""
-        await self._connection.close()
-
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (*request_metadata(), *trace_headers(), *self._access.metadata())
-
-    async def _call(
-        self,
-        method: Callable[..., Awaitable[_Response]],
-        request: Message,
-        *,
-        is_repeatable: bool = True,
-    ) -> _Response:
-        attempts = self._retries.start(self._timeout_seconds, is_repeatable=is_repeatable)
-        metadata = self._metadata()
-        while True:
-            try:
-                async with self._connection.current().places:
-                    # None is left if the call waited for a place until its deadline.
-                    timeout_seconds = attempts.timeout_seconds
-                    answer = await method(request, timeout=timeout_seconds, metadata=metadata)
-                break
-            except grpc.aio.AioRpcError as error:
-                named = error_of(error, self._address, dict(metadata))
-                if (delay_seconds := attempts.delay_after(named, is_break=is_break(error))) is None:
-                    raise named from error
-            await asyncio.sleep(delay_seconds)
-        attempts.note_answer()
-        return checked_answer(answer, self._address)
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 
 from tandem.client.arguments import mistyped
-from tandem.client.results import IngestOutcome
+from tandem.contract.search.answer import IngestOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from tandem.client.arguments import checked_elements
 from tandem.client.item import NewItem, item_id_of
 from tandem.client.refusal import Pushback, pushback_of
-from tandem.client.results import IngestOutcome
 from tandem.client.retries import Retries, is_passing
+from tandem.contract.search.answer import IngestOutcome
 from tandem.errors import DeadlineExceeded, TandemError
 
 _Refused: TypeAlias = tuple[NewItem, TandemError]

@@ -1,8 +1,7 @@
-"""Defines queries and search options, and builds their messages."""
+"""Defines queries as callers write them, and checks them."""
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,52 +10,36 @@ from typing_extensions import Unpack
 
 from tandem.client.arguments import (
     checked_elements,
+    checked_integer,
     checked_member,
     checked_real,
     checked_type,
     mistyped,
 )
-from tandem.client.search_options import SearchOptions as SearchOptions
-from tandem.client.search_options import checked_count, set_options, takes_options
-from tandem.client.sendable import NewContent, check_sendable, content_to_proto
+from tandem.client.search_options import checked_options, takes_options
+from tandem.client.sendable import NewContent, check_sendable, checked_content
 from tandem.contract.content import Modality
-from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.search.query import (
+    GivenEncoding,
+    PageQuery,
+    SearchOptions,
+    SearchQuery,
+    StoredItem,
+    WeightedPart,
+)
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
+    KOutOfRange,
+    QueryInvalid,
+    RankingInvalid,
     RegionsInvalid,
     RequestMalformed,
     TandemError,
     TextTooLong,
+    TruncationPolicyInvalid,
 )
-from tandem.v1 import content_pb2, search_service_pb2
-
-_MODALITIES = {
-    Modality.TEXT: content_pb2.MODALITY_TEXT,
-    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredItem:
-    """A query by an item of the searched index."""
-
-    item_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class GivenEncoding:
-    """A query by an encoding that the caller supplies."""
-
-    embedding: Sequence[float]
-    """A unit-length vector."""
-    model_fingerprint: str
-    """The fingerprint of the model that made it."""
-    modality: Modality
-    """The modality of the encoded content."""
-    tokens: content_pb2.ContentTokens | None = None
-    """Tokens from EncodeContents; without them nothing is reranked."""
-
 
 QuerySource = NewContent | StoredItem | GivenEncoding
 
@@ -84,94 +67,93 @@ class Search:
         index_id: str,
         **options: Unpack[SearchOptions],
     ) -> None:
-        """Takes the keywords of `Client.search`; a bad content fails only this search."""
-        self.error: TandemError | None = None
+        """Takes the keywords of `Client.search`; a query that is refused fails only this search."""
+        self.query: SearchQuery | TandemError
         try:
-            self.request = search_request(query, index_id=index_id, **options)
+            self.query = search_query(query, index_id=index_id, **options)
         except (
             RequestMalformed,
             TextTooLong,
             ImageTooLarge,
             RegionsInvalid,
             ContentMissing,
+            KOutOfRange,
+            QueryInvalid,
+            RankingInvalid,
+            TruncationPolicyInvalid,
         ) as error:
-            # A search without a query takes its place; the server refuses only that one.
-            self.error = error
-            self.request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
+            self.query = error
 
 
-def search_request(
-    query: Query, *, index_id: str, **options: Unpack[SearchOptions]
-) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message; a missing or None option gets the server's default.
+def search_query(query: Query, *, index_id: str, **options: Unpack[SearchOptions]) -> SearchQuery:
+    """Returns the query; a missing or None option gets its default.
 
     Raises RequestMalformed for an option of a wrong type and a text that no message can carry,
     TextTooLong and ImageTooLarge for contents, IndexIdInvalid and ItemIdInvalid for ids,
-    KOutOfRange and FilterInvalid.
+    FilterInvalid, and what `SearchQuery.of` raises.
     """
-    request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
-    set_options(request, options)
+    checked = checked_options(options)
+    return SearchQuery.of(
+        _parts(query), index_id=index_id, where=checked.pop("where", None), options=checked
+    )
+
+
+def _parts(query: Query) -> tuple[WeightedPart, ...]:
+    if isinstance(query, list | tuple):
+        return tuple(map(_part, query))
     if isinstance(query, StoredItem | GivenEncoding):
-        request.query_parts.append(_part(QueryPart(query)))
-    elif isinstance(query, list | tuple):
-        request.query_parts.extend(map(_part, query))
-    else:
-        request.query.CopyFrom(content_to_proto(query, "the query"))
-    return request
+        return (_part(QueryPart(query)),)
+    return (WeightedPart(checked_content(query, "the query")),)
 
 
-def checked_searches(searches: Iterable[Search]) -> list[Search]:
-    """Returns the searches of a batch; raises RequestMalformed if they are not searches."""
+def checked_searches(searches: Iterable[Search]) -> list[SearchQuery | TandemError]:
+    """Returns the queries of a batch; raises RequestMalformed if they are not searches."""
     remedy = "send a list of Search"
     checked = list(checked_elements("searches", searches, remedy))
     for search in checked:
         checked_type("an element of searches", search, Search, remedy)
-    return checked
+    return [search.query for search in checked]
 
 
-def page_request(
+def page_query(
     cursor: bytes,
     *,
     index_id: str,
     return_n: int | None,
     content_included: bool,
-    attributes_included: bool = False,
-) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message for the next page of an answer."""
-    return search_service_pb2.SearchItemsRequest(
-        index_id=check_index_id(index_id),
+    attributes_included: bool,
+) -> PageQuery:
+    """Returns the query for the next page of an answer."""
+    return PageQuery(
         cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
-        return_n=None if return_n is None else checked_count("return_n", return_n),
+        index_id=check_index_id(index_id),
+        return_n=None if return_n is None else checked_integer("return_n", return_n),
         content_included=content_included,
         attributes_included=attributes_included,
     )
 
 
-def _part(part: QueryPart) -> search_service_pb2.QueryPart:
+def _part(part: QueryPart) -> WeightedPart:
     checked_type("an element of the query", part, QueryPart, "send QueryParts")
-    message = search_service_pb2.QueryPart(weight=checked_real("a part's weight", part.weight))
+    weight = checked_real("a part's weight", part.weight)
     match part.source:
-        case StoredItem(item_id):
-            message.item_id = check_item_id(item_id)
+        case StoredItem() as stored:
+            return WeightedPart(stored, weight)
         case GivenEncoding() as given:
-            message.encoding.embedding.values = _float32_bytes(given.embedding)
-            message.encoding.model_fingerprint = check_sendable(
-                "a model fingerprint", given.model_fingerprint
-            )
-            modality = checked_member("an encoding's modality", given.modality, Modality)
-            message.encoding.modality = _MODALITIES[modality]
-            if given.tokens is not None:
-                message.encoding.tokens.CopyFrom(given.tokens)
+            return WeightedPart(_encoding(given), weight)
         case content:
-            message.content.CopyFrom(content_to_proto(content, "a part of the query"))
-    return message
+            return WeightedPart(checked_content(content, "a part of the query"), weight)
 
 
-def _float32_bytes(values: Sequence[float]) -> bytes:
+def _encoding(given: GivenEncoding) -> GivenEncoding:
+    """Returns the encoding as it is sent; who searches by it checks its values."""
     try:
-        floats = array("f", values)
+        embedding = array("f", given.embedding)
     except (TypeError, ValueError) as error:
-        raise mistyped("an embedding", values, f"send floats ({error})") from error
-    if sys.byteorder == "big":
-        floats.byteswap()
-    return floats.tobytes()
+        raise mistyped("an embedding", given.embedding, f"send floats ({error})") from error
+    return GivenEncoding(
+        embedding,
+        check_sendable("a model fingerprint", given.model_fingerprint),
+        checked_member("an encoding's modality", given.modality, Modality),
+        given.tokens,
+    )

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.query import SearchQuery
 from tandem.errors import TandemError
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.shard_client import ShardClient
@@ -16,10 +18,9 @@ from tandem.search.calls.batching import (
 )
 from tandem.search.calls.call_batcher import OpenSearches
 from tandem.search.contents.content_room import ContentRoom
-from tandem.search.query import SearchQuery
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
-from tandem.search.search import SearchAnswer, Searcher, SearchServices
+from tandem.search.search import Searcher, SearchServices
 
 
 class BatchSearcher:
@@ -44,14 +45,14 @@ class BatchSearcher:
 
     async def search_each(
         self, queries: Sequence[SearchQuery | TandemError], deadline: Deadline
-    ) -> list[SearchAnswer | TandemError]:
+    ) -> list[SearchResult | TandemError]:
         """Returns each query's answer or error; a query that is an error stays one."""
         running = OpenSearches(sum(not isinstance(query, TandemError) for query in queries))
         async with self._batching(running) as services:
             # One message carries all answers.
             searcher = Searcher(services, self._depth_rules, ContentRoom())
 
-            async def answer(query: SearchQuery | TandemError) -> SearchAnswer | TandemError:
+            async def answer(query: SearchQuery | TandemError) -> SearchResult | TandemError:
                 if isinstance(query, TandemError):
                     return query
                 try:

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.contract.content import Modality
+from tandem.contract.search.answer import Coverage
+from tandem.contract.search.answer_names import ErrorReason
 from tandem.contract.search_path import KeywordState, ShardRetrieval
 from tandem.errors import (
     DeadlineExceeded,
@@ -16,6 +18,11 @@ from tandem.errors import (
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
 """Errors that make a shard missing. Any other error fails the whole search: it is the caller's
 fault, or one that the other shards' items would only hide."""
+
+
+def missing_reasons(missing: Mapping[int, TandemError]) -> Mapping[int, ErrorReason]:
+    """Returns why each shard did not answer, by its number."""
+    return {number: ErrorReason(error.reason) for number, error in sorted(missing.items())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,17 @@ class SearchCoverage:
         """Whether the shards that know the index searched by words; empty if they were not to."""
         states = (retrieval.keyword_state for retrieval in self.retrievals)
         return [state for state in states if state is not None]
+
+    @property
+    def summary(self) -> Coverage:
+        """What an answer says of it."""
+        return Coverage(
+            answered_shard_count=self.answered_shard_count,
+            shard_count=self.shard_count,
+            covered_item_count=self.covered_item_count,
+            item_count=self.item_count,
+            missing_shards=missing_reasons(self.missing),
+        )
 
     @property
     def share(self) -> float:

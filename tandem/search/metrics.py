@@ -15,6 +15,12 @@ from tandem.chassis.telemetry.metrics import (
 )
 from tandem.chassis.telemetry.tracing import exemplar, tracing
 from tandem.contract.content import Modality
+from tandem.contract.search.answer import StageSeconds
+from tandem.contract.search.answer_names import (
+    DegradationKind,
+    NeighbourStopReason,
+    RerankStopReason,
+)
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage
 
 _STAGE_DURATION_OF = kept_series(stage_histogram("orchestrator"))
@@ -96,10 +102,10 @@ def note_coverage(coverage: SearchCoverage, *, is_answered: bool) -> None:
         PARTIAL_SEARCHES.labels("answered" if is_answered else "refused", reason).inc()
 
 
-def note_degradations(reasons: Iterable[str]) -> None:
+def note_degradations(degradations: Iterable[DegradationKind]) -> None:
     """Counts the degradations of one final answer."""
-    for reason in reasons:
-        DEGRADED_ANSWERS.labels(reason).inc()
+    for each in degradations:
+        DEGRADED_ANSWERS.labels(each.lower()).inc()
 
 
 def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:
@@ -113,15 +119,15 @@ def note_call(dependency: str, seconds: float) -> None:
     _CALL_DURATION_OF(dependency).observe(seconds, exemplar())
 
 
-def note_rerank(stop: str, depth: int) -> None:
+def note_rerank(stop: RerankStopReason, depth: int) -> None:
     """Records why a rerank stopped, and at which depth."""
-    _RERANK_STOPS_OF(stop).inc()
+    _RERANK_STOPS_OF(stop.lower()).inc()
     RERANK_DEPTH.observe(depth)
 
 
-def note_neighbours(stop: str) -> None:
+def note_neighbours(stop: NeighbourStopReason) -> None:
     """Records why an order by neighbours ended."""
-    NEIGHBOUR_STOPS.labels(stop).inc()
+    NEIGHBOUR_STOPS.labels(stop.lower()).inc()
 
 
 class StageLaps:
@@ -138,6 +144,16 @@ class StageLaps:
         elapsed, self._last_time = now - self._last_time, now
         self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
         return elapsed
+
+    def stage_seconds(self) -> StageSeconds:
+        """Returns the seconds of each stage, 0 for those that were not run, and of all."""
+        return StageSeconds(
+            **{name: self.seconds.get(name, 0.0) for name in _STAGES},
+            total=sum(self.seconds.values()),
+        )
+
+
+_STAGES = ("encode", "retrieve", "rerank", "neighbours", "rank", "fetch")
 
 
 @contextmanager

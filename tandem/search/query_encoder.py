@@ -17,6 +17,12 @@ from tandem.contract.content import (
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_EMBEDDING_COUNT
+from tandem.contract.search.answer_names import RerankStopReason
+from tandem.contract.search.query import (
+    GivenEncoding,
+    SearchQuery,
+    StoredItem,
+)
 from tandem.errors import (
     CrossEncoderMissing,
     EmbeddingInvalid,
@@ -27,15 +33,17 @@ from tandem.errors import (
     RankingInvalid,
     TandemError,
     TextTooLong,
+    TokensInvalid,
 )
 from tandem.search.calls.item_reader import ItemReader
 from tandem.search.fan_out import fan_out
-from tandem.search.query import EncodingSource, SearchQuery, StoredItemSource
-from tandem.search.rerank.rerank import STOP_OF_ERROR, RerankStop
+from tandem.search.rerank.rerank import STOP_OF_ERROR
 from tandem.search.shard_map import ShardMap
 from tandem.search.stored_contents import StoredContents
 from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
 from tandem.stages.hit import Hit
+from tandem.stages.unit_length import check_unit_lengths
+from tandem.wire import tokens_from_proto
 
 # Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
 _SHORTEST_SUM = 1e-5
@@ -63,7 +71,7 @@ class EncodedQuery:
     """The version that encoded its contents; 0 if it has none."""
     lacks_cross_encoder: bool = False
     """Whether a part that could be scored has empty tokens, as a bi-encoder alone makes them."""
-    unread_stop: RerankStop = RerankStop.NOT_APPLICABLE
+    unread_stop: RerankStopReason = RerankStopReason.NOT_APPLICABLE
     """Why a modality without tokens is not reranked: a stored item may have failed to be read."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
@@ -97,14 +105,19 @@ class QueryEncoder:
         bi-encoder alone, and the encoder's errors. A stored item without tokens is read and encoded
         for the rerank.
         """
+        given = {
+            number: _read_given(part.source, part.weight)
+            for number, part in enumerate(query.parts)
+            if isinstance(part.source, GivenEncoding)
+        }
         stored: Mapping[str, tuple[Encoding, str]] = {}
-        if any(isinstance(part.source, StoredItemSource) for part in query.parts):
+        if any(isinstance(part.source, StoredItem) for part in query.parts):
             both = await fan_out(self._encode(query, deadline), self._read_stored(query, deadline))
             made, stored = cast(tuple[EncodedBatch, dict[str, tuple[Encoding, str]]], both)
         else:
             made = await self._encode(query, deadline)
-        parts = _read_parts(query, made, stored)
-        stop, reading_cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        parts = _read_parts(query, made, stored, given)
+        stop, reading_cost = RerankStopReason.NOT_APPLICABLE, InferenceCost()
         if not query.rerank_disabled:
             stop, reading_cost = await self._read_unread(query, parts, deadline)
         encoded = replace(
@@ -125,14 +138,14 @@ class QueryEncoder:
 
     async def _read_unread(
         self, query: SearchQuery, parts: list["_ReadPart"], deadline: Deadline
-    ) -> tuple[RerankStop, InferenceCost]:
+    ) -> tuple[RerankStopReason, InferenceCost]:
         """Adds content and tokens to those stored items in `parts` that a rerank needs without any.
 
         Returns why it failed for one, and the cost. Retrieval needs no tokens, so an error other
         than ItemNotFound is raised only if the rerank is required.
         """
         is_required = query.rerank_required or query.ranking.min_probability is not None
-        stop, cost = RerankStop.NOT_APPLICABLE, InferenceCost()
+        stop, cost = RerankStopReason.NOT_APPLICABLE, InferenceCost()
         for modality in query.modalities:
             heaviest = (part for part in _heaviest_first(parts) if part.modality is modality.other)
             part = next(heaviest, None)
@@ -147,7 +160,7 @@ class QueryEncoder:
             except TandemError as error:
                 if is_required:
                     raise
-                stop = STOP_OF_ERROR.get(type(error), RerankStop.UNAVAILABLE)
+                stop = STOP_OF_ERROR.get(type(error), RerankStopReason.UNAVAILABLE)
                 continue
             tokens = part.tokens if read.tokens is None else read.tokens
             parts[parts.index(part)] = replace(part, content=read.content, tokens=tokens)
@@ -171,9 +184,7 @@ class QueryEncoder:
     ) -> dict[str, tuple[Encoding, str]]:
         """Returns the stored items' encodings and fingerprints by id."""
         item_ids = {
-            part.source.item_id: None
-            for part in query.parts
-            if isinstance(part.source, StoredItemSource)
+            part.source.item_id: None for part in query.parts if isinstance(part.source, StoredItem)
         }
         found: dict[str, tuple[Encoding, str]] = {}
 
@@ -221,18 +232,21 @@ class _ReadPart:
 
 
 def _read_parts(
-    query: SearchQuery, made: EncodedBatch, stored: Mapping[str, tuple[Encoding, str]]
+    query: SearchQuery,
+    made: EncodedBatch,
+    stored: Mapping[str, tuple[Encoding, str]],
+    given: Mapping[int, _ReadPart],
 ) -> list[_ReadPart]:
     """Returns the parts in order; raises the first content's error, if any has one."""
     outcomes = iter(made.outcomes)
     parts = []
-    for part in query.parts:
+    for number, part in enumerate(query.parts):
         match part.source:
-            case EncodingSource(embedding, modality, tokens, fingerprint):
-                parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
-            case StoredItemSource(item_id):
+            case StoredItem(item_id):
                 read = _of_encoding(*stored[item_id], part.weight)
                 parts.append(replace(read, item_id=item_id))
+            case GivenEncoding():
+                parts.append(given[number])
             case content:
                 outcome = next(outcomes)
                 if isinstance(outcome, TandemError):
@@ -240,6 +254,23 @@ def _read_parts(
                 read = _of_encoding(outcome, made.fingerprint, part.weight)
                 parts.append(replace(read, content=content))
     return parts
+
+
+def _read_given(given: GivenEncoding, weight: float) -> _ReadPart:
+    """Returns the part of a caller's own encoding.
+
+    Raises EmbeddingInvalid unless it has unit length, TokensInvalid, and QueryInvalid.
+    """
+    embedding = np.asarray(given.embedding, np.float32)
+    check_unit_lengths(embedding[np.newaxis])
+    tokens = None if given.tokens is None else tokens_from_proto(given.tokens, may_be_empty=True)
+    if tokens is not None and tokens.modality is not given.modality:
+        raise TokensInvalid(
+            why=f"they are of {tokens.modality.value}, not of {given.modality.value}"
+        )
+    if not given.model_fingerprint:
+        raise QueryInvalid(why="a given encoding has no model_fingerprint; send one")
+    return _ReadPart(embedding, given.modality, tokens, given.model_fingerprint, weight)
 
 
 def _of_encoding(encoding: Encoding, fingerprint: str, weight: float) -> _ReadPart:

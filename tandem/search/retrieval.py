@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.query import HybridRule
 from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, IndexNotFound, TandemError
 from tandem.search.coverage import (
@@ -17,7 +18,6 @@ from tandem.search.coverage import (
     refusal_of,
 )
 from tandem.search.metrics import note_coverage
-from tandem.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import fused_hits
 from tandem.search.time_budget import TimeShares
 from tandem.stages.hit import Hit, merge_hits, merge_keyword_hits

@@ -7,13 +7,20 @@ from typing import Self
 
 from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult
+from tandem.contract.search.answer_names import (
+    NeighbourStopReason,
+    RerankStopReason,
+)
+from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.errors import CrossEncoderMissing, Uncalibrated
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.shard_client import ShardClient
-from tandem.search.calls.item_reader import FetchedItem, ItemReader
+from tandem.search.calls.item_reader import FetchedItem, ItemReader, with_contents
 from tandem.search.contents.content_room import ContentRoom, Taking
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
-from tandem.search.degradation import Degradation, degradations_of
+from tandem.search.cursors.cursor_wire import make_cursor, page_of
+from tandem.search.degradation import degradations_of
 from tandem.search.fan_out import fan_out
 from tandem.search.metrics import (
     StageLaps,
@@ -23,11 +30,9 @@ from tandem.search.metrics import (
     timed_stage,
 )
 from tandem.search.neighbours.neighbour_stage import POOL_COUNT, NeighbourStage, OrderedHits
-from tandem.search.neighbours.outcome import NeighbourOutcome, NeighbourStop
-from tandem.search.query import SearchQuery
+from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.query_encoder import EncodedQuery, QueryEncoder
 from tandem.search.ranking.ranking import (
-    RankedHit,
     rank_answer_aside,
     reranked_hits,
     retrieved_order,
@@ -35,7 +40,7 @@ from tandem.search.ranking.ranking import (
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from tandem.search.rerank.pair_quota import PairQuota
-from tandem.search.rerank.rerank import RerankOutcome, RerankStage, RerankStop, joined_outcome
+from tandem.search.rerank.rerank import RerankOutcome, RerankStage, joined_outcome
 from tandem.search.retrieval import Retrieval, Retriever
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
@@ -44,25 +49,6 @@ from tandem.stages.encoding import ContentEncoder
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import CandidateScorer
 from tandem.stages.retrieval import ShardQuery, ShardSearcher
-
-
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
-    """Holds the items, best first, and what each stage says of them."""
-
-    ranked: Sequence[RankedHit]
-    contents: Mapping[str, FetchedItem]
-    """With attributes, by item id; empty unless the query asks for contents."""
-    encoded: EncodedQuery
-    coverage: SearchCoverage
-    rerank: RerankOutcome
-    query: SearchQuery
-    remaining: Sequence[RankedHit] = ()
-    """The items of further pages."""
-    degradations: Sequence[Degradation] = ()
-    stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    neighbours: NeighbourOutcome | None = None
-    """None unless the query asks for an order by neighbours."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -148,7 +134,7 @@ class Searcher:
         )
         return cls(services, DepthRules(scorers))
 
-    async def search(self, query: SearchQuery, deadline: Deadline) -> SearchAnswer:
+    async def search(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the answer, or raises the named error of the stage that failed.
 
         The answer may lack a shard or some or all of the rerank; its degradations say so. An item
@@ -161,7 +147,7 @@ class Searcher:
 
     async def stream(
         self, query: SearchQuery, deadline: Deadline
-    ) -> AsyncGenerator[SearchAnswer, None]:
+    ) -> AsyncGenerator[SearchResult, None]:
         """Yields the answer in retrieval order, then the one that `search` would return.
 
         The rerank runs while the caller takes the first.
@@ -171,9 +157,10 @@ class Searcher:
         try:
             with timed_stage("rank", search.laps):
                 order = await retrieved_order(query, search.hits)
-            retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
             # Pages are of the final order.
-            yield replace(retrieved, remaining=())
+            first = order[: query.depth.return_n]
+            retrieved = await self._answer(search, first, RerankOutcome(RerankStopReason.DISABLED))
+            yield replace(retrieved, is_final=False)
             yield await self._final_answer(search, await reranking)
         finally:
             reranking.cancel()
@@ -242,7 +229,7 @@ class Searcher:
         """
         query, encoded = search.query, search.encoded
         if query.rerank_disabled:
-            return RerankOutcome(RerankStop.DISABLED)
+            return RerankOutcome(RerankStopReason.DISABLED)
         outcomes = []
         for modality in query.modalities:
             candidates = [hit for hit in search.hits if hit.modality is modality]
@@ -267,7 +254,7 @@ class Searcher:
                 quota.note_read(outcome.cost.pair_count)
                 outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
-        if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+        if outcome.stop is RerankStopReason.NOT_APPLICABLE and encoded.lacks_cross_encoder:
             if query.rerank_required:
                 raise CrossEncoderMissing(what="rerank_required")
             if query.ranking.min_probability is not None:
@@ -278,7 +265,7 @@ class Searcher:
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 
-    async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
+    async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchResult:
         if search.query.ranking.fusion is None:
             ranking = search.query.ranking.by_default(outcome.default_fusion)
             search.query = replace(search.query, ranking=ranking)
@@ -294,8 +281,8 @@ class Searcher:
                 neighbours.scores if neighbours else {},
             )
         answer = await self._answer(search, order, outcome, neighbours)
-        note_degradations(each.value for each in answer.degradations)
-        note_search(search.encoded.modality, search.query.modalities, answer.stage_seconds["total"])
+        note_degradations(answer.degradations)
+        note_search(search.encoded.modality, search.query.modalities, answer.seconds.total)
         return answer
 
     async def _order_by_neighbours(
@@ -306,10 +293,10 @@ class Searcher:
         Raises if the query requires all their neighbours and some are missing.
         """
         query, encoded, stage = search.query, search.encoded, self.services.neighbours
-        neighbours = NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
+        neighbours = NeighbourOutcome(NeighbourStopReason.NOT_APPLICABLE)
         modality = encoded.modality.other
         if stage is None:
-            neighbours = NeighbourOutcome(NeighbourStop.NOT_SERVED)
+            neighbours = NeighbourOutcome(NeighbourStopReason.NOT_SERVED)
         elif modality in query.modalities:
             hits = reranked_hits(query, search.hits, outcome.matches, modality)
             neighbours = await stage.score(
@@ -318,7 +305,7 @@ class Searcher:
                 ),
                 search.budget.neighbours_end,
             )
-        note_neighbours(neighbours.stop.value)
+        note_neighbours(neighbours.stop)
         if query.neighbours_required:
             neighbours.check_complete()
         return neighbours
@@ -326,37 +313,41 @@ class Searcher:
     async def _answer(
         self,
         search: _Search,
-        order: Sequence[RankedHit],
+        order: Sequence[FoundItem],
         outcome: RerankOutcome,
         neighbours: NeighbourOutcome | None = None,
-    ) -> SearchAnswer:
+    ) -> SearchResult:
         """Returns the first items of the order, with their contents if the query asks for them."""
-        return_n = search.query.depth.return_n
-        ranked, remaining = order[:return_n], order[return_n:]
-        contents: Mapping[str, FetchedItem] = {}
-        if search.query.content_included or search.query.attributes_included:
-            with timed_stage("fetch", search.laps):
-                contents = await self._fetch_new(search, ranked)
-        seconds = search.laps.seconds
-        return SearchAnswer(
-            ranked,
-            contents,
-            search.encoded,
-            search.coverage,
-            outcome,
-            search.query,
-            remaining,
-            degradations_of(search.encoded, search.coverage, outcome, neighbours),
-            seconds | {"total": sum(seconds.values())},
-            neighbours,
+        query, encoded, laps = search.query, search.encoded, search.laps
+        return_n = query.depth.return_n
+        found = order[:return_n]
+        if query.content_included or query.attributes_included:
+            with timed_stage("fetch", laps):
+                found = with_contents(found, await self._fetch_new(search, found))
+        cost = encoded.cost + outcome.cost
+        answer = SearchResult(
+            tuple(found),
+            encoded.fingerprint,
+            NO_SECONDS,
+            search.coverage.summary,
+            outcome.summary,
+            degradations_of(encoded, search.coverage, outcome, neighbours),
+            tuple(encoded.text_uses),
+            cost + neighbours.cost if neighbours else cost,
+            model_version=encoded.model_version or outcome.model_version,
+            retrievals=tuple(search.coverage.retrievals),
+            neighbours=neighbours.summary if neighbours else None,
         )
+        cursor = make_cursor(order[return_n:], answer, index_id=query.index_id, return_n=return_n)
+        laps.end("rank")
+        return replace(answer, next_cursor=cursor, seconds=laps.stage_seconds())
 
     async def _fetch_new(
-        self, search: _Search, ranked: Sequence[RankedHit]
+        self, search: _Search, found: Sequence[FoundItem]
     ) -> Mapping[str, FetchedItem]:
         """Returns the contents, and reads only those that an earlier answer did not have."""
         known = search.contents
-        wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
+        wanted = dict.fromkeys(item.item_id for item in found)
         room = self._content_room or ContentRoom()
         async with room.taking(content_included=search.query.content_included) as taking:
             for item_id in wanted.keys() & known.keys():
@@ -365,23 +356,22 @@ class Searcher:
             known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
-    async def fetch(
-        self,
-        index_id: str,
-        ranked: Sequence[RankedHit],
-        deadline: Deadline,
-        laps: StageLaps,
-        *,
-        content_included: bool,
-    ) -> Mapping[str, FetchedItem]:
-        """Returns attributes, and contents if included, of the items that still exist, by item id.
+    async def page(self, query: PageQuery, deadline: Deadline) -> SearchResult:
+        """Returns another page of an earlier answer, all of it but the contents from the cursor.
 
-        Raises AnswerTooLarge if they exceed one answer.
+        Raises CursorInvalid, KOutOfRange, IndexIdInvalid, and AnswerTooLarge for the contents.
         """
-        item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
-        with timed_stage("fetch", laps):
-            async with ContentRoom().taking(content_included=content_included) as taking:
-                return await self._get(index_id, item_ids, deadline, taking)
+        laps = StageLaps()
+        with timed_stage("rank", laps):
+            page = page_of(query)
+        if query.content_included or query.attributes_included:
+            item_ids = list(dict.fromkeys(item.item_id for item in page.items))
+            included = query.content_included
+            with timed_stage("fetch", laps):
+                async with ContentRoom().taking(content_included=included) as taking:
+                    contents = await self._get(query.index_id, item_ids, deadline, taking)
+            page = replace(page, items=tuple(with_contents(page.items, contents)))
+        return replace(page, seconds=laps.stage_seconds())
 
     async def _get(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking

@@ -17,22 +17,14 @@ from numpy.typing import NDArray
 
 from tandem.contract import duration_wire
 from tandem.contract.content import (
-    Content,
     Encoding,
-    ImageContent,
     ImageTokens,
-    Modality,
-    TextContent,
     TextTokens,
-    TextUse,
     Tokens,
-    TruncationPolicy,
 )
 from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.region_wire import regions_from_proto, regions_to_proto
-from tandem.contract.regions import RegionContent
+from tandem.contract.search import answer_wire, query_wire
 from tandem.errors import (
-    ContentMissing,
     EmbeddingInvalid,
     TandemError,
     TokensInvalid,
@@ -49,14 +41,16 @@ from tandem.v1 import (
 # Most messages with contents have durations too.
 duration_from_proto = duration_wire.duration_from_proto
 duration_to_proto = duration_wire.duration_to_proto
+content_from_proto = answer_wire.content_from_proto
+modality_from_proto = answer_wire.modality_from_proto
+modality_to_proto = answer_wire.modality_to_proto
+content_to_proto = answer_wire.content_to_proto
+text_use_from_proto = answer_wire.text_use_from_proto
+text_use_to_proto = answer_wire.text_use_to_proto
+item_error_to_proto = answer_wire.item_error_to_proto
+truncation_policy_from_proto = query_wire.truncation_policy_from_proto
+truncation_policy_to_proto = query_wire.truncation_policy_to_proto
 
-_MODALITY_TO_PROTO = {
-    Modality.TEXT: content_pb2.MODALITY_TEXT,
-    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
-}
-_MODALITY_FROM_PROTO: dict[int, Modality] = {
-    value: modality for modality, value in _MODALITY_TO_PROTO.items()
-}
 _FUSION_TO_PROTO = {
     FusionMethod.CROSS_ENCODER: search_service_pb2.FUSION_METHOD_CROSS_ENCODER,
     FusionMethod.ADD: search_service_pb2.FUSION_METHOD_ADD,
@@ -66,46 +60,6 @@ _FUSION_TO_PROTO = {
 _FUSION_FROM_PROTO: dict[int, FusionMethod] = {
     value: method for method, value in _FUSION_TO_PROTO.items()
 }
-_TRUNCATION_POLICY_TO_PROTO = {
-    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
-    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
-    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
-}
-_TRUNCATION_POLICY_FROM_PROTO: dict[int, TruncationPolicy] = {
-    value: policy for policy, value in _TRUNCATION_POLICY_TO_PROTO.items()
-}
-
-
-def content_from_proto(message: content_pb2.Content) -> Content:
-    """Returns the content; raises `ContentMissing` if none is set, or `RegionsInvalid`."""
-    match message.WhichOneof("data"):
-        case "text":
-            return TextContent(message.text)
-        case "image":
-            return ImageContent(message.image)
-        case "regions":
-            return regions_from_proto(message.regions)
-        case _:
-            raise ContentMissing
-
-
-def content_to_proto(content: Content) -> content_pb2.Content:
-    """Returns the message for `content`."""
-    if isinstance(content, TextContent):
-        return content_pb2.Content(text=content.text)
-    if isinstance(content, RegionContent):
-        return content_pb2.Content(regions=regions_to_proto(content))
-    return content_pb2.Content(image=content.image_bytes)
-
-
-def modality_from_proto(value: content_pb2.Modality | int) -> Modality | None:
-    """Returns the modality; None if it is unspecified or unknown."""
-    return _MODALITY_FROM_PROTO.get(value)
-
-
-def modality_to_proto(modality: Modality) -> content_pb2.Modality:
-    """Returns the value for `modality`."""
-    return _MODALITY_TO_PROTO[modality]
 
 
 def embedding_from_proto(message: content_pb2.Embedding) -> NDArray[np.float32]:
@@ -197,36 +151,6 @@ def fusion_from_proto(value: search_service_pb2.FusionMethod | int) -> FusionMet
 def fusion_to_proto(method: FusionMethod) -> search_service_pb2.FusionMethod:
     """Returns the value for `method`."""
     return _FUSION_TO_PROTO[method]
-
-
-def text_use_from_proto(message: content_pb2.TextUse) -> TextUse:
-    """Returns how much of a text the model read."""
-    return TextUse(message.token_count, message.used_token_count)
-
-
-def text_use_to_proto(text_use: TextUse) -> content_pb2.TextUse:
-    """Returns the message for `text_use`."""
-    return content_pb2.TextUse(
-        token_count=text_use.token_count,
-        used_token_count=text_use.used_token_count,
-        truncated=text_use.is_truncated,
-    )
-
-
-def truncation_policy_from_proto(value: content_pb2.TruncationPolicy | int) -> TruncationPolicy:
-    """Returns the policy; ERROR if it is unspecified or unknown."""
-    return _TRUNCATION_POLICY_FROM_PROTO.get(value, TruncationPolicy.ERROR)
-
-
-def truncation_policy_to_proto(policy: TruncationPolicy) -> content_pb2.TruncationPolicy:
-    """Returns the value for `policy`."""
-    return _TRUNCATION_POLICY_TO_PROTO[policy]
-
-
-def item_error_to_proto(error: TandemError) -> error_reason_pb2.ItemError:
-    """Returns the message with the reason why one item of a batch failed."""
-    reason = f"ERROR_REASON_{error.reason}"
-    return error_reason_pb2.ItemError(reason=reason, message=error.message)
 
 
 def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.contract.content import ImageContent
-from tandem.search.writes.ingest import IncomingItem
+from tandem.contract.search.ingest import IncomingItem
 from tandem.v1.error_reason_pb2 import ErrorReason
 from tandem.v1.search_service_pb2 import Degradation, HybridFusion, NeighbourStop
 from tests.support.client.search_server import MODEL

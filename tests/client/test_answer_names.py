@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
-from tandem.client.answer_names import (
+from tandem.contract.search.answer_names import (
     DegradationKind,
     ErrorReason,
     NamedAnswer,
@@ -22,7 +22,7 @@ from tandem.errors import ERROR_CLASSES
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 
-SOURCE = Path(__file__).parents[2] / "tandem/client/answer_names.py"
+SOURCE = Path(__file__).parents[2] / "tandem/contract/search/answer_names.py"
 
 
 @pytest.mark.parametrize(

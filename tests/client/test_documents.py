@@ -1,18 +1,26 @@
 """What score_documents sends, and what it reads of the answer."""
 
+from typing import Any
+
 import pytest
 
 from tandem.client import NewDocument, RegionContent, StoredItem, TruncationPolicy
-from tandem.client.documents import score_request, scored_documents
+from tandem.client.documents import document_query
+from tandem.contract.search.documents import document_query_to_proto, scored_from_proto
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMalformed
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
+
+
+def request_of(*arguments: Any) -> content_service_pb2.ScoreDocumentsRequest:
+    """Returns the message."""
+    return document_query_to_proto(document_query(*arguments))
 
 
 def test_each_document_is_sent_with_its_own_type() -> None:
     """Texts, images and stored items, in their order."""
     regions = RegionContent(b"\0\0" * 4, b"\0\0\0\0" * 4, 1, 4, 1, 1)
     documents: list[NewDocument] = ["a text", b"a file", StoredItem("a"), regions]
-    request = score_request("one cat", documents, "pets", TruncationPolicy.TRUNCATE)
+    request = request_of("one cat", documents, "pets", TruncationPolicy.TRUNCATE)
 
     sources = [each.WhichOneof("source") for each in request.documents]
     assert request.query.text == "one cat"
@@ -27,23 +35,23 @@ def test_each_document_is_sent_with_its_own_type() -> None:
 
 def test_contents_alone_need_no_index() -> None:
     """An empty id is not an invalid one."""
-    assert score_request("a", ["b"], "", TruncationPolicy.ERROR).index_id == ""
+    assert request_of("a", ["b"], "", TruncationPolicy.ERROR).index_id == ""
 
 
 def test_unsendable_values_are_refused_by_name() -> None:
     with pytest.raises(IndexIdInvalid):
-        score_request("a", ["b"], "No Index", TruncationPolicy.ERROR)
+        request_of("a", ["b"], "No Index", TruncationPolicy.ERROR)
     with pytest.raises(ItemIdInvalid):
-        score_request("a", [StoredItem("")], "pets", TruncationPolicy.ERROR)
+        request_of("a", [StoredItem("")], "pets", TruncationPolicy.ERROR)
     with pytest.raises(RequestMalformed, match="a document"):
-        score_request("a", ["\ud83d"], "", TruncationPolicy.ERROR)
+        request_of("a", ["\ud83d"], "", TruncationPolicy.ERROR)
 
 
 def test_a_missing_score_is_none_and_zero_is_zero() -> None:
     error = error_reason_pb2.ItemError(
         reason=error_reason_pb2.ERROR_REASON_ITEM_NOT_FOUND, message="there is no item b"
     )
-    answer = scored_documents(
+    answer = scored_from_proto(
         content_service_pb2.ScoreDocumentsResponse(
             scores=[
                 content_service_pb2.DocumentScore(match_logit=0.0, match_probability=0.5),

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 import pytest
 
 from tandem.client import AsyncClient, Client, IngestProgress, Item, NewItem
-from tandem.client.requests import IngestRequests
 from tandem.contract.regions import RegionContent
 from tandem.errors import ContentMissing, ItemIdInvalid
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.messages import IngestRequests
 from tests.support.client.search_server import all_stored, search_server
 
 REGIONS = RegionContent.of([[1.0, 2.0]], [[0.0, 0.0, 1.0, 1.0]], image_width=1, image_height=1)

@@ -6,22 +6,23 @@ import struct
 
 import pytest
 
-from tandem.client.query import (
-    GivenEncoding,
-    Query,
-    QueryPart,
-    Search,
-    SearchOptions,
-    StoredItem,
-    page_request,
-    search_request,
-)
+from tandem.client import GivenEncoding, Query, QueryPart, Search, SearchOptions, StoredItem
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion
-from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
+from tandem.contract.search.query import SearchQuery
+from tandem.contract.search.query_wire import searched_to_proto
+from tandem.errors import (
+    IndexIdInvalid,
+    ItemIdInvalid,
+    KOutOfRange,
+    QueryInvalid,
+    RankingInvalid,
+    RequestMalformed,
+)
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.messages import page_request, search_request
 
 TOKENS = content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"1234"))
 
@@ -29,14 +30,12 @@ TOKENS = content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"1234"))
 def test_every_option_is_sent() -> None:
     """Each in its field; there is no field of a search that the SDK cannot set."""
     options = SearchOptions(
-        target_modality=Modality.IMAGE,
+        target_modality=Modality.TEXT,
         all_modalities_included=True,
         retrieve_k=30,
         rerank_k=20,
         return_n=10,
-        rerank_disabled=True,
         rerank_required=True,
-        adaptive_depth=True,
         neighbours_enabled=True,
         neighbours_required=True,
         fusion=FusionMethod.NORMALISED_ADD,
@@ -45,7 +44,7 @@ def test_every_option_is_sent() -> None:
         relevance_weight=0.75,
         duplicate_similarity=0.875,
         explained=True,
-        truncation_policy=TruncationPolicy.BEST_WINDOW,
+        truncation_policy=TruncationPolicy.TRUNCATE,
         content_included=True,
         attributes_included=True,
         consistency_tokens=["token"],
@@ -58,33 +57,38 @@ def test_every_option_is_sent() -> None:
     expected = pb.SearchItemsRequest(
         query=content_pb2.Content(text="a cup"),
         index_id="scenes",
-        target_modality="MODALITY_IMAGE",
+        target_modality="MODALITY_TEXT",
         all_modalities_included=True,
         retrieve_k=30,
         rerank_k=20,
         return_n=10,
-        rerank_disabled=True,
         rerank_required=True,
-        adaptive_depth=True,
         neighbours_enabled=True,
         neighbours_required=True,
         fusion=pb.Fusion(method="FUSION_METHOD_NORMALISED_ADD", cross_encoder_weight=0.25),
         min_probability=0.5,
         diversity=pb.Diversity(relevance_weight=0.75, duplicate_similarity=0.875),
         explained=True,
-        truncation_policy="TRUNCATION_POLICY_BEST_WINDOW",
+        truncation_policy="TRUNCATION_POLICY_TRUNCATE",
         content_included=True,
         attributes_included=True,
         consistency_tokens=["token"],
         full_coverage_required=True,
     )
     expected.hybrid.keywords = "red cup"
+    expected.hybrid.fusion = pb.HYBRID_FUSION_RECIPROCAL_RANK
+    expected.hybrid.keyword_weight = 0.5
     assert request == expected
     sent = {field.name for field, _ in request.ListFields()}
     fields = {field.name for field in pb.SearchItemsRequest.DESCRIPTOR.fields}
-    # The SDK parses a filter's text itself.
-    assert fields - sent == {"filter", "filter_text", "query_parts", "cursor"}
-    assert Search("a cup", index_id="scenes", **options).request == request
+    # The SDK parses a filter's text itself; two options are none of a search that reranks by words.
+    others = {"filter", "filter_text", "query_parts", "cursor", "rerank_disabled", "adaptive_depth"}
+    assert fields - sent == others
+    assert search_request("a cup", index_id="scenes", rerank_disabled=True).rerank_disabled
+    assert search_request("a cup", index_id="scenes", adaptive_depth=True).adaptive_depth
+    batched = Search("a cup", index_id="scenes", **options).query
+    assert isinstance(batched, SearchQuery)
+    assert searched_to_proto(batched) == request
 
 
 def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
@@ -96,7 +100,7 @@ def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
         fusion="ADD",
         hybrid_fusion="z_score",
         truncation_policy="Truncate",
-        **dict.fromkeys(("rerank_k", "hybrid", "consistency_tokens", "where", "explained")),  # type: ignore[arg-type]
+        **dict.fromkeys(("rerank_k", "hybrid", "consistency_tokens", "where", "explained")),
     )
 
     assert named == search_request(
@@ -109,15 +113,20 @@ def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
     )
 
 
-def test_a_weight_alone_is_left_to_the_server_to_refuse() -> None:
-    """A caller's mistake is not taken for a wish for the default; a zero is no wish for none."""
-    request = search_request("a cup", index_id="scenes", cross_encoder_weight=0.0)
+def test_a_query_that_means_nothing_is_refused_before_it_is_sent() -> None:
+    """By the same errors as a server's; a zero is no wish for none."""
+    with pytest.raises(RankingInvalid, match="cross_encoder_weight applies only"):
+        search_request("a cup", index_id="scenes", cross_encoder_weight=0.0)
+    with pytest.raises(KOutOfRange):
+        search_request("a cup", index_id="scenes", retrieve_k=0)
+    with pytest.raises(QueryInvalid, match="0 parts"):
+        search_request([], index_id="scenes")
     varied = search_request("a cup", index_id="scenes", relevance_weight=0.0)
 
-    assert request.fusion.HasField("cross_encoder_weight")
-    assert request.fusion.method == pb.FUSION_METHOD_CROSS_ENCODER
     assert varied.diversity.HasField("relevance_weight")
     assert not varied.diversity.HasField("duplicate_similarity")
+    refused = Search("a cup", index_id="scenes", cross_encoder_weight=0.0).query
+    assert isinstance(refused, RankingInvalid)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +155,10 @@ def test_a_weight_alone_is_left_to_the_server_to_refuse() -> None:
                 )
             ],
         ),
-        ([], []),
     ],
 )
 def test_a_query_of_each_form_is_sent(query: Query, parts: list[pb.QueryPart]) -> None:
-    request = search_request(query, index_id="scenes")
+    request = search_request(query, index_id="scenes", target_modality="image")
 
     assert list(request.query_parts) == parts
     assert not request.HasField("query")

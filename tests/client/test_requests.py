@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.client import GivenEncoding, QueryPart, StoredItem, where
-from tandem.client.query import Query, search_request
-from tandem.client.requests import IngestRequests, NewItem, remove_request
+from tandem.client import AsyncClient, GivenEncoding, NewItem, Query, QueryPart, where
 from tandem.client.sendable import NewContent
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.attributes import Attributes
@@ -31,6 +29,8 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.messages import IngestRequests, search_request
+from tests.support.client.search_server import search_server
 from tests.support.grid import sampled
 
 LONE_SURROGATE = "dog \ud800"
@@ -51,7 +51,7 @@ def made_search_request(query: Query = "two dogs", **changes: object) -> pb.Sear
         "consistency_tokens": (),
         "full_coverage_required": False,
     }
-    return search_request(query, **(arguments | changes))  # type: ignore[arg-type]
+    return search_request(query, **(arguments | changes))
 
 
 def batches(items: list[NewItem], batch_item_count: int = 32) -> list[list[str]]:
@@ -69,39 +69,6 @@ def test_unset_options_are_left_to_the_server() -> None:
     )
     for name in ("retrieve_k", "rerank_k", "return_n", "filter"):
         assert not request.HasField(name)
-
-
-def test_a_zero_is_sent_for_the_server_to_refuse() -> None:
-    """A caller's mistake is not taken for a wish for the default."""
-    assert made_search_request(retrieve_k=0).HasField("retrieve_k")
-
-
-def test_all_options_are_sent() -> None:
-    """Field by field; bytes are an image."""
-    request = made_search_request(
-        b"\x89PNG",
-        target_modality=Modality.TEXT,
-        retrieve_k=30,
-        rerank_k=20,
-        return_n=10,
-        rerank_disabled=True,
-        content_included=True,
-        consistency_tokens=["token-a", "token-b"],
-        full_coverage_required=True,
-    )
-
-    assert request == pb.SearchItemsRequest(
-        index_id="scenes",
-        query=content_pb2.Content(image=b"\x89PNG"),
-        target_modality=content_pb2.MODALITY_TEXT,
-        retrieve_k=30,
-        rerank_k=20,
-        return_n=10,
-        rerank_disabled=True,
-        content_included=True,
-        consistency_tokens=["token-a", "token-b"],
-        full_coverage_required=True,
-    )
 
 
 def test_a_query_that_no_message_can_carry_is_refused_by_name() -> None:
@@ -147,17 +114,24 @@ def test_a_bad_index_id_is_refused_before_anything_is_sent(index_id: str) -> Non
         made_search_request(index_id=index_id)
     with pytest.raises(IndexIdInvalid):
         IngestRequests([], index_id, 32)
-    with pytest.raises(IndexIdInvalid):
-        remove_request(["a"], index_id)
 
 
-def test_a_removal_names_its_items() -> None:
-    assert remove_request(["a"], "scenes", "mine").request_id == "mine"
-    assert remove_request(iter(["b", "a"]), "scenes") == pb.RemoveItemsRequest(
-        index_id="scenes", item_ids=["b", "a"]
-    )
-    with pytest.raises(ItemIdInvalid):
-        remove_request(["a", LONE_SURROGATE], "scenes")
+async def test_a_removal_names_its_items() -> None:
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        await client.remove(iter(["b", "a"]), index_id="scenes", request_id="mine")
+        for ids, request_id, kind in (
+            (["a", LONE_SURROGATE], "", ItemIdInvalid),
+            (["a"], LONE_SURROGATE, RequestMalformed),
+            ("ab", "", RequestMalformed),
+        ):
+            with pytest.raises(kind):
+                await client.remove(ids, index_id="scenes", request_id=request_id)
+        with pytest.raises(IndexIdInvalid):
+            await client.remove(["a"], index_id="Scenes")
+
+    assert service.requests == [
+        pb.RemoveItemsRequest(index_id="scenes", item_ids=["b", "a"], request_id="mine")
+    ]
 
 
 @given(st.integers(0, 200), st.integers(1, 64))
@@ -256,9 +230,9 @@ def test_only_an_unsendable_item_is_refused_and_its_fault_named(
         ]
         response = pb.IngestItemsResponse(results=results, consistency_token="t")
         outcomes += requests.outcomes(response)
-    requests.check_all_answered()
+    requests.sent.check_all_answered()
 
-    assert requests.error is None
+    assert requests.sent.error is None
     assert [outcome.item_id for outcome in outcomes] == ["good", item[0], "better", item[0]]
     assert [outcome.error is None for outcome in outcomes] == [True, False, True, False]
     assert {outcome.consistency_token for outcome in outcomes} == {"t"}
@@ -285,11 +259,11 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
     next(sent)
     assert list(requests.outcomes(pb.IngestItemsResponse(results=[{"item_id": "a"}])))
     with pytest.raises(ServerUnknown, match="here:1"):
-        requests.check_all_answered()
+        requests.sent.check_all_answered()
 
     assert len(list(sent)) == 1
     with pytest.raises(ServerUnknown, match="here:1"):
-        requests.check_all_answered()
+        requests.sent.check_all_answered()
     with pytest.raises(ServerUnknown, match="0 results of 1 items"):
         list(requests.outcomes(pb.IngestItemsResponse()))
 
@@ -303,7 +277,6 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
             ("x" * 131_073, {}, TextTooLong),
             (bytes(32 * MIB + 1), {}, ImageTooLarge),
             ([QueryPart(bytes(32 * MIB + 1))], {}, ImageTooLarge),
-            (StoredItem(LONE_SURROGATE), {}, ItemIdInvalid),
             (GivenEncoding([1.0], LONE_SURROGATE, Modality.TEXT), {}, RequestMalformed),
             ("a", {"retrieve_k": 2**31}, KOutOfRange),
             ("a", {"rerank_k": -(2**31) - 1}, KOutOfRange),
@@ -328,8 +301,6 @@ def test_an_unsendable_search_is_refused_and_its_fault_named(
 def test_an_unsendable_request_id_is_refused_at_once() -> None:
     with pytest.raises(RequestMalformed, match="request_id"):
         IngestRequests([], "scenes", 1, LONE_SURROGATE)
-    with pytest.raises(RequestMalformed, match="request_id"):
-        remove_request(["a"], "scenes", LONE_SURROGATE)
 
 
 def test_slow_items_do_not_delay_earlier_ones() -> None:

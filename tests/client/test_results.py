@@ -2,8 +2,9 @@
 
 import pytest
 
-from tandem.client.answer_names import ErrorReason, RerankStopReason
-from tandem.client.results import (
+from tandem.contract.content import ImageContent, Modality, TextContent, TextUse
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.search.answer import (
     Coverage,
     Explanation,
     FoundItem,
@@ -12,11 +13,10 @@ from tandem.client.results import (
     ScoreTerm,
     SearchResult,
     StageSeconds,
-    ingest_outcomes,
-    search_result,
 )
-from tandem.contract.content import ImageContent, Modality, TextContent, TextUse
-from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.search.answer_names import ErrorReason, RerankStopReason
+from tandem.contract.search.answer_wire import result_from_proto
+from tandem.contract.search.ingest_wire import outcomes_from_proto
 from tandem.contract.search_path import (
     Fallback,
     SearchFallback,
@@ -70,7 +70,7 @@ def test_an_answer_by_hand() -> None:
         ),
     )
 
-    assert search_result(response) == SearchResult(
+    assert result_from_proto(response) == SearchResult(
         items=(
             FoundItem("a", 0.5, 0.0, 0.5, 2, 1, TextContent("two dogs")),
             FoundItem("b", 0.75, None, None, 1, 2, None),
@@ -89,12 +89,12 @@ def test_an_answer_by_hand() -> None:
             },
         ),
     )
-    assert not search_result(response).coverage.is_full
+    assert not result_from_proto(response).coverage.is_full
 
 
 def test_an_answer_that_found_nothing() -> None:
     """It has no items, and no time where the server reported none."""
-    result = search_result(pb.SearchItemsResponse())
+    result = result_from_proto(pb.SearchItemsResponse())
 
     assert result.items == ()
     assert result.seconds == StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -111,7 +111,7 @@ def test_attributes_become_plain_values() -> None:
         }
     )
 
-    [found] = search_result(pb.SearchItemsResponse(items=[item])).items
+    [found] = result_from_proto(pb.SearchItemsResponse(items=[item])).items
 
     assert found.attributes == {"style": "noto", "count": 3, "tags": ("a",)}
 
@@ -122,7 +122,7 @@ def test_full_coverage_differs_from_an_unknown_total() -> None:
     part = pb.Coverage(shard_count=2, missing_shards=[pb.MissingShard(shard_number=1)])
 
     first, second = (
-        search_result(pb.SearchItemsResponse(coverage=each)).coverage for each in (full, part)
+        result_from_proto(pb.SearchItemsResponse(coverage=each)).coverage for each in (full, part)
     )
 
     assert first.is_full
@@ -140,7 +140,7 @@ def test_an_empty_text_is_a_content_and_a_missing_one_is_none() -> None:
         ]
     )
 
-    assert [item.content for item in search_result(response).items] == [TextContent(""), None]
+    assert [item.content for item in result_from_proto(response).items] == [TextContent(""), None]
 
 
 def test_outcomes_by_hand() -> None:
@@ -158,7 +158,7 @@ def test_outcomes_by_hand() -> None:
         consistency_token="token",
     )
 
-    first, second = ingest_outcomes(response)
+    first, second = outcomes_from_proto(response)
 
     assert first == IngestOutcome("a", None, "token")
     assert second.consistency_token == "token"
@@ -173,7 +173,7 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
     error = error_reason_pb2.ItemError(reason=reason, message="too purple")  # type: ignore[arg-type]
     response = pb.IngestItemsResponse(results=[pb.IngestResult(item_id="a", error=error)])
 
-    [outcome] = ingest_outcomes(response)
+    [outcome] = outcomes_from_proto(response)
 
     assert isinstance(outcome.error, InternalFault)
     assert "too purple" in outcome.error.message
@@ -204,7 +204,7 @@ def test_further_fields_of_an_answer_match_a_worked_example() -> None:
         next_cursor=b"more",
     )
 
-    result = search_result(response)
+    result = result_from_proto(response)
 
     [item] = result.items
     assert (item.modality, item.score) == (Modality.IMAGE, 0.75)
@@ -218,7 +218,7 @@ def test_further_fields_of_an_answer_match_a_worked_example() -> None:
     assert result.text_uses == (TextUse(80, 64),)
     assert result.cost == InferenceCost(pair_count=7, triton_queue_seconds=0.25)
     assert result.next_cursor == b"more"
-    assert not search_result(pb.SearchItemsResponse()).is_degraded
+    assert not result_from_proto(pb.SearchItemsResponse()).is_degraded
 
 
 def test_what_is_withheld_is_named_and_the_relevance_is_no_probability() -> None:
@@ -232,25 +232,25 @@ def test_what_is_withheld_is_named_and_the_relevance_is_no_probability() -> None
         rerank=pb.RerankSummary(probability_withheld="ERROR_REASON_UNCALIBRATED"),
     )
 
-    result = search_result(response)
+    result = result_from_proto(response)
 
     assert result.rerank.probability_withheld == "UNCALIBRATED"
     assert [item.match_probability for item in result.items] == [None, 0.25, None]
     assert [item.relevance for item in result.items] == [0.5, 0.25, -0.5]
-    assert search_result(pb.SearchItemsResponse()).rerank.probability_withheld is None
+    assert result_from_proto(pb.SearchItemsResponse()).rerank.probability_withheld is None
 
 
 def test_an_empty_answer_says_why_in_words() -> None:
     """The first mistake: texts are stored, and a text is searched for, which finds images."""
     response = pb.SearchItemsResponse()
     response.coverage.answered_shard_count = response.coverage.shard_count = 1
-    assert "target_modality" in search_result(response).why_empty
+    assert "target_modality" in result_from_proto(response).why_empty
 
     response.coverage.covered_item_count = 5
-    assert "a filter or a limit" in search_result(response).why_empty
+    assert "a filter or a limit" in result_from_proto(response).why_empty
 
     response.items.add(item_id="a")
-    assert search_result(response).why_empty == ""
+    assert result_from_proto(response).why_empty == ""
 
 
 def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
@@ -260,7 +260,7 @@ def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
     response.results[0].text_use.used_token_count = 64
     response.results.add(item_id="picture")
 
-    text, picture = ingest_outcomes(response)
+    text, picture = outcomes_from_proto(response)
 
     assert text.text_use == TextUse(100, 64)
     assert text.text_use.is_truncated
@@ -286,7 +286,7 @@ def test_each_shards_search_path_is_reported() -> None:
         ]
     )
 
-    first, second = search_result(response).retrievals
+    first, second = result_from_proto(response).retrievals
 
     assert first == ShardRetrieval(1, Modality.TEXT, path, 30)
     assert second.path.strategy is SearchStrategy.UNKNOWN

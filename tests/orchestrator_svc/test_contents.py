@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 import pytest
 
-from orchestrator_svc import servicer
-from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.limits import MAX_MESSAGE_BYTES
@@ -17,10 +15,12 @@ from tandem.remote import shard_client
 from tandem.search.contents import content_room
 from tandem.search.contents.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
 from tandem.search.contents.content_room import ContentBudget, ContentHold, ContentRoom
+from tandem.search.cursors.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem.v1 import error_reason_pb2, search_cursor_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.orchestrator_svc import downstream
 from tests.support.orchestrator_svc.downstream import Stack, door, stack
 
 TIMEOUT_SECONDS = 60
@@ -170,7 +170,7 @@ async def test_a_cursor_that_names_one_item_many_times_reads_nothing(
 def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
     """What all answers share: 100 kB, of which each reserves 10 before it knows."""
     budget = ContentBudget(100_000)
-    monkeypatch.setattr(servicer, "ContentBudget", lambda: budget)
+    monkeypatch.setattr(downstream, "ContentBudget", lambda: budget)
     monkeypatch.setattr(shard_client, "_FIRST_GET_BYTES", 10_000)
     monkeypatch.setattr(shard_client, "_FURTHER_GET_BYTES", 10_000)
     return budget

@@ -12,15 +12,16 @@ import pytest
 from tandem import errors
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
 from tandem.remote.encoder_client import EncoderClient
 from tandem.remote.shard_client import ShardClient
-from tandem.search.depth import Depth
-from tandem.search.query import RankingRule, SearchQuery, StoredItemSource, WeightedPart
-from tandem.search.search import SearchAnswer, Searcher
+from tandem.search.search import Searcher
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeShares
-from tandem.search.writes.consistency_token import make_token
-from tandem.search.writes.ingest import IncomingItem, Ingested, Ingester
+from tandem.search.writes.consistency_token import make_token, read_tokens
+from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.removal import Remover
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
@@ -54,7 +55,7 @@ class Shards:
         tokens: Sequence[str] = (),
         is_full: bool = False,
         seconds: float = 60.0,
-    ) -> SearchAnswer:
+    ) -> SearchResult:
         """Finds texts, all of them if there are no more than a hundred."""
         query = SearchQuery(
             parts=(WeightedPart(TextContent(text)),),
@@ -96,9 +97,9 @@ async def shards(
             process.kill()
 
 
-def ids(answer: SearchAnswer) -> list[str]:
+def ids(answer: SearchResult) -> list[str]:
     """Returns the items found, best first."""
-    return [entry.hit.item_id for entry in answer.ranked]
+    return [item.item_id for item in answer.items]
 
 
 async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
@@ -123,9 +124,7 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
             finally:
                 running.processes[2].resume()
             assert ids(late) == [each for each in sorted(items) if owner[each] != 2]
-            assert {n: why.reason for n, why in late.coverage.missing.items()} == {
-                2: "DEADLINE_EXCEEDED"
-            }
+            assert late.coverage.missing_shards == {2: "DEADLINE_EXCEEDED"}
 
         # After 3 s an unanswered ping ends the connection, and it is no more late but gone.
         await holds_with_longer_times(check, factors=(1, 2, 2.5))
@@ -146,7 +145,7 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
             running.processes[number].kill()
         one = await running.search()
         assert ids(one) == [each for each in sorted(items) if owner[each] == 2]
-        assert set(one.coverage.missing) == {0, 1, 3}
+        assert set(one.coverage.missing_shards) == {0, 1, 3}
 
         running.processes[2].kill()
         async with asyncio.timeout(90):
@@ -169,13 +168,11 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
             first = await running.search(seconds=200.0)
             second = await running.search(seconds=200.0)
         for answer in (first, second):
-            assert [why.reason for why in answer.coverage.missing.values()] == [
-                "SERVICE_UNAVAILABLE"
-            ]
+            assert list(answer.coverage.missing_shards.values()) == ["SERVICE_UNAVAILABLE"]
 
         running.processes[1].resume()
         async with asyncio.timeout(90):
-            while (await running.search()).coverage.missing:  # noqa: ASYNC110 (nothing tells)
+            while (await running.search()).coverage.missing_shards:  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.05)
 
 
@@ -195,12 +192,13 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
         assert again.sequences == first.sequences
 
-        tokens = [token, make_token(removal.sequences, running.shard_map)]
+        tokens = [token, removal.consistency_token]
         assert ids(await running.search(tokens=tokens)) == []
         with pytest.raises(errors.RequestIdReused):
             await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(60))
 
-        ahead = make_token({0: removal.sequences[0] + 1}, running.shard_map)
+        sequences = read_tokens([removal.consistency_token], running.shard_map)
+        ahead = make_token({0: sequences[0] + 1}, running.shard_map)
 
         async def check(factor: float) -> None:
             with pytest.raises(errors.SequenceNotReached):
@@ -218,7 +216,7 @@ async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_pa
         removal = await running.remover.remove_index("scenes", Deadline.after(10))
 
         assert (removal.removed_count, removal.is_complete) == (ITEM_COUNT, True)
-        assert set(removal.sequences) == {0, 1}
+        assert set(read_tokens([removal.consistency_token], running.shard_map)) == {0, 1}
         with pytest.raises(errors.IndexNotFound):
             await running.search()
         with pytest.raises(errors.IndexNotFound):
@@ -238,8 +236,8 @@ async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: P
         await running.ingest(items)
         query = SearchQuery(
             parts=(
-                WeightedPart(StoredItemSource("item-10")),
-                WeightedPart(StoredItemSource("item-20")),
+                WeightedPart(StoredItem("item-10")),
+                WeightedPart(StoredItem("item-20")),
             ),
             index_id="scenes",
             target_modality=Modality.TEXT,
@@ -252,6 +250,6 @@ async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: P
         # Between the two; then each the nearest that is 5 degrees off all before.
         assert ids(answer)[0] == "item-15"
         assert sorted(ids(answer)) == ["item-05", "item-10", "item-15", "item-20", "item-25"]
-        gone = replace(query, parts=(WeightedPart(StoredItemSource("item-99")),))
+        gone = replace(query, parts=(WeightedPart(StoredItem("item-99")),))
         with pytest.raises(errors.ItemNotFound):
             await running.searcher.search(gone, Deadline.after(10))

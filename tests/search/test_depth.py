@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandem.contract.search.query import Depth
 from tandem.errors import KOutOfRange
-from tandem.search.depth import Depth
 
 Three = tuple[int | None, int | None, int | None]
 

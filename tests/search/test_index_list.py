@@ -15,8 +15,8 @@ from tandem.chassis.access.tokens import TokenFile
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.client import Access, Client
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.search.ingest import IncomingItem
 from tandem.errors import IndexNotFound, InternalFault, TandemError
-from tandem.search.writes.ingest import IncomingItem
 from tandem.v1 import content_service_pb2 as content_pb
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.orchestrator_svc.downstream import (

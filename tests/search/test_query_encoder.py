@@ -21,19 +21,20 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.deadline import Deadline
-from tandem.search.depth import Depth
-from tandem.search.query import (
-    EncodingSource,
+from tandem.contract.search.answer_names import RerankStopReason
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import (
+    Depth,
+    GivenEncoding,
     RankingRule,
     SearchQuery,
-    StoredItemSource,
+    StoredItem,
     WeightedPart,
 )
 from tandem.search.query_encoder import EncodedQuery, QueryEncoder
-from tandem.search.rerank.rerank import RerankStop
-from tandem.search.writes.ingest import IncomingItem
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
+from tandem.wire import tokens_to_proto
 from tests.support.orchestrator_svc.downstream import (
     FINGERPRINT,
     Stack,
@@ -74,9 +75,10 @@ def given(
     modality: Modality = Modality.TEXT,
     tokens: TextTokens | ImageTokens | None = None,
     fingerprint: str = FINGERPRINT,
-) -> EncodingSource:
+) -> GivenEncoding:
     """Returns an encoding that the caller has."""
-    return EncodingSource(at(degrees), modality, tokens, fingerprint)
+    sent = None if tokens is None else tokens_to_proto(tokens)
+    return GivenEncoding(at(degrees).tolist(), fingerprint, modality, sent)
 
 
 def query(
@@ -118,7 +120,7 @@ async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> Non
     encoded = await encode(
         behind,
         WeightedPart(TextContent("10")),
-        WeightedPart(StoredItemSource("image-40")),
+        WeightedPart(StoredItem("image-40")),
         WeightedPart(ImageContent(b"20")),
         WeightedPart(given(30)),
         policy=TruncationPolicy.TRUNCATE,
@@ -141,7 +143,7 @@ async def test_a_given_encoding_calls_no_encoder(behind: Stack) -> None:
         errors.ModelUnavailable(model="joint", why="gone")
     )
 
-    stored = await encode(behind, WeightedPart(StoredItemSource("text-70")))
+    stored = await encode(behind, WeightedPart(StoredItem("text-70")))
     own = await encode(behind, WeightedPart(given(33)))
 
     assert degrees_of(stored.embeddings[0]) == pytest.approx(70, abs=1e-3)
@@ -169,9 +171,7 @@ async def test_a_stored_picture_without_tokens_is_encoded_for_the_rerank(
     recomputing: Stack,
 ) -> None:
     """Its stored embedding finds; the tokens are those of the same picture sent as a query."""
-    encoded = await encode(
-        recomputing, WeightedPart(StoredItemSource("image-40")), target=Modality.TEXT
-    )
+    encoded = await encode(recomputing, WeightedPart(StoredItem("image-40")), target=Modality.TEXT)
 
     [request] = recomputing.encoder.requests("EncodeContents")
     assert isinstance(request, encoder_pb.EncodeContentsRequest)
@@ -185,7 +185,7 @@ async def test_a_stored_picture_without_tokens_is_encoded_for_the_rerank(
     assert encoded.cost.cache_miss_count == 1
     answer = await recomputing.searcher.search(
         replace(
-            query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT),
+            query([WeightedPart(StoredItem("image-40"))], target=Modality.TEXT),
             rerank_required=True,
         ),
         Deadline.after(10),
@@ -200,11 +200,11 @@ async def test_a_stored_picture_is_encoded_only_if_its_tokens_are_read(
     encoder = QueryEncoder(
         recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
     )
-    picture = [WeightedPart(StoredItemSource("image-40"))]
+    picture = [WeightedPart(StoredItem("image-40"))]
     for asked in (
         replace(query(picture, target=Modality.TEXT), rerank_disabled=True),
         query(picture, target=Modality.IMAGE),
-        query([WeightedPart(StoredItemSource("text-10")), *picture], target=Modality.IMAGE),
+        query([WeightedPart(StoredItem("text-10")), *picture], target=Modality.IMAGE),
     ):
         await encoder.encode(asked, Deadline.after(10))
 
@@ -218,12 +218,12 @@ async def test_a_stored_picture_that_cannot_be_encoded_still_finds(recomputing: 
     """The answer is flagged as not reranked; with rerank_required the cause is raised."""
     gone = errors.ModelUnavailable(model="blip", why="gone")
     recomputing.encoder.before["EncodeContents"] = raising(gone)
-    asked = query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT)
+    asked = query([WeightedPart(StoredItem("image-40"))], target=Modality.TEXT)
 
     answer = await recomputing.searcher.search(asked, Deadline.after(10))
 
-    assert [entry.hit.item_id for entry in answer.ranked] == ["text-10"]
-    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert [item.item_id for item in answer.items] == ["text-10"]
+    assert answer.rerank.stop is RerankStopReason.UNAVAILABLE
     assert [each.name for each in answer.degradations] == ["RERANK_SKIPPED"]
     with pytest.raises(errors.ModelUnavailable):
         await recomputing.searcher.search(replace(asked, rerank_required=True), Deadline.after(10))
@@ -235,7 +235,7 @@ async def test_stored_items_of_a_bi_encoder_alone_are_encoded_once(recomputing: 
     encoder = QueryEncoder(
         recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
     )
-    asked = query([WeightedPart(StoredItemSource("image-40"))], target=Modality.TEXT)
+    asked = query([WeightedPart(StoredItem("image-40"))], target=Modality.TEXT)
 
     read = [await encoder.encode(asked, Deadline.after(10)) for _ in range(3)]
 
@@ -276,7 +276,9 @@ async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) ->
     )
     alike = await encode(behind, WeightedPart(ImageContent(b"30")))
 
-    assert encoded.tokens_for(Modality.IMAGE, []) is own
+    read = encoded.tokens_for(Modality.IMAGE, [])
+    assert isinstance(read, TextTokens)
+    assert read.ids.tolist() == own.ids.tolist()
     assert isinstance(encoded.tokens_for(Modality.TEXT, []), ImageTokens)
     assert encoded.modality is Modality.IMAGE
     assert turned.tokens_for(Modality.IMAGE, []) is None
@@ -303,7 +305,7 @@ async def test_parts_that_make_no_point_are_refused(
 
 async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
     foreign = WeightedPart(given(10, fingerprint="model-b"))
-    for own in (WeightedPart(TextContent("1")), WeightedPart(StoredItemSource("text-10"))):
+    for own in (WeightedPart(TextContent("1")), WeightedPart(StoredItem("text-10"))):
         with pytest.raises(errors.ModelMismatch):
             await encode(behind, own, foreign)
         with pytest.raises(errors.ModelMismatch):
@@ -315,8 +317,8 @@ async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -
     with pytest.raises(errors.ItemNotFound, match=item_id):
         await encode(
             behind,
-            WeightedPart(StoredItemSource("image-10")),
-            WeightedPart(StoredItemSource(item_id)),
+            WeightedPart(StoredItem("image-10")),
+            WeightedPart(StoredItem(item_id)),
         )
 
 
@@ -327,7 +329,7 @@ async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
         await ingest(behind.ingester, [IncomingItem(here, TextContent("0"))])
 
         with pytest.raises(errors.ItemNotFound, match=there):
-            await encode(behind, WeightedPart(StoredItemSource(there)))
+            await encode(behind, WeightedPart(StoredItem(there)))
 
 
 async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
@@ -337,7 +339,7 @@ async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
     )
     images = await encode(
         behind,
-        WeightedPart(StoredItemSource("image-10")),
+        WeightedPart(StoredItem("image-10")),
         WeightedPart(ImageContent(b"20")),
         policy=TruncationPolicy.BEST_WINDOW,
     )
@@ -345,7 +347,7 @@ async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
     assert [degrees_of(each) for each in lone.embeddings] == pytest.approx([0, 90], abs=1e-3)
     assert len(images.embeddings) == 1
     for parts in (
-        [WeightedPart(TextContent("0|90")), WeightedPart(StoredItemSource("image-10"))],
+        [WeightedPart(TextContent("0|90")), WeightedPart(StoredItem("image-10"))],
         [WeightedPart(TextContent("0|90"), -1.0)],
     ):
         with pytest.raises(errors.TruncationPolicyInvalid):
@@ -382,15 +384,15 @@ async def test_an_item_is_found_and_reranked_by_its_nearest_window(behind: Stack
     answer = await behind.searcher.search(asked, Deadline.after(10))
 
     # 1 and 2 degrees off, then 8, 9 and 11.
-    assert [entry.hit.item_id for entry in answer.ranked] == [
+    assert [item.item_id for item in answer.items] == [
         "image-70",
         "image-10",
         "image-20",
         "image-80",
         "image-60",
     ]
-    assert answer.ranked[0].hit.similarity == pytest.approx(math.cos(math.radians(1)), abs=1e-6)
-    assert len({entry.hit.item_id for entry in answer.ranked}) == 5
+    assert answer.items[0].similarity == pytest.approx(math.cos(math.radians(1)), abs=1e-6)
+    assert len({item.item_id for item in answer.items}) == 5
     read = [
         np.frombuffer(request.query.text.ids, "<i4").tolist()  # type: ignore[attr-defined]
         for shard in behind.shards
@@ -410,9 +412,9 @@ async def test_items_of_both_modalities_are_found_and_each_is_reranked_if_possib
 
     answer = await behind.searcher.search(asked, Deadline.after(10))
 
-    kinds = [entry.hit.modality for entry in answer.ranked]
+    kinds = [entry.modality for entry in answer.items]
     assert kinds == [Modality.IMAGE, Modality.TEXT] * 2 + [Modality.IMAGE]
-    assert [entry.hit.item_id for entry in answer.ranked[:2]] == ["image-10", "text-10"]
+    assert [item.item_id for item in answer.items[:2]] == ["image-10", "text-10"]
     assert answer.rerank.reranked_depth == 6
     assert answer.coverage.covered_item_count == 18
     scored = {
@@ -440,4 +442,4 @@ async def test_a_shard_of_an_earlier_version_is_reported(behind: Stack) -> None:
     with pytest.raises(errors.InternalFault, match="update it"):
         await behind.searcher.search(diverse, Deadline.after(10))
     with pytest.raises(errors.InternalFault, match="update it"):
-        await encode(behind, WeightedPart(StoredItemSource("image-10")))
+        await encode(behind, WeightedPart(StoredItem("image-10")))

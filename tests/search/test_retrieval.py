@@ -11,11 +11,10 @@ from tandem import errors
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
-from tandem.search.depth import Depth
-from tandem.search.query import SearchQuery, WeightedPart
-from tandem.search.search import SearchAnswer
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.search.writes.consistency_token import make_token
-from tandem.search.writes.ingest import IncomingItem
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 from tests.support.orchestrator_svc.scripted import Before
@@ -61,7 +60,7 @@ async def search(
     rerank_disabled: bool = False,
     content_included: bool = False,
     seconds: float = 10.0,
-) -> SearchAnswer:
+) -> SearchResult:
     """Searches for what is near 0 degrees."""
     query = SearchQuery(
         parts=(WeightedPart(TextContent("0")),),
@@ -82,9 +81,9 @@ def nearest_without(behind: Stack, *shards: int) -> list[str]:
     return [each for each in ids if behind.shard_map.owner("scenes", each) not in shards][:10]
 
 
-def ids(answer: SearchAnswer) -> list[str]:
+def ids(answer: SearchResult) -> list[str]:
     """Returns the items found, best first."""
-    return [entry.hit.item_id for entry in answer.ranked]
+    return [item.item_id for item in answer.items]
 
 
 def stalling(seconds: float = 30.0) -> Before:
@@ -116,13 +115,13 @@ async def test_one_shard_down_leaves_three_and_is_reported(filled: Stack, number
     answer = await search(filled, content_included=True)
 
     assert ids(answer) == nearest_without(filled, number)
-    assert set(answer.contents) == set(ids(answer))
+    assert all(item.content for item in answer.items)
     assert answer.coverage.answered_shard_count == 3
     assert answer.coverage.shard_count == 4
     assert answer.coverage.covered_item_count == ITEM_COUNT - count_on(filled, number)
     assert answer.coverage.item_count == ITEM_COUNT
-    [(missing, error)] = answer.coverage.missing.items()
-    assert (missing, error.reason) == (number, "SERVICE_UNAVAILABLE")
+    [(missing, reason)] = answer.coverage.missing_shards.items()
+    assert (missing, reason) == (number, "SERVICE_UNAVAILABLE")
     assert partial_count("answered", "SERVICE_UNAVAILABLE") == before + 1
 
 
@@ -183,7 +182,7 @@ async def test_the_minimum_is_of_items_not_of_shards() -> None:
             if is_answered:
                 answer = await search(behind, rerank_disabled=True)
                 assert ids(answer) == [item.item_id]
-                assert answer.coverage.share == 1.0
+                assert answer.coverage.covered_item_count == answer.coverage.item_count
                 assert answer.coverage.answered_shard_count == 1
             else:
                 with pytest.raises(errors.ShardsMissing):
@@ -199,6 +198,24 @@ async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
             await search(filled, seconds=240.0)
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_losing_either_of_two_uneven_shards_is_answered(lost: int) -> None:
+    """Nothing is demanded by default; with both lost there is nothing to answer with."""
+    async with stack(shard_count=2) as behind:
+        await fill(behind)
+        assert count_on(behind, 0) != count_on(behind, 1)
+        await search(behind)
+        await behind.stop_shard(lost)
+
+        answer = await search(behind)
+
+        assert ids(answer) == nearest_without(behind, lost)
+        assert list(answer.coverage.missing_shards) == [lost]
+        await behind.stop_shard(1 - lost)
+        with pytest.raises(errors.ShardsMissing, match="retry later, or start the missing ones"):
+            await search(behind)
+
+
 async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked() -> None:
     """It gets half of the time; the other half is enough for everything else."""
 
@@ -212,11 +229,24 @@ async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked() -> None
             # Half of the time, and at most 2 s of it.
             assert 0.8 * min(factor, 2) < time.monotonic() - start_time < 1.95 * factor
             assert ids(answer) == nearest_without(behind, 3)
-            assert all(entry.match for entry in answer.ranked)
-            [(missing, error)] = answer.coverage.missing.items()
-            assert (missing, error.reason) == (3, "DEADLINE_EXCEEDED")
+            assert all(item.match_logit is not None for item in answer.items)
+            [(missing, reason)] = answer.coverage.missing_shards.items()
+            assert (missing, reason) == (3, "DEADLINE_EXCEEDED")
 
     await holds_with_longer_times(check)
+
+
+async def test_a_shard_that_hangs_costs_a_patient_caller_no_half_of_its_time(
+    filled: Stack,
+) -> None:
+    """Two seconds, of 240."""
+    filled.shards[3].before["SearchEmbeddings"] = stalling(300.0)
+
+    async with asyncio.timeout(90):
+        answer = await search(filled, seconds=240.0)
+
+    assert ids(answer) == nearest_without(filled, 3)
+    assert list(answer.coverage.missing_shards.values()) == ["DEADLINE_EXCEEDED"]
 
 
 async def test_a_late_shard_is_awaited_if_all_are_required() -> None:
@@ -278,7 +308,7 @@ async def test_a_shard_that_cannot_is_missing_by_its_reason(
     answer = await search(filled)
 
     assert ids(answer) == nearest_without(filled, 1)
-    assert [each.reason for each in answer.coverage.missing.values()] == [reason]
+    assert list(answer.coverage.missing_shards.values()) == [reason]
 
 
 @pytest.mark.parametrize(

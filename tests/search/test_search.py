@@ -8,11 +8,9 @@ import pytest
 from tandem import errors
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
-from tandem.search.calls.item_reader import FetchedItem
-from tandem.search.depth import Depth
-from tandem.search.query import SearchQuery, WeightedPart
-from tandem.search.search import SearchAnswer
-from tandem.search.writes.ingest import IncomingItem
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import modality_from_proto
 from tests.support.orchestrator_svc.downstream import (
@@ -53,7 +51,7 @@ async def search(
     rerank_disabled: bool = False,
     content_included: bool = False,
     seconds: float = 10.0,
-) -> SearchAnswer:
+) -> SearchResult:
     """Searches for what is near 1 degree."""
     query = SearchQuery(
         parts=(WeightedPart(content or TextContent("1")),),
@@ -66,9 +64,9 @@ async def search(
     return await behind.searcher.search(query, Deadline.after(seconds))
 
 
-def ids(answer: SearchAnswer) -> list[str]:
+def ids(answer: SearchResult) -> list[str]:
     """Returns the items found, best first."""
-    return [entry.hit.item_id for entry in answer.ranked]
+    return [item.item_id for item in answer.items]
 
 
 def know(behind: Stack, logits: dict[str, float]) -> None:
@@ -83,7 +81,7 @@ async def test_both_shards_answer_as_one(filled: Stack) -> None:
 
     assert ids(answer) == [f"image-{angle}" for angle in (0, 5, 10, 15, 20, 25)]
     assert len({filled.shard_map.owner("scenes", each) for each in ids(answer)}) == 2
-    assert answer.encoded.fingerprint == FINGERPRINT
+    assert answer.model_fingerprint == FINGERPRINT
 
 
 async def test_candidates_are_scored_by_the_shard_that_has_them(filled: Stack) -> None:
@@ -111,7 +109,7 @@ async def test_an_item_deleted_before_its_scoring_ranks_after_scored_ones(filled
     answer = await search(filled)
 
     assert ids(answer) == ["image-10", "image-15", "image-0", "image-5", "image-20"]
-    assert answer.ranked[3].match is None
+    assert answer.items[3].match_logit is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +124,7 @@ async def test_two_of_a_kind_are_not_reranked(
 
     assert ids(answer) == [f"{target.value}-{angle}" for angle in (0, 5, 10, 15, 20)]
     assert not any(shard.requests("ScoreCandidates") for shard in filled.shards)
-    assert "rerank" not in answer.stage_seconds
+    assert answer.seconds.rerank == 0.0
 
 
 @pytest.mark.parametrize("target", Modality)
@@ -184,7 +182,7 @@ async def test_contents_beyond_one_response_are_requested_in_parts() -> None:
             content_included=True,
         )
 
-        assert len(answer.contents) == len(answer.ranked) == 320
+        assert len(answer.items) == sum(item.content is not None for item in answer.items) == 320
         sizes = [len(request.item_ids) for request in behind.shards[0].requests("GetItems")]  # type: ignore[attr-defined]
         assert sizes == [256, 64]
 
@@ -207,7 +205,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
 
         assert behind.shards[0].items == {}
         assert ids(answer) == [item_id]
-        assert answer.contents == {item_id: FetchedItem(ImageContent(b"3"), {})}
+        assert [item.content for item in answer.items] == [ImageContent(b"3")]
 
 
 @pytest.mark.parametrize(

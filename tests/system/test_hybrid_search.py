@@ -9,8 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tandem.client import Client, HybridFusion, Item, Modality, SearchResult, StoredItem
-from tandem.client.answer_names import DegradationKind
+from tandem.client import (
+    Client,
+    DegradationKind,
+    HybridFusion,
+    Item,
+    Modality,
+    SearchResult,
+    StoredItem,
+)
 from tandem.contract.search_path import KeywordState
 from tandem.errors import ShardsMissing
 from tandem.local.stack import LocalStack

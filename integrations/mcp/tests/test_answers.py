@@ -7,8 +7,15 @@ import io
 from mcp_types import TextContent
 from PIL import Image
 
-from tandem.client import DirectionRecall, FoundItem, ImageContent, Modality, SearchResult
-from tandem.client.results import Coverage, StageSeconds
+from tandem.client import (
+    Coverage,
+    DirectionRecall,
+    FoundItem,
+    ImageContent,
+    Modality,
+    SearchResult,
+    StageSeconds,
+)
 from tandem_mcp.answers import (
     IndexAnswer,
     SideDescription,

@@ -13,11 +13,11 @@ from tandem.cli.refusals import described
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
 from tandem.client.refusal import error_of
-from tandem.client.results import item_error
 from tandem.client.retries import DEFAULT_RETRIES, Retries
-from tandem.client.sendable import content_to_proto
+from tandem.client.sendable import checked_content
 from tandem.contract.content import Modality
 from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.contract.search.answer_wire import content_to_proto, item_error
 from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
 from tandem.errors import TandemError
@@ -140,7 +140,7 @@ def _batches(
     batch: list[tuple[int, content_pb2.Content]] = []
     byte_count = 0
     for number, content in enumerate(contents):
-        message = content_to_proto(content, "a content")
+        message = content_to_proto(checked_content(content, "a content"))
         size = message.ByteSize()
         if batch and (len(batch) == MAX_CONTENT_COUNT or byte_count + size > _CALL_BYTES):
             yield batch

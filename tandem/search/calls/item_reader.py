@@ -1,12 +1,13 @@
 """Defines how stored items are read, within the bytes that answers may hold."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.answer import FoundItem
 from tandem.search.contents.content_room import Taking
 
 
@@ -35,3 +36,19 @@ class ItemReader(Protocol):
     ) -> tuple[Mapping[str, Encoding], str]:
         """Returns stored encodings by item id, and the fingerprint."""
         ...
+
+
+def with_contents(
+    found: Iterable[FoundItem], contents: Mapping[str, FetchedItem]
+) -> list[FoundItem]:
+    """Returns the items with what was read of them; a deleted one has nothing."""
+    return [
+        replace(
+            item,
+            content=contents[item.item_id].content,
+            attributes=dict(sorted(contents[item.item_id].attributes.items())),
+        )
+        if item.item_id in contents
+        else item
+        for item in found
+    ]

@@ -1,14 +1,21 @@
 """Scores documents against a query: contents that are not stored, and items by id."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K, check_batch_size
+from tandem.contract.search.answer_names import ErrorReason
+from tandem.contract.search.documents import (
+    Document,
+    DocumentQuery,
+    DocumentScore,
+    ScoredDocuments,
+)
+from tandem.contract.search.query import StoredItem
 from tandem.errors import (
     ItemNotFound,
     ModelMismatch,
@@ -38,36 +45,6 @@ class TokenScorer(CandidateScorer, Protocol):
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the candidates' scores, and what scored them at which cost."""
         ...
-
-
-GivenDocument: TypeAlias = Content | str
-"""A content, or the id of a stored item."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredDocument:
-    """Holds one document's scores, or its error."""
-
-    match: Match | None = None
-    """None if the cross-encoder did not score it."""
-    similarity: float | None = None
-    """None for a stored item."""
-    error: TandemError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentScores:
-    """Holds each document's score, and the models and cost of the scores."""
-
-    documents: Sequence[ScoredDocument]
-    fingerprint: str
-    reranker: str = ""
-    cost: InferenceCost = field(default_factory=InferenceCost)
-
-    @property
-    def is_uncalibrated(self) -> bool:
-        """Whether scores are no probabilities."""
-        return any(each.match and each.match.probability is None for each in self.documents)
 
 
 class DocumentScorer:
@@ -113,26 +90,22 @@ class DocumentScorer:
             outcomes += [each if isinstance(each, TandemError) else next(found) for each in part]
         return EncodedBatch(outcomes, fingerprint, cost, model_version=version)
 
-    async def score(
-        self,
-        query: Content,
-        documents: Sequence[GivenDocument | TandemError],
-        index_id: str,
-        policy: TruncationPolicy,
-        deadline: Deadline,
-    ) -> DocumentScores:
+    async def score(self, asked: DocumentQuery, deadline: Deadline) -> ScoredDocuments:
         """Returns each document's score or error, in their order.
 
         Raises the query's error, errors of the whole call, and TokensInvalid if a stored item has
         the query's modality.
         """
+        query, documents, policy = asked.query, asked.documents, asked.truncation_policy
         check_batch_size("documents", len(documents), MAX_RERANK_K)
-        given = {n: each for n, each in enumerate(documents) if not isinstance(each, str)}
+        given = {n: each for n, each in enumerate(documents) if not isinstance(each, StoredItem)}
         stored = {
-            n: check_item_id(each) for n, each in enumerate(documents) if isinstance(each, str)
+            n: check_item_id(each.item_id)
+            for n, each in enumerate(documents)
+            if isinstance(each, StoredItem)
         }
         if stored:
-            check_index_id(index_id)
+            check_index_id(asked.index_id)
         made = await self.embed([query, *given.values()], policy, deadline)
         encoded_query, *encoded = made.outcomes
         if isinstance(encoded_query, TandemError):
@@ -152,7 +125,7 @@ class DocumentScorer:
                 query,
                 encoded_query.tokens,
                 stored,
-                ScoreQuery(index_id, made.fingerprint, made.model_version),
+                ScoreQuery(asked.index_id, made.fingerprint, made.model_version),
                 deadline,
             )
             calls = [*of_given, *of_stored]
@@ -163,14 +136,18 @@ class DocumentScorer:
             for n, each in encodings.items()
             if isinstance(each, Encoding)
         }
-        return DocumentScores(
-            [
-                _document(n, each, encodings, similarities, matches | stored_matches)
+        matches |= stored_matches
+        return ScoredDocuments(
+            tuple(
+                _score(each, encodings.get(n), similarities.get(n), matches.get(n))
                 for n, each in enumerate(documents)
-            ],
+            ),
             made.fingerprint,
             next((each.reranker for each in calls if each.reranker), ""),
             cost,
+            ErrorReason.UNCALIBRATED
+            if any(match.probability is None for match in matches.values())
+            else None,
         )
 
     async def _score_given(
@@ -220,19 +197,21 @@ class DocumentScorer:
         return {n: by_id[item_id] for n, item_id in stored.items() if item_id in by_id}, calls
 
 
-def _document(
-    number: int,
-    given: GivenDocument | TandemError,
-    encodings: Mapping[int, Encoding | TandemError],
-    similarities: Mapping[int, float],
-    matches: Mapping[int, Match],
-) -> ScoredDocument:
-    error = encodings.get(number)
-    if isinstance(error, TandemError):
-        return ScoredDocument(error=error)
-    if isinstance(given, str) and number not in matches:
-        return ScoredDocument(error=ItemNotFound(item_id=given))
-    return ScoredDocument(matches.get(number), similarities.get(number))
+def _score(
+    document: Document | TandemError,
+    encoding: Encoding | TandemError | None,
+    similarity: float | None,
+    match: Match | None,
+) -> DocumentScore:
+    if isinstance(encoding, TandemError):
+        return DocumentScore(None, None, None, encoding)
+    if isinstance(document, StoredItem) and match is None:
+        return DocumentScore(None, None, None, ItemNotFound(item_id=document.item_id))
+    return DocumentScore(
+        None if match is None else match.logit,
+        None if match is None else match.probability,
+        similarity,
+    )
 
 
 def _are_pair(query: Tokens, document: Tokens) -> bool:

@@ -1,8 +1,8 @@
 """Lists the indexes of all shards, as far as the caller may search them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from tandem.chassis.access.callers import current_caller
@@ -10,8 +10,9 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.contract.search.indexes import IndexPage
 from tandem.errors import IndexNotFound, InternalFault, TandemError
-from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, refusal_of
+from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, missing_reasons, refusal_of
 from tandem.search.fan_out import fan_out
 
 R = TypeVar("R")
@@ -33,17 +34,6 @@ class ListedIndexes(Protocol):
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPage:
-    """Holds indexes in byte order."""
-
-    indexes: Sequence[IndexSummary]
-    last: str = ""
-    """The id after which there may be more; empty if there are none."""
-    missing: Mapping[int, TandemError] = field(default_factory=dict)
-    """Why a shard did not answer, by its number."""
 
 
 class IndexList:
@@ -127,8 +117,9 @@ class IndexList:
             joined[summary.index_id] = summary if known is None else known + summary
         found_ids = sorted(joined)
         has_more = len(found_ids) > size or any(len(each) == size for each in lists)
-        page = [joined[each] for each in found_ids[:size]]
-        return IndexPage(page, page[-1].index_id if has_more and page else "", missing)
+        page = tuple(joined[each] for each in found_ids[:size])
+        last = page[-1].index_id if has_more and page else ""
+        return IndexPage(page, last, missing_reasons(missing))
 
 
 async def _ask(

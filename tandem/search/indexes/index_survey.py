@@ -1,12 +1,13 @@
 """Asks every shard for the state of an index, and joins the answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.index_description import DirectionRecall, ShardIndex, joined_recalls
+from tandem.contract.index_description import joined_recalls
+from tandem.contract.search.answer_names import DegradationKind
+from tandem.contract.search.indexes import IndexDescription
 from tandem.errors import IndexNotFound, InternalFault, TandemError
 from tandem.search.coverage import (
     MISSING_ERRORS,
@@ -25,24 +26,6 @@ _TIME_SHARE = 0.8
 _KEPT_ERRORS: tuple[type[TandemError], ...] = (*MISSING_ERRORS, InternalFault, IndexNotFound)
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyedIndex:
-    """Holds the state of an index on the shards that answered and know it."""
-
-    fingerprint: str
-    embedding_dimension: int
-    shards: Sequence[ShardIndex]
-    """By number."""
-    live_recalls: Sequence[DirectionRecall]
-    coverage: SearchCoverage
-    """Counts the items of both modalities."""
-
-    @property
-    def is_rebuilding(self) -> bool:
-        """Returns whether a shard scans items because its index is being built."""
-        return any(shard.is_rebuilding for shard in self.shards)
-
-
 class IndexSurvey:
     """Describes indexes over all shards."""
 
@@ -53,7 +36,7 @@ class IndexSurvey:
 
     async def describe(
         self, index_id: str, deadline: Deadline, *, full_coverage_required: bool = False
-    ) -> SurveyedIndex:
+    ) -> IndexDescription:
         """Returns the state of the index.
 
         Raises IndexNotFound if no shard knows it, and ShardsMissing, or DeadlineExceeded, if none
@@ -77,12 +60,18 @@ class IndexSurvey:
             raise IndexNotFound(index_id=index_id)
         shards = [each.index for each in known]
         parts = [part for shard in shards for part in shard.parts]
-        return SurveyedIndex(
+        degradations = []
+        if missing:
+            degradations.append(DegradationKind.SHARDS_MISSING)
+        if any(shard.is_rebuilding for shard in shards):
+            degradations.append(DegradationKind.SHARD_REBUILDING)
+        return IndexDescription(
             known[0].fingerprint,
             known[0].embedding_dimension,
-            shards,
-            joined_recalls(recall for part in parts for recall in part.live_recalls),
-            coverage,
+            tuple(shards),
+            tuple(joined_recalls(recall for part in parts for recall in part.live_recalls)),
+            coverage.summary,
+            tuple(degradations),
         )
 
     def _coverage(

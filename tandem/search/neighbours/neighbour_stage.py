@@ -10,6 +10,7 @@ import numpy as np
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
+from tandem.contract.search.answer_names import NeighbourStopReason
 from tandem.errors import (
     DeadlineExceeded,
     IndexNotFound,
@@ -21,7 +22,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.search.neighbours.joined_neighbours import joined_graph
-from tandem.search.neighbours.outcome import NeighbourOutcome, NeighbourStop
+from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.neighbours.served_model import ServedNeighbourModels
 from tandem.stages.hit import Hit
 from tandem.stages.neighbours import (
@@ -39,12 +40,12 @@ POOL_COUNT = 512
 # Of the stage's time, how long to wait for late shards; the network needs the rest.
 _FIND_SHARE = 0.6
 
-_STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStop] = {
-    DeadlineExceeded: NeighbourStop.TIME,
-    Overloaded: NeighbourStop.OVERLOADED,
-    ModelOutputInvalid: NeighbourStop.OUTPUT_INVALID,
-    ModelMismatch: NeighbourStop.MODEL_MISMATCH,
-    NeighbourModelMissing: NeighbourStop.NOT_SERVED,
+_STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStopReason] = {
+    DeadlineExceeded: NeighbourStopReason.TIME,
+    Overloaded: NeighbourStopReason.OVERLOADED,
+    ModelOutputInvalid: NeighbourStopReason.OUTPUT_INVALID,
+    ModelMismatch: NeighbourStopReason.MODEL_MISMATCH,
+    NeighbourModelMissing: NeighbourStopReason.NOT_SERVED,
 }
 """Any other error is UNAVAILABLE: retrieval has just answered the same query."""
 
@@ -81,15 +82,17 @@ class NeighbourStage:
     async def score(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
         """Scores the first hits, as many as the model reads; the outcome names a failure."""
         if len(ordered.embeddings) != 1 or not ordered.hits:
-            return NeighbourOutcome(NeighbourStop.NOT_APPLICABLE)
+            return NeighbourOutcome(NeighbourStopReason.NOT_APPLICABLE)
         try:
             model = await self._models.model(deadline)
         except TandemError as error:
-            return NeighbourOutcome(_STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE))
+            return NeighbourOutcome(
+                _STOP_OF_ERROR.get(type(error), NeighbourStopReason.UNAVAILABLE)
+            )
         if model is None:
-            return NeighbourOutcome(NeighbourStop.NOT_SERVED)
+            return NeighbourOutcome(NeighbourStopReason.NOT_SERVED)
         if model.base_fingerprint != ordered.fingerprint:
-            return NeighbourOutcome(NeighbourStop.MODEL_MISMATCH)
+            return NeighbourOutcome(NeighbourStopReason.MODEL_MISMATCH)
         hits = ordered.hits[: _item_count(model, ordered.query_modality)]
         nodes_VD = np.stack([ordered.embeddings[0], *(_embedding(hit) for hit in hits)])
         query = self._neighbour_query(ordered, nodes_VD, model)
@@ -101,16 +104,16 @@ class NeighbourStage:
                 found, nodes_VD, ordered.query_modality, ordered.fingerprint, model
             )
             if graph is None:
-                return NeighbourOutcome(NeighbourStop.TOO_FEW_ITEMS, missing=missing)
+                return NeighbourOutcome(NeighbourStopReason.TOO_FEW_ITEMS, missing=missing)
             scored = await self._score(graph, deadline)
         except TandemError as error:
             # The service may have another model by now than the one that it described.
             self._models.forget()
-            stop = _STOP_OF_ERROR.get(type(error), NeighbourStop.UNAVAILABLE)
+            stop = _STOP_OF_ERROR.get(type(error), NeighbourStopReason.UNAVAILABLE)
             return NeighbourOutcome(stop, missing=missing)
         scores = {hit.item_id: score for hit, score in zip(hits, scored.scores, strict=True)}
         return NeighbourOutcome(
-            NeighbourStop.COMPLETE, scores, scored.neighbour_model, missing, scored.cost
+            NeighbourStopReason.COMPLETE, scores, scored.neighbour_model, missing, scored.cost
         )
 
     def _neighbour_query(
@@ -174,10 +177,10 @@ async def _found(
         return error
 
 
-def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStop:
+def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStopReason:
     """Returns the stop if no shard answered: the one that all errors give, else UNAVAILABLE."""
-    stops = {_STOP_OF_ERROR.get(type(e), NeighbourStop.UNAVAILABLE) for e in missing.values()}
-    return stops.pop() if len(stops) == 1 else NeighbourStop.UNAVAILABLE
+    stops = {_STOP_OF_ERROR.get(type(e), NeighbourStopReason.UNAVAILABLE) for e in missing.values()}
+    return stops.pop() if len(stops) == 1 else NeighbourStopReason.UNAVAILABLE
 
 
 def _item_count(model: NeighbourModelDescription, query_modality: Modality) -> int:

@@ -4,5 +4,4 @@ ranking      the whole order: scores, filters, diversity, interleaved modalities
 hybrid_fusion  fuses the nearest items with those that words found, before the rerank
 fusion       fuses similarity and match into one score
 diversity    removes near-duplicates, and applies maximal marginal relevance
-explanation  score terms and ranks by stage
 """

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from tandem.contract.fusion_method import FusionMethod
-from tandem.search.query import RankingRule
-from tandem.search.ranking.explanation import RankTerm
+from tandem.contract.search.answer import ScoreTerm
+from tandem.contract.search.query import RankingRule
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 
@@ -72,31 +72,31 @@ class Fusion:
             return match.relevance
         return self._sum(hit, match)
 
-    def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
+    def score_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
         """Returns the terms that sum to the score."""
         match = self._matches.get(hit.item_id)
         if match is None and hit.hybrid is not None:
-            return [RankTerm("fused_score", hit.hybrid.fused_score, 1.0)]
+            return [ScoreTerm("fused_score", hit.hybrid.fused_score, 1.0)]
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
-            return [RankTerm("match_logit", match.logit, 1.0)]
+            return [ScoreTerm("match_logit", match.logit, 1.0)]
         if match is not None and self._method is FusionMethod.LOGIT_ADD:
             return [
-                RankTerm("similarity", hit.similarity, 1 - self._weight),
-                RankTerm("match_logit", match.logit, self._weight),
+                ScoreTerm("similarity", hit.similarity, 1 - self._weight),
+                ScoreTerm("match_logit", match.logit, self._weight),
             ]
         return self.relevance_terms(hit)
 
-    def relevance_terms(self, hit: Hit) -> Sequence[RankTerm]:
+    def relevance_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
         """Returns the terms that sum to the relevance."""
         match = self._matches.get(hit.item_id)
         if match is None:
-            return [RankTerm("similarity", hit.similarity, 1.0)]
+            return [ScoreTerm("similarity", hit.similarity, 1.0)]
         if self._method is FusionMethod.CROSS_ENCODER:
-            return [RankTerm(_term_name(match), match.relevance, 1.0)]
+            return [ScoreTerm(_term_name(match), match.relevance, 1.0)]
         start = "normalised_" if self._method is FusionMethod.NORMALISED_ADD else ""
         return [
-            RankTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
-            RankTerm(f"{start}{_term_name(match)}", self._relevance(match), self._weight),
+            ScoreTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
+            ScoreTerm(f"{start}{_term_name(match)}", self._relevance(match), self._weight),
         ]
 
     def _sum(self, hit: Hit, match: Match) -> float:

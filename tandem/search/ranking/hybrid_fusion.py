@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tandem.contract.hybrid import HybridFusion, HybridRank
-from tandem.search.query import HybridRule
+from tandem.contract.search.query import HybridRule
 from tandem.stages.hit import Hit, KeywordHit
 
 RANK_CONSTANT = 60

@@ -1,7 +1,6 @@
 """Orders an answer: fuses scores, takes neighbour scores, drops and diversifies, interleaves."""
 
 import asyncio
-import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
-from tandem.search.query import RankingRule, SearchQuery
+from tandem.contract.search.answer import Explanation, FoundItem, ScoreTerm, ordering_stage
+from tandem.contract.search.query import RankingRule, SearchQuery
 from tandem.search.ranking.diversity import distinct_places, marginal_order, similarities
-from tandem.search.ranking.explanation import RankExplanation, RankTerm, StageRank, scaled
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
@@ -25,43 +24,12 @@ _LOWEST = -2.0
 _NO_SCORES: Mapping[str, float] = {}
 
 
-class OrderingStage(enum.Enum):
-    """Names a stage that orders items; names are the contract's."""
-
-    RETRIEVE = "retrieve"
-    RERANK = "rerank"
-    NEIGHBOURS = "neighbours"
-
-
-@dataclass(frozen=True, slots=True)
-class RankedHit:
-    """Holds a hit with its rank in both orders, from 1, and its match if it was reranked."""
-
-    hit: Hit
-    match: Match | None
-    retrieve_rank: int
-    """Among the hits of its modality."""
-    final_rank: int
-    score: float
-    """What it was ordered by; comparable among reranked hits, or among the others."""
-    explanation: RankExplanation | None = None
-    neighbour_score: float | None = None
-    """The neighbour model's; None if it did not score the hit."""
-
-    @property
-    def ordered_by(self) -> OrderingStage:
-        """The stage that gave the score."""
-        if self.neighbour_score is not None:
-            return OrderingStage.NEIGHBOURS
-        return OrderingStage.RETRIEVE if self.match is None else OrderingStage.RERANK
-
-
 def rank_answer(
     query: SearchQuery,
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
     neighbour_scores: Mapping[str, float] = _NO_SCORES,
-) -> list[RankedHit]:
+) -> list[FoundItem]:
     """Returns the whole order, of which an answer holds the first `return_n`.
 
     `hits` are in retrieval order within each modality, with embeddings if
@@ -79,7 +47,7 @@ def rank_answer(
         rounds = zip_longest(*kinds)
         entries = [entry for each in rounds for entry in each if entry is not None]
         _note(entries, "interleave")
-    return [entry.ranked(place) for place, entry in enumerate(entries, start=1)]
+    return [entry.found(place) for place, entry in enumerate(entries, start=1)]
 
 
 async def rank_answer_aside(
@@ -87,7 +55,7 @@ async def rank_answer_aside(
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
     neighbour_scores: Mapping[str, float] = _NO_SCORES,
-) -> list[RankedHit]:
+) -> list[FoundItem]:
     """Does what rank_answer does, in a thread if it would block the event loop for long."""
     if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
         return await asyncio.to_thread(rank_answer, query, hits, matches, neighbour_scores)
@@ -101,7 +69,7 @@ def reranked_hits(
     return [entry.hit for entry in _reranked(query, _of_modality(hits, modality), matches)[0]]
 
 
-async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[RankedHit]:
+async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[FoundItem]:
     """Returns the order before the rerank."""
     return await rank_answer_aside(query.as_retrieved, hits, {})
 
@@ -114,23 +82,38 @@ class _Entry:
     match: Match | None
     retrieve_rank: int
     score: float
-    terms: Sequence[RankTerm] = ()
-    ranks: list[StageRank] = field(default_factory=list)
+    terms: Sequence[ScoreTerm] = ()
+    ranks: dict[str, int] = field(default_factory=dict)
+    """The rank after each stage, from 1."""
     explained: bool = False
     neighbour_score: float | None = None
 
-    def ranked(self, final_rank: int) -> RankedHit:
-        """Returns the hit with its final rank."""
-        explanation = RankExplanation(self.terms, self.ranks) if self.explained else None
-        return RankedHit(
-            self.hit,
-            self.match,
-            self.retrieve_rank,
-            final_rank,
-            self.score,
-            explanation,
-            self.neighbour_score,
+    def found(self, final_rank: int) -> FoundItem:
+        """Returns the item at its final rank, its scores in the precision of a message."""
+        hit, match = self.hit, self.match
+        logit = match.logit if match else None
+        return FoundItem(
+            item_id=hit.item_id,
+            similarity=_float32(hit.similarity),
+            match_logit=logit,
+            match_probability=match.probability if match else None,
+            retrieve_rank=self.retrieve_rank,
+            final_rank=final_rank,
+            content=None,
+            modality=hit.modality,
+            score=_float32(self.score),
+            explanation=Explanation(tuple(self.terms), self.ranks) if self.explained else None,
+            neighbour_score=None
+            if self.neighbour_score is None
+            else _float32(self.neighbour_score),
+            hybrid=hit.hybrid,
+            ordered_by=ordering_stage(logit, self.neighbour_score),
         )
+
+
+def _float32(value: float) -> float:
+    # A search in one process answers as one behind a socket does.
+    return float(np.float32(value))
 
 
 def _of_modality(hits: Sequence[Hit], modality: Modality) -> list[Hit]:
@@ -191,7 +174,7 @@ def _order_by_neighbours(entries: list[_Entry], scores: Mapping[str, float]) -> 
             continue
         entry.neighbour_score = entry.score = score
         if entry.explained:
-            entry.terms = [RankTerm("neighbour_score", score, 1.0)]
+            entry.terms = [ScoreTerm("neighbour_score", score, 1.0)]
     entries.sort(key=lambda entry: -_LOWEST if entry.neighbour_score is None else -entry.score)
     _note(entries, "neighbours")
 
@@ -219,7 +202,10 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
             terms = entry.terms
             if entry.neighbour_score is None:
                 terms = fusion.relevance_terms(entry.hit)
-            entry.terms = [*scaled(terms, weight), RankTerm("redundancy", redundancy, weight - 1)]
+            entry.terms = [
+                *(ScoreTerm(term.name, term.value, term.weight * weight) for term in terms),
+                ScoreTerm("redundancy", redundancy, weight - 1),
+            ]
         diversified.append(entry)
     return diversified
 
@@ -243,7 +229,7 @@ def _block_sizes(entries: Sequence[_Entry]) -> list[int]:
 def _note(entries: Sequence[_Entry], stage: str) -> None:
     for rank, entry in enumerate(entries, start=1):
         if entry.explained:
-            entry.ranks.append(StageRank(stage, rank))
+            entry.ranks[stage] = rank
 
 
 def _embedding(hit: Hit) -> NDArray[np.float32]:

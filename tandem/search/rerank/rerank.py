@@ -1,7 +1,6 @@
 """The rerank stage: scores candidates with the cross-encoder, chunk by chunk, best first."""
 
 import asyncio
-import enum
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,9 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
+from tandem.contract.search.answer import RerankSummary
+from tandem.contract.search.answer_names import ErrorReason, RerankStopReason
+from tandem.contract.search.query import SearchQuery
 from tandem.errors import (
     CrossEncoderMissing,
     DeadlineExceeded,
@@ -27,7 +29,6 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.search.metrics import RERANK_STOPS, note_rerank
-from tandem.search.query import SearchQuery
 from tandem.search.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
 from tandem.search.rerank.pace import RerankPace
 from tandem.search.shard_map import ShardMap
@@ -38,42 +39,21 @@ from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBa
 _ABSENT_SECONDS = 10.0
 
 
-class RerankStop(enum.Enum):
-    """Says why a rerank ended; names are the contract's."""
-
-    COMPLETE = "complete"
-    DISABLED = "disabled"
-    NOT_APPLICABLE = "not_applicable"
-    TIME = "time"
-    ADAPTIVE = "adaptive"
-    UNAVAILABLE = "unavailable"
-    OUTPUT_INVALID = "output_invalid"
-    OVERLOADED = "overloaded"
-
-    @property
-    def is_short(self) -> bool:
-        """Whether fewer candidates were scored than requested."""
-        return self in _SHORT_STOPS
-
-
-for _each in RerankStop:
+for _each in RerankStopReason:
     # A counter that first appears at its first count hides that count from rate().
-    RERANK_STOPS.labels(_each.value)
+    if _each is not RerankStopReason.UNSPECIFIED:
+        RERANK_STOPS.labels(_each.lower())
 
-_SHORT_STOPS = frozenset(
-    {RerankStop.TIME, RerankStop.UNAVAILABLE, RerankStop.OUTPUT_INVALID, RerankStop.OVERLOADED}
-)
-
-STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
-    DeadlineExceeded: RerankStop.TIME,
-    Overloaded: RerankStop.OVERLOADED,
-    ModelOutputInvalid: RerankStop.OUTPUT_INVALID,
-    ServiceUnavailable: RerankStop.UNAVAILABLE,
-    ModelUnavailable: RerankStop.UNAVAILABLE,
-    InternalFault: RerankStop.UNAVAILABLE,
-    ItemCorrupt: RerankStop.UNAVAILABLE,
-    QueryContentMissing: RerankStop.NOT_APPLICABLE,
-    CrossEncoderMissing: RerankStop.NOT_APPLICABLE,
+STOP_OF_ERROR: Mapping[type[TandemError], RerankStopReason] = {
+    DeadlineExceeded: RerankStopReason.TIME,
+    Overloaded: RerankStopReason.OVERLOADED,
+    ModelOutputInvalid: RerankStopReason.OUTPUT_INVALID,
+    ServiceUnavailable: RerankStopReason.UNAVAILABLE,
+    ModelUnavailable: RerankStopReason.UNAVAILABLE,
+    InternalFault: RerankStopReason.UNAVAILABLE,
+    ItemCorrupt: RerankStopReason.UNAVAILABLE,
+    QueryContentMissing: RerankStopReason.NOT_APPLICABLE,
+    CrossEncoderMissing: RerankStopReason.NOT_APPLICABLE,
 }
 """Errors that end the rerank but not the search. Any other error is the caller's to fix."""
 
@@ -82,7 +62,7 @@ STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
 class RerankOutcome:
     """Holds how deep a rerank got, and its scores."""
 
-    stop: RerankStop
+    stop: RerankStopReason
     reranked_depth: int = 0
     """Candidates scored, from the first in retrieval order."""
     matches: Mapping[str, Match] = field(default_factory=dict)
@@ -102,17 +82,28 @@ class RerankOutcome:
         """Whether scores are no probabilities."""
         return any(match.probability is None for match in self.matches.values())
 
+    @property
+    def summary(self) -> RerankSummary:
+        """What an answer says of it."""
+        return RerankSummary(
+            self.reranked_depth,
+            self.stop,
+            self.missing_count,
+            self.reranker,
+            ErrorReason.UNCALIBRATED if self.is_uncalibrated else None,
+        )
+
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
 
         Raises RankingInvalid if no rerank of the query is possible.
         """
-        if self.stop is RerankStop.NOT_APPLICABLE:
+        if self.stop is RerankStopReason.NOT_APPLICABLE:
             raise RankingInvalid(
                 why="rerank_required is set, but the cross-encoder scores a text against an image: "
                 "give the query a part of the other modality than the target, with tokens"
             )
-        if self.stop is RerankStop.TIME:
+        if self.stop is RerankStopReason.TIME:
             raise DeadlineExceeded(
                 what=f"the rerank, after {self.reranked_depth} of {rerank_k} candidates"
             )
@@ -158,7 +149,7 @@ class RerankStage:
         time ran out or a service failed; what is wrong with the query is raised.
         """
         if tokens.is_empty and time.monotonic() < self._absent_until_time:
-            return RerankOutcome(RerankStop.NOT_APPLICABLE)
+            return RerankOutcome(RerankStopReason.NOT_APPLICABLE)
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
         run = _Run(
@@ -174,7 +165,7 @@ class RerankStage:
         while run.stop is None:
             await self._score_next(run, rule, deadline)
         outcome = run.outcome()
-        note_rerank(outcome.stop.value, outcome.reranked_depth)
+        note_rerank(outcome.stop, outcome.reranked_depth)
         return outcome
 
     async def _score_next(
@@ -183,19 +174,19 @@ class RerankStage:
         """Scores the next chunk, or sets why the run stops."""
         left_count = len(run.hits) - run.depth
         if not left_count:
-            run.stop = RerankStop.COMPLETE
+            run.stop = RerankStopReason.COMPLETE
         elif rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
-            run.stop = RerankStop.ADAPTIVE
+            run.stop = RerankStopReason.ADAPTIVE
         # Candidates after one whose breaker is open could not count.
         elif not (open_count := self._open_count(run)):
-            run.stop = RerankStop.UNAVAILABLE
+            run.stop = RerankStopReason.UNAVAILABLE
         else:
             wanted_count = min(left_count, next_look(rule, run.depth)) if rule else left_count
             size = self._pace.chunk_size(min(wanted_count, open_count), deadline.left())
             if size:
                 await self._score_chunk(run, size, deadline)
             else:
-                run.stop = RerankStop.TIME
+                run.stop = RerankStopReason.TIME
 
     def _open_count(self, run: "_Run") -> int:
         """Returns how many candidates come before one whose shard's circuit breaker is open."""
@@ -226,7 +217,7 @@ class RerankStage:
                 failures[number] = ModelUnavailable(
                     model=f"of rerank-{number}", why=f"it is at version {answer.model_version}"
                 )
-                run.note_failure(RerankStop.UNAVAILABLE)
+                run.note_failure(RerankStopReason.UNAVAILABLE)
             elif isinstance(answer, ScoredBatch):
                 run.matches |= answer.matches
                 run.cost += answer.cost
@@ -252,12 +243,12 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
     The stop is that of the first rerank that was cut short, else of the first that did not
     complete; one that is not applicable does not count.
     """
-    applied = [each for each in outcomes if each.stop is not RerankStop.NOT_APPLICABLE]
+    applied = [each for each in outcomes if each.stop is not RerankStopReason.NOT_APPLICABLE]
     if len(applied) < 2:
         return applied[0] if applied else outcomes[0]
     stops = sorted(
         (each.stop for each in applied),
-        key=lambda stop: (not stop.is_short, stop is RerankStop.COMPLETE),
+        key=lambda stop: (not stop.is_short, stop is RerankStopReason.COMPLETE),
     )
     return RerankOutcome(
         stops[0],
@@ -289,12 +280,12 @@ class _Run:
     matches: dict[str, Match] = field(default_factory=dict)
     """Of the candidates down to the depth; after a failure, also of some below it."""
     cost: InferenceCost = field(default_factory=InferenceCost)
-    stop: RerankStop | None = None
+    stop: RerankStopReason | None = None
     default_fusion: FusionMethod | None = None
 
-    def note_failure(self, stop: RerankStop) -> None:
+    def note_failure(self, stop: RerankStopReason) -> None:
         """Stops the run; of several failures, one other than a lack of time says more."""
-        if self.stop is None or self.stop is RerankStop.TIME:
+        if self.stop is None or self.stop is RerankStopReason.TIME:
             self.stop = stop
 
     def is_of_version(self, version: int) -> bool:

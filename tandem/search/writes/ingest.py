@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.places import Places
-from tandem.contract.attributes import Attributes, check_attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_INGEST_ITEM_COUNT, check_batch_size
+from tandem.contract.search.ingest import IncomingItem, IngestBatch, Outcomes
 from tandem.errors import (
     ItemIdDuplicate,
     TandemError,
@@ -24,33 +24,6 @@ from tandem.search.shard_map import ShardMap
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
 from tandem.stages.encoding import EncodedBatch
 from tandem.stages.items import ItemRecord
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingItem:
-    """Holds an item as it arrived, or why it cannot be accepted; raises AttributeInvalid."""
-
-    item_id: str
-    content: Content | TandemError
-    attributes: Attributes = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_attributes(self.attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class IngestBatch:
-    """Holds the items of one request, and how to ingest them."""
-
-    index_id: str
-    items: Sequence[IncomingItem]
-    request_id: str = ""
-    """A batch already stored under this id is answered as then; an empty id is not remembered."""
-    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
-
-
-Outcomes = list[TandemError | None]
-"""One entry for each item of a batch, in its order; None means durably stored."""
 
 
 @dataclass(frozen=True, slots=True)

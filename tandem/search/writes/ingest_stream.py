@@ -2,36 +2,37 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from tandem.search.writes.ingest import EncodedItems, IngestBatch, Ingested, Ingester
+from tandem.contract.search.answer import IngestOutcome
+from tandem.contract.search.ingest import IngestBatch
+from tandem.search.shard_map import ShardMap
+from tandem.search.writes.consistency_token import make_token
+from tandem.search.writes.ingest import EncodedItems, Ingested, Ingester
 
 Request = TypeVar("Request")
 
 
-class IngestStream(Generic[Request]):
-    """Takes requests, and gives each batch and its outcome, in the order of the requests.
+class IngestStream:
+    """Takes requests, and gives each batch's outcomes, in the order of the requests.
 
     Reads no request while `pending_batch_count` batches await their answer; gRPC's flow control
     passes that on to the sender.
     """
 
     def __init__(
-        self,
-        ingester: Ingester,
-        read_batch: Callable[[Request], Awaitable[IngestBatch]],
-        *,
-        pending_batch_count: int,
+        self, ingester: Ingester, shard_map: ShardMap, *, pending_batch_count: int
     ) -> None:
         self._ingester = ingester
-        self._read_batch = read_batch
+        self._shard_map = shard_map
         self._pending_batch_count = pending_batch_count
 
     async def answers(
-        self, requests: AsyncIterator[Request]
-    ) -> AsyncGenerator[tuple[IngestBatch, Ingested], None]:
-        """Yields each batch with its outcome, whose sequences cover the batches before it too.
+        self,
+        requests: AsyncIterator[Request],
+        read_batch: Callable[[Request], Awaitable[IngestBatch]],
+    ) -> AsyncGenerator[list[IngestOutcome], None]:
+        """Yields each batch's outcomes, whose consistency token covers the batches before it too.
 
         A batch that is refused as a whole ends the stream with its error, after the answers to the
         batches before it; nothing after it is stored.
@@ -41,11 +42,14 @@ class IngestStream(Generic[Request]):
         tasks: set[asyncio.Task[EncodedItems]] = set()
         sequences: dict[int, int] = {}
 
+        async def encode(request: Request) -> EncodedItems:
+            return await self._ingester.encode(await read_batch(request))
+
         async def read() -> None:
             try:
                 await room.acquire()
                 async for request in requests:
-                    task = asyncio.create_task(self._encode(request))
+                    task = asyncio.create_task(encode(request))
                     tasks.add(task)
                     encoding.put_nowait(task)
                     await room.acquire()
@@ -60,7 +64,7 @@ class IngestStream(Generic[Request]):
                 ingested = await self._ingester.store(encoded)
                 for shard, sequence in ingested.sequences.items():
                     sequences[shard] = max(sequence, sequences.get(shard, 0))
-                yield encoded.batch, replace(ingested, sequences=dict(sequences))
+                yield _outcomes(ingested, encoded.batch, make_token(sequences, self._shard_map))
                 tasks.discard(task)
                 room.release()
             await reading
@@ -69,5 +73,9 @@ class IngestStream(Generic[Request]):
                 each.cancel()
             await asyncio.gather(reading, *tasks, return_exceptions=True)
 
-    async def _encode(self, request: Request) -> EncodedItems:
-        return await self._ingester.encode(await self._read_batch(request))
+
+def _outcomes(ingested: Ingested, batch: IngestBatch, token: str) -> list[IngestOutcome]:
+    return [
+        IngestOutcome(item.item_id, error, token, ingested.text_uses.get(number))
+        for number, (item, error) in enumerate(zip(batch.items, ingested.outcomes, strict=True))
+    ]

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
+from tandem.contract.search.answer import Removal
 from tandem.errors import (
     DeadlineExceeded,
     IndexNotFound,
@@ -16,22 +16,13 @@ from tandem.errors import (
 )
 from tandem.remote.shard_client import ShardClient
 from tandem.search.shard_map import ShardMap
+from tandem.search.writes.consistency_token import make_token
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
 from tandem.stages.items import Deleted
 
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
 _SHOWN_ID_COUNT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class RemovalOutcome:
-    """Counts the items that existed, with the change logs' sequences by shard number."""
-
-    removed_count: int
-    sequences: Mapping[int, int]
-    is_complete: bool = True
-    """For an index: whether none of it is left."""
 
 
 class Remover:
@@ -44,7 +35,7 @@ class Remover:
 
     async def remove(
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
-    ) -> RemovalOutcome:
+    ) -> Removal:
         """Deletes the ids durably on every shard that owns one.
 
         Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before it
@@ -71,11 +62,9 @@ class Remover:
         removed_count = sum(deleted.count for deleted in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
-        return RemovalOutcome(
-            removed_count, {number: each.sequence for number, each in done.items()}
-        )
+        return Removal(removed_count, self._token(done))
 
-    async def remove_index(self, index_id: str, deadline: Deadline) -> RemovalOutcome:
+    async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Removes an index, or a part of a large one, from all shards; repeat until complete.
 
         Raises IndexIdInvalid, IndexNotFound if no shard has it, and, once all shards have ended,
@@ -98,11 +87,13 @@ class Remover:
             )
         if not done:
             raise IndexNotFound(index_id=index_id)
-        return RemovalOutcome(
-            removed_count,
-            {number: each.sequence for number, each in done.items()},
-            all(each.is_complete for each in done.values()),
+        return Removal(
+            removed_count, self._token(done), all(each.is_complete for each in done.values())
         )
+
+    def _token(self, done: Mapping[int, Deleted]) -> str:
+        sequences = {number: each.sequence for number, each in done.items()}
+        return make_token(sequences, self._shard_map)
 
     async def _delete_index_on(
         self, shard: ShardClient, index_id: str, deadline: Deadline

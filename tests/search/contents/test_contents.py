@@ -7,8 +7,8 @@ import pytest
 
 from tandem.chassis.calls.status import REASON_KEY
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.search.ingest import IncomingItem
 from tandem.errors import TextEmpty
-from tandem.search.writes.ingest import IncomingItem
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import content_service_pb2 as pb
 from tandem.wire import embedding_from_proto

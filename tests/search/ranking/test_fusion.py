@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.search.query import RankingRule
 from tandem.evaluation import fusion as evaluated
-from tandem.search.query import RankingRule
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match

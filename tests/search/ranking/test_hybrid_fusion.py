@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.contract.hybrid import HybridFusion, HybridRank
-from tandem.search.query import HybridRule
+from tandem.contract.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import (
     fused_hits,
 )

@@ -11,16 +11,11 @@ from hypothesis import strategies as st
 
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.search.answer import FoundItem
+from tandem.contract.search.answer_names import OrderedBy
+from tandem.contract.search.query import Depth, RankingRule, SearchQuery, WeightedPart
 from tandem.errors import RankingInvalid
-from tandem.search.depth import Depth
-from tandem.search.query import RankingRule, SearchQuery, WeightedPart
-from tandem.search.ranking.ranking import (
-    OrderingStage,
-    RankedHit,
-    rank_answer,
-    reranked_hits,
-    retrieved_order,
-)
+from tandem.search.ranking.ranking import rank_answer, reranked_hits, retrieved_order
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 
@@ -36,9 +31,16 @@ QUERY = SearchQuery(
 )
 
 
-def rank_hits(hits: list[Hit], matches: dict[str, Match]) -> list[RankedHit]:
+def rank_hits(hits: list[Hit], matches: dict[str, Match]) -> list[FoundItem]:
     """Returns the order of a search that asks for nothing else."""
     return rank_answer(QUERY, hits, matches)
+
+
+def match_of(item: FoundItem) -> Match | None:
+    """Returns the item's match, if it was reranked."""
+    if item.match_logit is None:
+        return None
+    return Match(item.match_logit, item.match_probability)
 
 
 def in_order(hits: list[Hit]) -> list[Hit]:
@@ -69,8 +71,9 @@ def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, Match]]) -> N
     ranked = rank_hits(hits, matches)
 
     assert [entry.final_rank for entry in ranked] == list(range(1, len(hits) + 1))
-    assert {entry.retrieve_rank: entry.hit for entry in ranked} == dict(enumerate(hits, start=1))
-    assert all(entry.match == matches.get(entry.hit.item_id) for entry in ranked)
+    places = {entry.retrieve_rank: entry.item_id for entry in ranked}
+    assert places == {place: hit.item_id for place, hit in enumerate(hits, start=1)}
+    assert all(match_of(entry) == matches.get(entry.item_id) for entry in ranked)
 
 
 def test_a_worked_example() -> None:
@@ -85,9 +88,9 @@ def test_a_worked_example() -> None:
 
     ranked = rank_hits(hits, matches)
 
-    assert [entry.hit.item_id for entry in ranked] == ["d", "b", "a", "c"]
+    assert [entry.item_id for entry in ranked] == ["d", "b", "a", "c"]
     assert [entry.retrieve_rank for entry in ranked] == [4, 2, 1, 3]
-    assert ranked[-1].match is None
+    assert ranked[-1].match_logit is None
 
 
 def pointed(item_id: str, similarity: float, degrees: float) -> Hit:
@@ -97,9 +100,9 @@ def pointed(item_id: str, similarity: float, degrees: float) -> Hit:
     return Hit(item_id, similarity, Modality.IMAGE, embedding)
 
 
-def ids(ranked: list[RankedHit]) -> list[str]:
+def ids(ranked: list[FoundItem]) -> list[str]:
     """Returns the items, best first."""
-    return [entry.hit.item_id for entry in ranked]
+    return [entry.item_id for entry in ranked]
 
 
 rules = st.builds(
@@ -153,7 +156,7 @@ def test_an_explanation_adds_up(
         assert entry.explanation is not None
         total = math.fsum(term.value * term.weight for term in entry.explanation.terms)
         assert total == pytest.approx(entry.score, abs=1e-6)
-        ranks = {each.stage: each.rank for each in entry.explanation.ranks}
+        ranks = entry.explanation.ranks
         stages = ["retrieve", "rerank"]
         stages += ["diversity"] * query.ranking.are_embeddings_needed
         stages += ["interleave"] * query.all_modalities_included
@@ -178,9 +181,9 @@ def test_each_kind_keeps_its_own_order(
         )
         for modality in query.modalities
     }
-    kinds = [entry.hit.modality for entry in ranked]
+    kinds = [entry.modality for entry in ranked]
     for modality, own in alone.items():
-        assert [entry.hit.item_id for entry in ranked if entry.hit.modality is modality] == ids(own)
+        assert [entry.item_id for entry in ranked if entry.modality is modality] == ids(own)
     if query.all_modalities_included:
         turns = 2 * min(len(own) for own in alone.values())
         assert kinds[:turns] == [Modality.IMAGE, Modality.TEXT] * (turns // 2)
@@ -196,15 +199,15 @@ def test_scored_items_rank_before_the_others_by_score(
     ranked = rank_answer(query, hits, matches)
 
     for modality in query.modalities:
-        own = [entry for entry in ranked if entry.hit.modality is modality]
-        are_scored = [entry.match is not None for entry in own]
+        own = [entry for entry in ranked if entry.modality is modality]
+        are_scored = [entry.match_logit is not None for entry in own]
         assert are_scored == sorted(are_scored, reverse=True)
         for is_scored in (True, False):
-            scores = [entry.score for entry in own if (entry.match is not None) is is_scored]
+            scores = [entry.score for entry in own if (entry.match_logit is not None) is is_scored]
             assert all(later <= earlier + 1e-6 for earlier, later in pairwise(scores))
     if rule.min_probability is not None:
         assert all(
-            entry.match is not None and entry.match.probability >= rule.min_probability
+            entry.match_probability is not None and entry.match_probability >= rule.min_probability
             for entry in ranked
         )
     elif rule.duplicate_similarity is None:
@@ -267,18 +270,18 @@ def test_neighbours_order_the_first_hits_and_leave_the_others() -> None:
         replace(QUERY, explained=True), STAGED_HITS, STAGED_MATCHES, neighbour_scores=scores
     )
 
-    assert [(each.hit.item_id, each.ordered_by, each.score) for each in ranked] == [
-        ("b", OrderingStage.NEIGHBOURS, 0.5),
-        ("c", OrderingStage.NEIGHBOURS, -0.25),
-        ("a", OrderingStage.RERANK, 1.0),
-        ("d", OrderingStage.RETRIEVE, 0.9 - 3 / 10),
-        ("e", OrderingStage.RETRIEVE, 0.9 - 4 / 10),
+    assert [(each.item_id, each.ordered_by, each.score) for each in ranked] == [
+        ("b", OrderedBy.NEIGHBOURS, 0.5),
+        ("c", OrderedBy.NEIGHBOURS, -0.25),
+        ("a", OrderedBy.RERANK, 1.0),
+        ("d", OrderedBy.RETRIEVE, pytest.approx(0.6)),
+        ("e", OrderedBy.RETRIEVE, pytest.approx(0.5)),
     ]
     assert ranked[0].explanation is not None
     assert [(each.name, each.value) for each in ranked[0].explanation.terms] == [
         ("neighbour_score", 0.5)
     ]
-    assert [(each.stage, each.rank) for each in ranked[0].explanation.ranks] == [
+    assert list(ranked[0].explanation.ranks.items()) == [
         ("retrieve", 2),
         ("rerank", 2),
         ("neighbours", 1),
@@ -303,7 +306,7 @@ def test_diversity_keeps_items_ordered_by_neighbours_first() -> None:
 
     ranked = rank_answer(query, hits, STAGED_MATCHES, neighbour_scores={"c": -0.25, "b": 0.5})
 
-    assert [each.hit.item_id for each in ranked] == ["b", "c", "a", "d", "e"]
+    assert [each.item_id for each in ranked] == ["b", "c", "a", "d", "e"]
     # Half of -0.25, less half of the redundancy with "b", which is 1.
     assert ranked[1].score == pytest.approx(-0.625)
     assert ranked[1].explanation is not None

@@ -7,17 +7,16 @@ from pathlib import Path
 import grpc
 import pytest
 
-from orchestrator_svc.wire.cursor_shape import check_cursor_shape
 from rerank_svc.servicer import RerankServicer
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.answer_names import RerankStopReason
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import Depth, SearchQuery, StoredItem, WeightedPart
 from tandem.reranking.remote.endpoint import RemoteEndpoint
 from tandem.reranking.remote.pictures import data_uri
-from tandem.search.depth import Depth
-from tandem.search.query import SearchQuery, StoredItemSource, WeightedPart
-from tandem.search.rerank.rerank import RerankStop
-from tandem.search.search import SearchAnswer
-from tandem.search.writes.ingest import IncomingItem
+from tandem.search.cursors.cursor_shape import check_cursor_shape
 from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_cursor_pb2 import SearchCursor
@@ -52,8 +51,8 @@ async def searching(folder: Path) -> AsyncIterator[tuple[RemoteApi, Stack]]:
 
 
 async def search(
-    behind: Stack, source: TextContent | StoredItemSource, seconds: float = 10.0
-) -> SearchAnswer:
+    behind: Stack, source: TextContent | StoredItem, seconds: float = 10.0
+) -> SearchResult:
     query = SearchQuery(
         parts=(WeightedPart(source),),
         index_id=INDEX_ID,
@@ -63,8 +62,8 @@ async def search(
     return await behind.searcher.search(query, Deadline.after(seconds))
 
 
-def ids(answer: SearchAnswer) -> list[str]:
-    return [entry.hit.item_id for entry in answer.ranked]
+def ids(answer: SearchResult) -> list[str]:
+    return [item.item_id for item in answer.items]
 
 
 @pytest.mark.parametrize("has_own_cross_encoder", [True, False])
@@ -76,7 +75,7 @@ async def test_the_remote_order_is_the_answers(tmp_path: Path, has_own_cross_enc
         behind.encoder.has_cross_encoder = has_own_cross_encoder
         answer = await search(behind, TextContent("0"))
 
-    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.rerank.stop is RerankStopReason.COMPLETE
     assert answer.rerank.reranker.startswith("m@")
     assert api.document_counts == [3, 3]
     assert {each["query"] for each in api.requests} == {"0"}
@@ -101,13 +100,13 @@ def test_a_cursor_carries_the_longest_name() -> None:
 @pytest.mark.parametrize(
     ("sabotage", "stop"),
     [
-        (Sabotage.ERROR_500, RerankStop.UNAVAILABLE),
-        (Sabotage.FEWER, RerankStop.OUTPUT_INVALID),
-        (Sabotage.BUSY, RerankStop.OVERLOADED),
+        (Sabotage.ERROR_500, RerankStopReason.UNAVAILABLE),
+        (Sabotage.FEWER, RerankStopReason.OUTPUT_INVALID),
+        (Sabotage.BUSY, RerankStopReason.OVERLOADED),
     ],
 )
 async def test_a_failing_api_leaves_the_bi_encoders_order(
-    tmp_path: Path, sabotage: Sabotage, stop: RerankStop
+    tmp_path: Path, sabotage: Sabotage, stop: RerankStopReason
 ) -> None:
     """The answer says what happened to the rerank."""
     async with searching(tmp_path) as (api, behind):
@@ -117,7 +116,7 @@ async def test_a_failing_api_leaves_the_bi_encoders_order(
     assert_as_retrieved(answer, stop)
 
 
-def assert_as_retrieved(answer: SearchAnswer, stop: RerankStop) -> None:
+def assert_as_retrieved(answer: SearchResult, stop: RerankStopReason) -> None:
     """The response has the bi-encoder's order and the reason."""
     assert (ids(answer), answer.rerank.stop) == (NAMES, stop)
     assert answer.rerank.reranker == ""
@@ -129,9 +128,9 @@ async def test_a_query_without_a_content_is_not_reranked(tmp_path: Path) -> None
     async with searching(tmp_path) as (api, behind):
         text = [IncomingItem("words", TextContent("0"))]
         assert not any((await ingest(behind.ingester, text)).outcomes)
-        answer = await search(behind, StoredItemSource("words"))
+        answer = await search(behind, StoredItem("words"))
 
-    assert answer.rerank.stop is RerankStop.NOT_APPLICABLE
+    assert answer.rerank.stop is RerankStopReason.NOT_APPLICABLE
     assert ids(answer) == NAMES
     assert not answer.degradations
     assert not api.requests

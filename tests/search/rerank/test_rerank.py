@@ -14,12 +14,11 @@ from tandem import errors
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
-from tandem.search.depth import Depth
-from tandem.search.query import SearchQuery, WeightedPart
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.answer_names import RerankStopReason
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.search.rerank.pace import ChunkRule
-from tandem.search.rerank.rerank import RerankStop
-from tandem.search.search import SearchAnswer
-from tandem.search.writes.ingest import IncomingItem
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import (
     FINGERPRINT,
@@ -82,7 +81,7 @@ async def search(
     seconds: float = 10.0,
     rerank_required: bool = False,
     adaptive_depth: bool = False,
-) -> SearchAnswer:
+) -> SearchResult:
     """Searches for what is near 0 degrees."""
     query = SearchQuery(
         parts=(WeightedPart(TextContent("0")),),
@@ -95,9 +94,9 @@ async def search(
     return await behind.searcher.search(query, Deadline.after(seconds))
 
 
-def ids(answer: SearchAnswer) -> list[str]:
+def ids(answer: SearchResult) -> list[str]:
     """Returns the items found, best first."""
-    return [entry.hit.item_id for entry in answer.ranked]
+    return [item.item_id for item in answer.items]
 
 
 def asked(behind: Stack) -> set[str]:
@@ -110,18 +109,23 @@ def asked(behind: Stack) -> set[str]:
     }
 
 
-def degraded(answer: SearchAnswer) -> list[str]:
+def degraded(answer: SearchResult) -> list[str]:
     """Returns the degradations' names."""
     return [each.name for each in answer.degradations]
 
 
-def assert_prefix(answer: SearchAnswer) -> None:
+def scored(answer: SearchResult) -> list[str]:
+    """Returns the items that the cross-encoder scored."""
+    return [item.item_id for item in answer.items if item.match_logit is not None]
+
+
+def assert_prefix(answer: SearchResult) -> None:
     """The first `reranked_depth` in the full cross-encoder's order, then the others as retrieved;
     a prefix of the full rerank's candidates, ordered as the full rerank orders them.
     """
     depth = answer.rerank.reranked_depth
     assert ids(answer) == [*reversed(NAMES[:depth]), *NAMES[depth:]]
-    assert set(answer.rerank.matches) == set(NAMES[:depth])
+    assert set(scored(answer)) == set(NAMES[:depth])
 
 
 def first_on(behind: Stack, shard: int) -> int:
@@ -139,8 +143,8 @@ async def test_an_ordinary_search_calls_each_shard_once() -> None:
 
         assert_prefix(answer)
         assert answer.rerank.reranked_depth == 20
-        assert answer.rerank.stop is RerankStop.COMPLETE
-        assert answer.rerank.cost.pair_count == 20
+        assert answer.rerank.stop is RerankStopReason.COMPLETE
+        assert answer.cost.pair_count == 20
         assert [len(shard.requests("ScoreCandidates")) for shard in behind.shards] == [1, 1]
         assert not answer.degradations
 
@@ -169,7 +173,7 @@ async def test_candidates_past_the_deadline_keep_their_place(seconds: float) -> 
 
             assert time.monotonic() - start_time < (seconds + 0.3) * factor
             assert 0 < answer.rerank.reranked_depth < ITEM_COUNT
-            assert answer.rerank.stop is RerankStop.TIME
+            assert answer.rerank.stop is RerankStopReason.TIME
             assert degraded(answer) == ["RERANK_PARTIAL"]
             assert_prefix(answer)
 
@@ -220,7 +224,7 @@ async def test_after_a_shards_failure_candidates_before_its_first_count(
     answer = await search(filled)
 
     assert answer.rerank.reranked_depth == first_on(filled, 1)
-    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert answer.rerank.stop is RerankStopReason.UNAVAILABLE
     assert_prefix(answer)
 
 
@@ -234,7 +238,7 @@ async def test_a_chunk_that_fails_leaves_those_before_it(filled: Stack) -> None:
     answer = await search(filled)
 
     assert 10 <= answer.rerank.reranked_depth < ITEM_COUNT
-    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert answer.rerank.stop is RerankStopReason.UNAVAILABLE
     assert degraded(answer) == ["RERANK_PARTIAL"]
     assert_prefix(answer)
 
@@ -246,7 +250,7 @@ async def test_candidates_that_are_gone_are_counted(filled: Stack) -> None:
 
     answer = await search(filled)
 
-    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.rerank.stop is RerankStopReason.COMPLETE
     assert answer.rerank.missing_count == 1
     assert ids(answer)[-1] == "image-03"
     assert degraded(answer) == ["TOKENS_MISSING"]
@@ -285,7 +289,9 @@ async def test_adaptive_depth_stops_by_the_models_rule(
     answer = await search(filled, adaptive_depth=True)
 
     assert answer.rerank.reranked_depth == depth
-    assert answer.rerank.stop is (RerankStop.ADAPTIVE if depth == 4 else RerankStop.COMPLETE)
+    assert answer.rerank.stop is (
+        RerankStopReason.ADAPTIVE if depth == 4 else RerankStopReason.COMPLETE
+    )
     assert not answer.degradations
     assert len(asked(filled)) == depth
     assert ids(answer)[0] == ("image-01" if depth == 4 else "image-39")
@@ -325,8 +331,8 @@ async def test_candidates_are_scored_by_the_version_that_encoded_the_query(fille
 
     requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
     assert {request.model_version for request in requests} == {7}  # type: ignore[attr-defined]
-    assert answer.encoded.model_version == answer.rerank.model_version == 7
-    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.model_version == 7
+    assert answer.rerank.stop is RerankStopReason.COMPLETE
 
 
 async def test_the_first_answer_chooses_the_default_method(filled: Stack) -> None:
@@ -338,8 +344,8 @@ async def test_the_first_answer_chooses_the_default_method(filled: Stack) -> Non
 
     requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
     assert {request.model_version for request in requests} == {0, 3}  # type: ignore[attr-defined]
-    assert answer.rerank.model_version == 3
-    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.model_version == 3
+    assert answer.rerank.stop is RerankStopReason.COMPLETE
 
 
 async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
@@ -351,10 +357,10 @@ async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
 
     versions = {
         filled.shards[filled.shard_map.owner("scenes", item_id)].model_version
-        for item_id in answer.rerank.matches
+        for item_id in scored(answer)
     }
-    assert answer.rerank.stop is RerankStop.UNAVAILABLE
-    assert versions <= {answer.rerank.model_version}
+    assert answer.rerank.stop is RerankStopReason.UNAVAILABLE
+    assert versions <= {answer.model_version}
     assert_prefix(answer)
     assert degraded(answer)
 

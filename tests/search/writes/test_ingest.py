@@ -6,7 +6,8 @@ import pytest
 
 from tandem import errors
 from tandem.contract.content import ImageContent, TextContent, TextUse, TruncationPolicy
-from tandem.search.writes.ingest import IncomingItem, IngestBatch, Ingested, Outcomes
+from tandem.contract.search.ingest import IncomingItem, IngestBatch, Outcomes
+from tandem.search.writes.ingest import Ingested
 from tandem.v1 import content_pb2
 from tests.support.orchestrator_svc import downstream
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack

@@ -7,8 +7,9 @@ import pytest
 from tandem import errors
 from tandem.contract.content import TextContent
 from tandem.contract.deadline import Deadline
-from tandem.search.writes.ingest import IncomingItem
-from tandem.search.writes.removal import RemovalOutcome
+from tandem.contract.search.answer import Removal
+from tandem.contract.search.ingest import IncomingItem
+from tandem.search.writes.consistency_token import make_token
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 
 
@@ -20,7 +21,7 @@ async def fill(behind: Stack) -> dict[int, str]:
     return owned
 
 
-async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> RemovalOutcome:
+async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> Removal:
     """Removes from "scenes"."""
     return await behind.remover.remove("scenes", item_ids, request_id, Deadline.after(10))
 
@@ -30,7 +31,9 @@ async def test_a_removal_tells_how_many_and_how_far() -> None:
     async with stack() as behind:
         owned = await fill(behind)
 
-        assert await remove(behind, [*owned.values(), "never"]) == RemovalOutcome(2, {0: 2, 1: 2})
+        assert await remove(behind, [*owned.values(), "never"]) == Removal(
+            2, make_token({0: 2, 1: 2}, behind.shard_map)
+        )
 
 
 async def test_a_shard_that_is_down_fails_the_removal_and_leaves_nothing_unsaid() -> None:

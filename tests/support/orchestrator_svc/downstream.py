@@ -17,6 +17,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator_svc.call_deadline import CallDeadline
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
@@ -28,6 +29,7 @@ from tandem.chassis.serve.server import make_server
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, TruncationPolicy
 from tandem.contract.filters import AllOf, Filter, holds
+from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -40,15 +42,18 @@ from tandem.remote.shard_client import ShardClient
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.contents.content_room import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
 from tandem.search.search import Searcher
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TimeShares
-from tandem.search.writes.ingest import IncomingItem, IngestBatch, Ingested, Ingester
+from tandem.search.writes.ingest import Ingested, Ingester
+from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
@@ -566,40 +571,32 @@ async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterat
 def _door(
     behind: Stack, timeout_seconds: float, pending_batch_count: int
 ) -> Callable[[grpc.aio.Server], None]:
-    index_list = IndexList(behind.shard_clients)
-    servicer = SearchServicer(
-        behind.searcher,
-        BatchSearcher(
+    orchestrator = Orchestrator(
+        searcher=behind.searcher,
+        batch_searcher=BatchSearcher(
             behind.encoder_client,
             behind.shard_clients,
             behind.searcher.services,
             behind.searcher.depth_rules,
         ),
-        behind.ingester,
-        behind.remover,
-        behind.shard_map,
-        index_survey=IndexSurvey(behind.shard_clients),
-        index_list=index_list,
-        default_timeout_seconds=timeout_seconds,
-        max_timeout_seconds=60.0,
-        ingest_pending_batch_count=pending_batch_count,
-    )
-    models = SearchModelServicer(
-        behind.encoder_client, behind.searcher.depth_rules, timeout_seconds
-    )
-
-    contents = ContentServicer(
-        StoredItems(behind.shard_clients, behind.shard_map),
-        DocumentScorer(
+        ingest_stream=IngestStream(
+            behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
+        ),
+        remover=behind.remover,
+        survey=IndexSurvey(behind.shard_clients),
+        index_list=IndexList(behind.shard_clients),
+        stored_items=StoredItems(behind.shard_clients, behind.shard_map),
+        documents=DocumentScorer(
             behind.encoder_client,
             [shard.reranker for shard in behind.shard_clients],
             behind.shard_map,
         ),
-        servicer.content_budget,
-        index_list=index_list,
-        default_timeout_seconds=timeout_seconds,
-        max_timeout_seconds=60.0,
+        describe_encoder=behind.encoder_client.describe_model,
     )
+    deadline, budget = CallDeadline(timeout_seconds, 60.0), ContentBudget()
+    servicer = SearchServicer(orchestrator, deadline, budget)
+    models = SearchModelServicer(orchestrator, deadline)
+    contents = ContentServicer(orchestrator, deadline, budget)
 
     def add(server: grpc.aio.Server) -> None:
         add_SearchServiceServicer_to_server(servicer, server)

@@ -77,6 +77,11 @@ class RerankStopReason(NamedAnswer):
     OVERLOADED = "OVERLOADED"
     """The cross-encoder is overloaded."""
 
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer candidates were scored than requested."""
+        return self in ("TIME", "UNAVAILABLE", "OUTPUT_INVALID", "OVERLOADED")
+
 
 class NeighbourStopReason(NamedAnswer):
     """Why reordering by neighbours stopped."""
@@ -102,6 +107,11 @@ class NeighbourStopReason(NamedAnswer):
     """The neighbour model returned invalid output."""
     OVERLOADED = "OVERLOADED"
     """A shard or the neighbour model is overloaded."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether nothing was scored that could have been."""
+        return self not in ("COMPLETE", "NOT_APPLICABLE")
 
 
 class OrderedBy(NamedAnswer):

@@ -1,11 +1,11 @@
-"""orchestrator_svc.wire.search_wire: what the message of a search says."""
+"""tandem.contract.search.query_wire: what the message of a search says."""
 
 from __future__ import annotations
 
 import pytest
 
-from orchestrator_svc.wire.search_wire import query_from_proto
 from tandem.contract.content import Modality
+from tandem.contract.search.query_wire import query_from_proto
 from tandem.errors import QueryInvalid
 from tandem.v1 import search_service_pb2
 from tandem.v1.content_pb2 import Content

@@ -11,39 +11,79 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
-from orchestrator_svc.wire.cursor_shape import check_cursor_shape
-from orchestrator_svc.wire.cursor_wire import make_cursor, page_from_proto
 from tandem import errors
 from tandem.contract.content import Modality
-from tandem.search.ranking.explanation import RankExplanation, RankTerm, StageRank
-from tandem.search.ranking.ranking import RankedHit
-from tandem.stages.hit import Hit
-from tandem.stages.reranking import Match
+from tandem.contract.search.answer import (
+    NO_SECONDS,
+    Coverage,
+    Explanation,
+    FoundItem,
+    NeighbourSummary,
+    RerankSummary,
+    ScoreTerm,
+    SearchResult,
+    ordering_stage,
+)
+from tandem.contract.search.answer_names import (
+    DegradationKind,
+    ErrorReason,
+    NeighbourStopReason,
+    RerankStopReason,
+)
+from tandem.contract.search.query_wire import page_query_from_proto
+from tandem.search.cursors.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from tandem.search.cursors.cursor_shape import check_cursor_shape
+from tandem.search.cursors.cursor_wire import make_cursor, page_of
 from tandem.v1 import search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.grid import sampled
 
 floats = st.floats(-1, 1, width=32)
-answer = pb.SearchItemsResponse(
-    model_fingerprint="model-a",
-    coverage=pb.Coverage(
-        answered_shard_count=1,
-        shard_count=2,
-        missing_shards=[pb.MissingShard(shard_number=1, reason="ERROR_REASON_DEADLINE_EXCEEDED")],
-    ),
-    rerank=pb.RerankSummary(reranked_depth=7, stop="RERANK_STOP_TIME"),
-    degradations=["DEGRADATION_RERANK_PARTIAL", "DEGRADATION_SHARDS_MISSING"],
+answer = SearchResult(
+    (),
+    "model-a",
+    NO_SECONDS,
+    Coverage(1, 2, 0, None, {1: ErrorReason.DEADLINE_EXCEEDED}),
+    RerankSummary(7, RerankStopReason.TIME),
+    (DegradationKind.RERANK_PARTIAL, DegradationKind.SHARDS_MISSING),
 )
 explanations = st.builds(
-    RankExplanation,
-    st.lists(st.builds(RankTerm, st.text(max_size=20), floats, floats), max_size=3),
-    st.lists(st.builds(StageRank, st.text(max_size=9), st.integers(1, 2000)), max_size=4),
+    Explanation,
+    st.lists(st.builds(ScoreTerm, st.text(max_size=20), floats, floats), max_size=3).map(tuple),
+    st.dictionaries(st.text(max_size=9), st.integers(1, 2000), max_size=4),
 )
+
+
+def found(
+    item_id: str,
+    rank: int,
+    *,
+    modality: Modality = Modality.IMAGE,
+    similarity: float = 0.5,
+    score: float = 0.5,
+    match: tuple[float, float] | None = None,
+    retrieve_rank: int | None = None,
+    explanation: Explanation | None = None,
+) -> FoundItem:
+    """Returns an item at this rank."""
+    logit, probability = match or (None, None)
+    return FoundItem(
+        item_id,
+        similarity,
+        logit,
+        probability,
+        rank if retrieve_rank is None else retrieve_rank,
+        rank,
+        None,
+        modality=modality,
+        score=score,
+        explanation=explanation,
+        ordered_by=ordering_stage(logit, None),
+    )
 
 
 @st.composite
-def rests(draw: st.DrawFn) -> list[RankedHit]:
+def rests(draw: st.DrawFn) -> list[FoundItem]:
     """Yields what follows an answer's items."""
     start = draw(st.integers(2, 900))
     explained = draw(st.booleans())
@@ -58,13 +98,15 @@ def rests(draw: st.DrawFn) -> list[RankedHit]:
         )
     )
     return [
-        RankedHit(
-            Hit(item_id, draw(floats), draw(st.sampled_from(Modality))),
-            draw(st.none() | st.builds(Match, st.floats(-30, 30, width=32), floats)),
-            draw(st.integers(1, 1000)),
+        found(
+            item_id,
             rank,
-            draw(floats),
-            draw(explanations) if explained else None,
+            similarity=draw(floats),
+            modality=draw(st.sampled_from(Modality)),
+            match=draw(st.none() | st.tuples(st.floats(-30, 30, width=32), floats)),
+            retrieve_rank=draw(st.integers(1, 1000)),
+            score=draw(floats),
+            explanation=draw(explanations) if explained else None,
         )
         for rank, item_id in enumerate(ids, start=start)
     ]
@@ -75,32 +117,34 @@ def request(cursor: bytes, **fields: object) -> pb.SearchItemsRequest:
     return pb.SearchItemsRequest(**({"index_id": "scenes", "cursor": cursor} | fields))  # type: ignore[arg-type]
 
 
-def some(count: int) -> list[RankedHit]:
+def some(count: int) -> list[FoundItem]:
     """Returns the rest after ten items."""
-    return [
-        RankedHit(Hit(f"item-{n}", 0.5, Modality.IMAGE), None, n, n, 0.5)
-        for n in range(11, 11 + count)
-    ]
+    return [found(f"item-{n}", n) for n in range(11, 11 + count)]
 
 
-def cursor_of(rest: list[RankedHit], return_n: int = 3) -> bytes:
+def page_from_proto(asked: pb.SearchItemsRequest) -> SearchResult:
+    """Returns the page that a request asks for."""
+    return page_of(page_query_from_proto(asked))
+
+
+def cursor_of(rest: list[FoundItem], return_n: int = 3) -> bytes:
     """Returns the cursor for the rest."""
     return make_cursor(rest, answer, index_id="scenes", return_n=return_n)
 
 
 @given(rests(), st.integers(1, 4))
-def test_pages_return_the_remaining_items_in_order(rest: list[RankedHit], return_n: int) -> None:
+def test_pages_return_the_remaining_items_in_order(rest: list[FoundItem], return_n: int) -> None:
     """All of it, once, bit for bit, with what applies to the whole answer."""
     cursor = cursor_of(rest, return_n)
-    given_: list[RankedHit] = []
+    given_: list[FoundItem] = []
     while cursor:
         page = page_from_proto(request(cursor))
-        assert 1 <= len(page.ranked) <= return_n
-        assert page.held.model_fingerprint == "model-a"
-        assert page.held.coverage == answer.coverage
-        assert page.held.rerank == answer.rerank
-        assert page.held.degradations == answer.degradations
-        given_ += page.ranked
+        assert 1 <= len(page.items) <= return_n
+        assert page.model_fingerprint == "model-a"
+        assert page.coverage == answer.coverage
+        assert page.rerank == answer.rerank
+        assert page.degradations == answer.degradations
+        given_ += page.items
         cursor = page.next_cursor
 
     assert given_ == rest
@@ -109,20 +153,19 @@ def test_pages_return_the_remaining_items_in_order(rest: list[RankedHit], return
 def test_neighbour_scores_are_kept_in_the_cursor() -> None:
     """Only of an answer that has them; an unscored item has none on its page either."""
     first, second = some(2)
-    scored = replace(first, neighbour_score=-0.25)
-    asked = pb.SearchItemsResponse()
-    asked.CopyFrom(answer)
-    asked.neighbours.stop = pb.NEIGHBOUR_STOP_COMPLETE
+    scored = replace(first, neighbour_score=-0.25, ordered_by=ordering_stage(None, -0.25))
+    summary = NeighbourSummary(1, NeighbourStopReason.COMPLETE, "neighbours-a", {})
+    asked = replace(answer, neighbours=summary)
 
     page = page_from_proto(
         request(make_cursor([scored, second], asked, index_id="scenes", return_n=5))
     )
     other = page_from_proto(request(cursor_of([first, second])))
 
-    assert page.ranked == [scored, second]
-    assert page.held.neighbours == asked.neighbours
-    assert other.ranked == [first, second]
-    assert not other.held.HasField("neighbours")
+    assert page.items == (scored, second)
+    assert page.neighbours == asked.neighbours
+    assert other.items == (first, second)
+    assert other.neighbours is None
 
 
 def test_a_page_may_have_another_size() -> None:
@@ -130,8 +173,8 @@ def test_a_page_may_have_another_size() -> None:
     page = page_from_proto(request(cursor_of(some(20)), return_n=7))
     following = page_from_proto(request(page.next_cursor))
 
-    assert [entry.final_rank for entry in page.ranked] == list(range(11, 18))
-    assert [entry.final_rank for entry in following.ranked] == [18, 19, 20]
+    assert [entry.final_rank for entry in page.items] == list(range(11, 18))
+    assert [entry.final_rank for entry in following.items] == [18, 19, 20]
 
 
 @given(st.binary(max_size=200))
@@ -170,8 +213,8 @@ def test_a_forged_cursor_is_accepted_whole_or_refused(random: Random) -> None:
         page = page_from_proto(request(seal_cursor(bytes(held))))
     except (errors.CursorInvalid, errors.KOutOfRange):
         return
-    assert page.ranked
-    assert all(math.isfinite(entry.hit.similarity) for entry in page.ranked)
+    assert page.items
+    assert all(math.isfinite(entry.similarity) for entry in page.items)
 
 
 columns: dict[str, list[object]] = {
@@ -237,7 +280,7 @@ def forged(**fields: object) -> bytes:
 )
 def test_inconsistent_cursors_are_refused(fields: dict[str, object]) -> None:
     """Columns of different lengths, no numbers, no modality, no item."""
-    assert page_from_proto(request(forged())).ranked
+    assert page_from_proto(request(forged())).items
 
     with pytest.raises(errors.CursorInvalid):
         page_from_proto(request(forged(**fields)))
@@ -252,6 +295,17 @@ def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
         page_from_proto(request(sealed))
     with pytest.raises(errors.CursorInvalid, match="bytes"):
         page_from_proto(request(bytes(MAX_CURSOR_BYTES + 1)))
+
+
+def test_an_item_may_be_there_in_both_modalities() -> None:
+    """If it was replaced by the other while both were searched."""
+    twice: dict[str, object] = {name: value * 2 for name, value in columns.items()}
+
+    page = page_from_proto(
+        request(forged(**(twice | {"modalities": ["MODALITY_IMAGE", "MODALITY_TEXT"]})))
+    )
+
+    assert [entry.item_id for entry in page.items] == ["a", "a"]
 
 
 @pytest.mark.parametrize(
@@ -322,18 +376,19 @@ def test_the_largest_cursor_fits() -> None:
     """2,000 items with the longest ids that compress badly, each explained."""
     random = Random(0)
     rest = [
-        RankedHit(
-            Hit("".join(chr(random.randrange(33, 127)) for _ in range(256)), 0.5, Modality.TEXT),
-            Match(random.uniform(-9, 9), random.random()),
-            rank - 1,
+        found(
+            "".join(chr(random.randrange(33, 127)) for _ in range(256)),
             rank,
-            random.random(),
-            RankExplanation(
-                [
-                    RankTerm("normalised_match_probability", random.random(), random.random())
+            modality=Modality.TEXT,
+            retrieve_rank=rank - 1,
+            match=(random.uniform(-9, 9), random.random()),
+            score=random.random(),
+            explanation=Explanation(
+                tuple(
+                    ScoreTerm("normalised_match_probability", random.random(), random.random())
                     for _ in range(3)
-                ],
-                [StageRank(stage, rank) for stage in ("retrieve", "rerank", "diversity")],
+                ),
+                dict.fromkeys(("retrieve", "rerank", "diversity"), rank),
             ),
         )
         for rank in range(2, 2002)
@@ -342,4 +397,4 @@ def test_the_largest_cursor_fits() -> None:
     cursor = cursor_of(rest)
 
     assert len(cursor) < MAX_CURSOR_BYTES
-    assert len(page_from_proto(request(cursor, return_n=1000)).ranked) == 1000
+    assert len(page_from_proto(request(cursor, return_n=1000)).items) == 1000

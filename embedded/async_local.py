@@ -1,0 +1,124 @@
+"""Carries the calls of an engine to the orchestrator of this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import TypeVar
+
+from embedded.answer_pump import AnswerPump, read_aside
+from embedded.in_loop import (
+    Call,
+    StreamedCall,
+    answers_in_time,
+    as_it_is,
+    in_time,
+)
+from embedded.open_folder import OpenFolder
+from tandem.client.ingest_batches import IngestBatches, SentBatches
+from tandem.client.retries import DEFAULT_RETRIES, Retries
+from tandem.contract.limits import MAX_PAGE_SIZE
+from tandem.contract.model_description import ModelDescription
+from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
+from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
+from tandem.contract.search.indexes import IndexDescription, IndexPage
+from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.errors import TandemError
+
+T = TypeVar("T")
+
+
+class AsyncLocal:
+    """Calls the orchestrator of a folder in its own event loop, once the model is loaded."""
+
+    def __init__(self, folder: OpenFolder, timeout_seconds: float) -> None:
+        """The wait for the model is not part of a call's time."""
+        self.retries = Retries(DEFAULT_RETRIES)
+        self._folder = folder
+        self._timeout_seconds = timeout_seconds
+
+    async def search(self, query: SearchQuery | PageQuery) -> SearchResult:
+        """Returns the answer."""
+        if isinstance(query, PageQuery):
+            return await self._answer(lambda own, deadline: own.page(query, deadline))
+        return await self._answer(lambda own, deadline: own.search(query, deadline))
+
+    async def stream(self, query: SearchQuery) -> AsyncGenerator[SearchResult, None]:
+        """Yields the answer in bi-encoder order, then the final one."""
+        seconds = self._timeout_seconds
+        answers = self._answers(lambda own: answers_in_time(own, query, seconds))
+        try:
+            async for answer in answers:
+                yield answer
+        finally:
+            await answers.aclose()
+
+    async def search_each(
+        self, queries: Sequence[SearchQuery | TandemError]
+    ) -> list[SearchResult | TandemError]:
+        """Returns the outcome of each query; one that is an error stays one."""
+        return list(await self._answer(lambda own, deadline: own.search_each(queries, deadline)))
+
+    async def score_documents(self, query: DocumentQuery) -> ScoredDocuments:
+        """Returns each document's score or error."""
+        return await self._answer(lambda own, deadline: own.score_documents(query, deadline))
+
+    async def describe_model(self) -> ModelDescription:
+        """Returns the model and its limits."""
+        return await self._answer(lambda own, deadline: own.describe_model(deadline))
+
+    async def describe_index(
+        self, index_id: str, *, full_coverage_required: bool
+    ) -> IndexDescription:
+        """Returns the state of an index."""
+        return await self._answer(
+            lambda own, deadline: own.describe_index(
+                index_id, deadline, full_coverage_required=full_coverage_required
+            )
+        )
+
+    async def list_indexes(self, after: str, *, full_coverage_required: bool) -> IndexPage:
+        """Returns indexes after that id."""
+        return await self._answer(
+            lambda own, deadline: own.list_indexes(
+                after, MAX_PAGE_SIZE, deadline, full_coverage_required=full_coverage_required
+            )
+        )
+
+    async def ingest(self, batches: IngestBatches) -> AsyncGenerator[list[IngestOutcome], None]:
+        """Yields each batch's outcomes, in order; a thread of its own reads the batches."""
+        sent = SentBatches(batches, "this engine")
+        answers = self._answers(lambda own: own.ingest(read_aside(iter(sent)), as_it_is))
+        try:
+            async for outcomes in answers:
+                yield sent.outcomes(outcomes)
+        finally:
+            await answers.aclose()
+
+    async def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+        """Deletes items."""
+        ids = list(item_ids)
+        return await self._answer(
+            lambda own, deadline: own.remove(index_id, ids, request_id, deadline)
+        )
+
+    async def remove_index(self, index_id: str) -> Removal:
+        """Deletes an index, or a part of a large one."""
+        return await self._answer(lambda own, deadline: own.remove_index(index_id, deadline))
+
+    async def close(self) -> None:
+        """Does nothing: the folder outlives its calls."""
+
+    async def _answer(self, call: Call[T]) -> T:
+        await self._folder.until_ready()
+        return await self._folder.thread.awaited(
+            in_time(call, self._folder.orchestrator, self._timeout_seconds)
+        )
+
+    async def _answers(self, call: StreamedCall[T]) -> AsyncGenerator[T, None]:
+        await self._folder.until_ready()
+        pump = AnswerPump(call(self._folder.orchestrator))
+        try:
+            while (answer := await self._folder.thread.awaited(pump.next())) is not None:
+                yield answer
+        finally:
+            pump.cancel(self._folder.thread.loop)

@@ -1,0 +1,217 @@
+"""Carries the calls of `Client` over a connection, and repeats those that may be.
+
+Generated from remote.py by `make sync-client`: DO NOT EDIT.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from tandem.client.access import Access
+from tandem.client.connections import Connection
+from tandem.client.ingest_batches import IngestBatches, SentBatches
+from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
+from tandem.client.requests import request_metadata
+from tandem.client.retries import Retries, RetryPolicy
+from tandem.client.trace_headers import trace_headers
+from tandem.contract.limits import MAX_PAGE_SIZE
+from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
+from tandem.contract.search.answer_wire import (
+    batch_results,
+    index_removal,
+    removal,
+    result_from_proto,
+    streamed_result,
+)
+from tandem.contract.search.documents import (
+    DocumentQuery,
+    ScoredDocuments,
+    document_query_to_proto,
+    scored_from_proto,
+)
+from tandem.contract.search.indexes import (
+    IndexDescription,
+    IndexPage,
+    description_from_proto,
+    page_from_proto,
+)
+from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
+from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.query_wire import searched_to_proto
+from tandem.errors import TandemError
+from tandem.v1 import model_service_pb2, search_service_pb2
+
+_Response = TypeVar("_Response")
+
+
+class Remote:
+    """Calls an orchestrator over one connection."""
+
+    def __init__(
+        self, address: str, timeout_seconds: float, access: Access, retries: RetryPolicy
+    ) -> None:
+        """Connects with the first call."""
+        self.retries = Retries(retries)
+        self._address = address
+        self._access = access
+        self._timeout_seconds = timeout_seconds
+        self._connection = Connection(access, address)
+
+    def search(self, query: SearchQuery | PageQuery) -> SearchResult:
+        """Returns the answer."""
+        request = searched_to_proto(query)
+        return result_from_proto(self._call(self._connection.current().search.SearchItems, request))
+
+    def stream(self, query: SearchQuery) -> Generator[SearchResult, None, None]:
+        """Yields the answer in bi-encoder order, then the final one."""
+        request = search_service_pb2.StreamSearchItemsRequest(search=searched_to_proto(query))
+        attempts = self.retries.start(self._timeout_seconds, is_repeatable=True)
+        metadata = self._metadata()
+        while True:
+            call = self._connection.current().search.StreamSearchItems(
+                request, timeout=attempts.timeout_seconds, metadata=metadata
+            )
+            is_begun = is_answered = False
+            try:
+                for response in call:
+                    is_begun = True
+                    result = streamed_result(checked_answer(response, self._address))
+                    is_answered |= result.is_final
+                    yield result
+                check_answered(is_answered, self._address)
+                attempts.note_answer()
+                return
+            except grpc.RpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                delay_seconds = (
+                    None if is_begun else attempts.delay_after(named, is_break=is_break(error))
+                )
+                if delay_seconds is None:
+                    raise named from error
+            finally:
+                # Cancels the rerank if the caller stops after the first answer.
+                call.cancel()
+            time.sleep(delay_seconds)
+
+    def search_each(
+        self, queries: Sequence[SearchQuery | TandemError]
+    ) -> list[SearchResult | TandemError]:
+        """Returns the outcome of each query; one that is an error stays one."""
+        # A search without a query takes its place; the server refuses only that one.
+        request = search_service_pb2.BatchSearchItemsRequest(
+            searches=[
+                search_service_pb2.SearchItemsRequest()
+                if isinstance(query, TandemError)
+                else searched_to_proto(query)
+                for query in queries
+            ]
+        )
+        response = self._call(self._connection.current().search.BatchSearchItems, request)
+        errors = [query if isinstance(query, TandemError) else None for query in queries]
+        return batch_results(response, errors, self._address)
+
+    def score_documents(self, query: DocumentQuery) -> ScoredDocuments:
+        """Returns each document's score or error."""
+        request = document_query_to_proto(query)
+        response = self._call(self._connection.current().content.ScoreDocuments, request)
+        return scored_from_proto(response)
+
+    def describe_model(self) -> ModelDescription:
+        """Returns the model and its limits."""
+        request = model_service_pb2.DescribeModelRequest()
+        response = self._call(self._connection.current().model.DescribeModel, request)
+        return model_from_proto(response.model)
+
+    def describe_index(self, index_id: str, *, full_coverage_required: bool) -> IndexDescription:
+        """Returns the state of an index."""
+        request = search_service_pb2.DescribeIndexRequest(
+            index_id=index_id, full_coverage_required=full_coverage_required
+        )
+        return description_from_proto(
+            self._call(self._connection.current().search.DescribeIndex, request)
+        )
+
+    def list_indexes(self, after: str, *, full_coverage_required: bool) -> IndexPage:
+        """Returns indexes after that id."""
+        request = search_service_pb2.ListIndexesRequest(
+            page_token=after,
+            page_size=MAX_PAGE_SIZE,
+            full_coverage_required=full_coverage_required,
+        )
+        return page_from_proto(self._call(self._connection.current().search.ListIndexes, request))
+
+    def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:
+        """Yields each batch's outcomes, in order.
+
+        gRPC reads the batches in a thread of its own.
+        """
+        sent = SentBatches(batches, self._address)
+        metadata = self._metadata()
+        call = self._connection.current().search.IngestItems(
+            map(batch_to_proto, sent), metadata=metadata
+        )
+        try:
+            for response in call:
+                answer = checked_answer(response, self._address)
+                yield sent.outcomes(list(outcomes_from_proto(answer)))
+            sent.check_all_answered()
+        except grpc.RpcError as error:
+            if sent.error is not None:
+                raise sent.error from error
+            raise error_of(error, self._address, dict(metadata)) from error
+        finally:
+            # If the caller stops early, gRPC must not continue to read the batches.
+            call.cancel()
+
+    def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+        """Deletes items; under a request id a second attempt gets the first one's answer."""
+        request = search_service_pb2.RemoveItemsRequest(
+            index_id=index_id, item_ids=item_ids, request_id=request_id
+        )
+        response = self._call(
+            self._connection.current().search.RemoveItems, request, is_repeatable=bool(request_id)
+        )
+        return removal(response)
+
+    def remove_index(self, index_id: str) -> Removal:
+        """Deletes an index, or a part of a large one."""
+        request = search_service_pb2.RemoveIndexRequest(index_id=index_id)
+        response = self._call(
+            self._connection.current().search.RemoveIndex, request, is_repeatable=False
+        )
+        return index_removal(response)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (*request_metadata(), *trace_headers(), *self._access.metadata())
+
+    def _call(
+        self,
+        method: Callable[..., _Response],
+        request: Message,
+        *,
+        is_repeatable: bool = True,
+    ) -> _Response:
+        attempts = self.retries.start(self._timeout_seconds, is_repeatable=is_repeatable)
+        metadata = self._metadata()
+        while True:
+            try:
+                with self._connection.current().places:
+                    # None is left if the call waited for a place until its deadline.
+                    timeout_seconds = attempts.timeout_seconds
+                    answer = method(request, timeout=timeout_seconds, metadata=metadata)
+                break
+            except grpc.RpcError as error:
+                named = error_of(error, self._address, dict(metadata))
+                if (delay_seconds := attempts.delay_after(named, is_break=is_break(error))) is None:
+                    raise named from error
+            time.sleep(delay_seconds)
+        attempts.note_answer()
+        return checked_answer(answer, self._address)

@@ -1,0 +1,179 @@
+"""Defines how well documents match a query, and converts it from and to messages.
+
+Pure Python, because the SDK uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto, cost_to_proto
+from tandem.contract.model_description import relevance
+from tandem.contract.search.answer_names import ErrorReason
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    item_error,
+    item_error_to_proto,
+    withheld,
+    withheld_to_proto,
+)
+from tandem.contract.search.query import StoredItem
+from tandem.contract.search.query_wire import (
+    truncation_policy_from_proto,
+    truncation_policy_to_proto,
+)
+from tandem.errors import ContentMissing, TandemError
+from tandem.v1 import content_service_pb2 as pb
+
+Document: TypeAlias = Content | StoredItem
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentQuery:
+    """Asks how well documents match a query."""
+
+    query: Content
+    documents: Sequence[Document | TandemError]
+    """A document that is an error gets it as its score's."""
+    index_id: str = ""
+    """Of the stored items; empty without any."""
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentScore:
+    """How well one document matches the query; or why it has no score."""
+
+    match_logit: float | None
+    """The cross-encoder's logit; None if it did not score the document."""
+    match_probability: float | None
+    """0 to 1; None if it did not score the document, or was not calibrated."""
+    similarity: float | None
+    """The bi-encoder's cosine similarity, -1 to 1; None for a stored item."""
+    error: TandemError | None = None
+
+    @property
+    def relevance(self) -> float | None:
+        """The match on a scale of 0 to 1, or the similarity where the cross-encoder gave none.
+
+        It is a probability only where `match_probability` is set.
+        """
+        if self.match_logit is None:
+            return self.similarity
+        return relevance(self.match_logit, self.match_probability)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDocuments:
+    """The scores of the documents, in their order."""
+
+    scores: tuple[DocumentScore, ...]
+    model_fingerprint: str
+    reranker: str
+    """The cross-encoder that scored them; empty if none did."""
+    cost: InferenceCost
+    probability_withheld: ErrorReason | None = None
+    """Why scored documents have no `match_probability`: UNCALIBRATED; None if none is withheld."""
+
+    def best(self, count: int | None = None) -> list[tuple[int, DocumentScore]]:
+        """Returns the places and scores of at most `count` documents, best first.
+
+        Probabilities come before similarities, and both before errors. Raises ValueError for a
+        negative count.
+        """
+        if count is not None and count < 0:
+            raise ValueError(f"{count} documents cannot be kept; give 0 or more, or None for all")
+        ranked = sorted(enumerate(self.scores), key=lambda each: _key(each[1]), reverse=True)
+        return ranked[:count]
+
+
+def document_query_to_proto(query: DocumentQuery) -> pb.ScoreDocumentsRequest:
+    """Returns the message; no document may be an error."""
+    return pb.ScoreDocumentsRequest(
+        query=content_to_proto(query.query),
+        documents=map(_document_to_proto, query.documents),
+        index_id=query.index_id,
+        truncation_policy=truncation_policy_to_proto(query.truncation_policy),
+    )
+
+
+def document_query_from_proto(request: pb.ScoreDocumentsRequest) -> DocumentQuery:
+    """Returns the query; raises the error of its content."""
+    documents = [_document_from_proto(each) for each in request.documents]
+    return DocumentQuery(
+        content_from_proto(request.query),
+        documents,
+        request.index_id,
+        truncation_policy_from_proto(request.truncation_policy),
+    )
+
+
+def scored_to_proto(scored: ScoredDocuments) -> pb.ScoreDocumentsResponse:
+    """Returns the answer of ScoreDocuments."""
+    return pb.ScoreDocumentsResponse(
+        scores=map(_score_to_proto, scored.scores),
+        model_fingerprint=scored.model_fingerprint,
+        reranker=scored.reranker,
+        cost=cost_to_proto(scored.cost),
+        probability_withheld=withheld_to_proto(scored.probability_withheld),
+    )
+
+
+def scored_from_proto(response: pb.ScoreDocumentsResponse) -> ScoredDocuments:
+    """Returns the answer of ScoreDocuments."""
+    return ScoredDocuments(
+        tuple(map(_score_from_proto, response.scores)),
+        response.model_fingerprint,
+        response.reranker,
+        cost_from_proto(response.cost),
+        withheld(response.probability_withheld),
+    )
+
+
+def _document_to_proto(document: Document | TandemError) -> pb.Document:
+    assert not isinstance(document, TandemError), "a client refuses the whole query"
+    if isinstance(document, StoredItem):
+        return pb.Document(item_id=document.item_id)
+    return pb.Document(content=content_to_proto(document))
+
+
+def _document_from_proto(message: pb.Document) -> Document | TandemError:
+    try:
+        match message.WhichOneof("source"):
+            case "content":
+                return content_from_proto(message.content)
+            case "item_id":
+                return StoredItem(message.item_id)
+            case _:
+                return ContentMissing()
+    except TandemError as error:
+        return error.kept()
+
+
+def _key(score: DocumentScore) -> tuple[int, float]:
+    if score.match_logit is not None:
+        return (2, score.match_logit)
+    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
+
+
+def _score_to_proto(score: DocumentScore) -> pb.DocumentScore:
+    if score.error is not None:
+        return pb.DocumentScore(error=item_error_to_proto(score.error))
+    return pb.DocumentScore(
+        match_logit=score.match_logit,
+        match_probability=score.match_probability,
+        similarity=score.similarity,
+    )
+
+
+def _score_from_proto(score: pb.DocumentScore) -> DocumentScore:
+    return DocumentScore(
+        score.match_logit if score.HasField("match_logit") else None,
+        score.match_probability if score.HasField("match_probability") else None,
+        score.similarity if score.HasField("similarity") else None,
+        item_error(score.error) if score.HasField("error") else None,
+    )

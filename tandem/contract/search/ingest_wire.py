@@ -1,0 +1,96 @@
+"""Converts batches of an ingest stream, and their outcomes, from and to messages.
+
+Pure Python, because the SDK uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from tandem.contract.attribute_wire import attributes_from_proto, attributes_to_proto
+from tandem.contract.search.answer import IngestOutcome
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    item_error,
+    item_error_to_proto,
+    text_use_from_proto,
+    text_use_to_proto,
+)
+from tandem.contract.search.ingest import IncomingItem, IngestBatch
+from tandem.contract.search.query_wire import (
+    truncation_policy_from_proto,
+    truncation_policy_to_proto,
+)
+from tandem.errors import TandemError
+from tandem.v1 import index_service_pb2, search_service_pb2
+
+
+async def batch_from_proto(request: search_service_pb2.IngestItemsRequest) -> IngestBatch:
+    """Returns the batch; an item that is malformed holds its error instead of a content."""
+    items = []
+    for item in request.items:
+        items.append(_item_from_proto(item))
+        await asyncio.sleep(0)  # an item may have 64 lists of 64 words, and other calls wait
+    return IngestBatch(
+        request.index_id,
+        items,
+        request.request_id,
+        truncation_policy_from_proto(request.truncation_policy),
+    )
+
+
+def outcomes_to_proto(outcomes: Sequence[IngestOutcome]) -> search_service_pb2.IngestItemsResponse:
+    """Returns the answer to a batch."""
+    response = search_service_pb2.IngestItemsResponse(
+        consistency_token=outcomes[0].consistency_token
+    )
+    for outcome in outcomes:
+        response.results.add(
+            item_id=outcome.item_id,
+            error=item_error_to_proto(outcome.error) if outcome.error else None,
+            text_use=text_use_to_proto(outcome.text_use) if outcome.text_use else None,
+        )
+    return response
+
+
+def batch_to_proto(batch: IngestBatch) -> search_service_pb2.IngestItemsRequest:
+    """Returns the message of a batch; an item with an error is empty."""
+    return search_service_pb2.IngestItemsRequest(
+        index_id=batch.index_id,
+        items=map(_item_to_proto, batch.items),
+        request_id=batch.request_id,
+        truncation_policy=truncation_policy_to_proto(batch.truncation_policy),
+    )
+
+
+def outcomes_from_proto(
+    response: search_service_pb2.IngestItemsResponse,
+) -> Iterator[IngestOutcome]:
+    """Yields the outcomes of one batch in order."""
+    for result in response.results:
+        error = item_error(result.error) if result.HasField("error") else None
+        text_use = text_use_from_proto(result.text_use) if result.HasField("text_use") else None
+        yield IngestOutcome(result.item_id, error, response.consistency_token, text_use)
+
+
+def _item_from_proto(item: index_service_pb2.Item) -> IncomingItem:
+    try:
+        return IncomingItem(
+            item.item_id,
+            content_from_proto(item.content),
+            attributes_from_proto(item.attributes),
+        )
+    except TandemError as error:
+        return IncomingItem(item.item_id, error.kept())
+
+
+def _item_to_proto(item: IncomingItem) -> index_service_pb2.Item:
+    if isinstance(item.content, TandemError):
+        return index_service_pb2.Item()
+    return index_service_pb2.Item(
+        item_id=item.item_id,
+        content=content_to_proto(item.content),
+        attributes=attributes_to_proto(item.attributes),
+    )

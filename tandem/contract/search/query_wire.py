@@ -1,0 +1,268 @@
+"""Converts queries from and to messages.
+
+Pure Python, because the SDK uses it.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from google.protobuf.message import Message
+
+from tandem.contract.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
+from tandem.contract.content import Content, Modality, TruncationPolicy
+from tandem.contract.filter_expression import parse_filter
+from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.hybrid import HybridFusion
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    modality_from_proto,
+    modality_to_proto,
+)
+from tandem.contract.search.query import (
+    FLAGS,
+    Depth,
+    GivenEncoding,
+    PageQuery,
+    SearchQuery,
+    StoredItem,
+    WeightedPart,
+)
+from tandem.errors import (
+    CursorInvalid,
+    EmbeddingInvalid,
+    FilterInvalid,
+    QueryInvalid,
+    RankingInvalid,
+)
+from tandem.v1 import attribute_pb2, content_pb2
+from tandem.v1 import search_service_pb2 as pb
+
+_COUNTS = ("retrieve_k", "rerank_k", "return_n")
+
+
+def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
+    """Returns the query; raises what is wrong with it, as far as the message alone shows."""
+    parts = _parts(request)
+    options: dict[str, Any] = {name: getattr(request, name) for name in FLAGS}
+    options |= _given(request, *_COUNTS, "min_probability")
+    options |= _given(request.diversity, "relevance_weight", "duplicate_similarity")
+    options |= _given(request.fusion, "cross_encoder_weight")
+    if request.fusion.method:
+        options["fusion"] = _fusion(request.fusion.method)
+    if request.HasField("hybrid"):
+        options |= _hybrid(request.hybrid)
+    if request.target_modality:
+        options["target_modality"] = _target(request.target_modality)
+    return SearchQuery.of(
+        parts,
+        index_id=request.index_id,
+        where=_filter(request),
+        options=options
+        | {
+            "consistency_tokens": request.consistency_tokens,
+            "truncation_policy": truncation_policy_from_proto(request.truncation_policy),
+        },
+    )
+
+
+def query_to_proto(query: SearchQuery) -> pb.SearchItemsRequest:
+    """Returns the message of a query."""
+    ranking, hybrid = query.ranking, query.hybrid
+    request = pb.SearchItemsRequest(
+        index_id=query.index_id,
+        min_probability=ranking.min_probability,
+        filter=attribute_pb2.Filter.FromString(query.filter.message) if query.filter else None,
+        consistency_tokens=query.consistency_tokens,
+        **{name: getattr(query, name) for name in FLAGS},
+    )
+    # What is as usual is left to the server, whose defaults may be newer.
+    if query.depth != Depth.of(None, None, None):
+        for name in _COUNTS:
+            setattr(request, name, getattr(query.depth, name))
+    if not query.is_usual_target:
+        request.target_modality = modality_to_proto(query.target_modality)
+    if query.truncation_policy is not TruncationPolicy.ERROR:
+        request.truncation_policy = truncation_policy_to_proto(query.truncation_policy)
+    if ranking.fusion is not None:
+        request.fusion.MergeFrom(
+            pb.Fusion(
+                method=f"FUSION_METHOD_{ranking.fusion.name}",
+                cross_encoder_weight=ranking.cross_encoder_weight,
+            )
+        )
+    if ranking.are_embeddings_needed:
+        request.diversity.MergeFrom(
+            pb.Diversity(
+                relevance_weight=ranking.relevance_weight,
+                duplicate_similarity=ranking.duplicate_similarity,
+            )
+        )
+    if hybrid is not None:
+        request.hybrid.MergeFrom(
+            pb.HybridSearch(
+                keywords=hybrid.keywords,
+                fusion=f"HYBRID_FUSION_{hybrid.fusion.name}",
+                keyword_weight=hybrid.keyword_weight,
+            )
+        )
+    match query.parts:
+        case [WeightedPart(source, 1.0)] if isinstance(source, Content):
+            request.query.CopyFrom(content_to_proto(source))
+        case parts:
+            request.query_parts.extend(map(_part_to_proto, parts))
+    return request
+
+
+def page_query_from_proto(request: pb.SearchItemsRequest) -> PageQuery:
+    """Returns the query of a page; raises CursorInvalid for another option of a search."""
+    names = {each.name for each in fields(PageQuery)}
+    unexpected = [field.name for field, _ in request.ListFields() if field.name not in names]
+    if unexpected:
+        raise CursorInvalid(why=f"{unexpected[0]} cannot be set with a cursor")
+    return PageQuery(
+        cursor=request.cursor,
+        index_id=request.index_id,
+        return_n=request.return_n if request.HasField("return_n") else None,
+        content_included=request.content_included,
+        attributes_included=request.attributes_included,
+    )
+
+
+def searched_to_proto(query: SearchQuery | PageQuery) -> pb.SearchItemsRequest:
+    """Returns the message of a query, or of that of a page."""
+    if isinstance(query, PageQuery):
+        return pb.SearchItemsRequest(**asdict(query))
+    return query_to_proto(query)
+
+
+def _given_from_proto(message: pb.GivenEncoding) -> GivenEncoding:
+    """Returns a caller's own encoding; who searches by it checks its values."""
+    tokens = message.tokens if message.HasField("tokens") else None
+    modality = modality_from_proto(message.modality)
+    if modality is None and tokens is not None and (kind := tokens.WhichOneof("tokens")):
+        modality = Modality(kind)
+    if modality is None:
+        raise QueryInvalid(why="a given encoding has no modality; send one")
+    values = array("f")
+    try:
+        values.frombytes(message.embedding.values)
+    except ValueError:
+        byte_count = len(message.embedding.values)
+        raise EmbeddingInvalid(why=f"{byte_count} bytes are not float32 values") from None
+    if sys.byteorder == "big":
+        values.byteswap()
+    return GivenEncoding(values, message.model_fingerprint, modality, tokens)
+
+
+def truncation_policy_to_proto(policy: TruncationPolicy) -> content_pb2.TruncationPolicy:
+    """Returns the policy's value."""
+    return _TRUNCATION_VALUES[policy]
+
+
+def truncation_policy_from_proto(value: content_pb2.TruncationPolicy | int) -> TruncationPolicy:
+    """Returns the policy; ERROR if it is unspecified or unknown."""
+    return _TRUNCATION_POLICIES.get(value, TruncationPolicy.ERROR)
+
+
+_TRUNCATION_VALUES: Mapping[TruncationPolicy, content_pb2.TruncationPolicy] = {
+    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
+    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
+    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
+}
+_TRUNCATION_POLICIES: Mapping[int, TruncationPolicy] = {
+    value: policy for policy, value in _TRUNCATION_VALUES.items()
+}
+_FUSIONS: Mapping[int, FusionMethod] = {
+    pb.FusionMethod.Value(f"FUSION_METHOD_{method.name}"): method for method in FusionMethod
+}
+_HYBRID_FUSIONS: Mapping[int, HybridFusion] = {
+    pb.HybridFusion.Value(f"HYBRID_FUSION_{fusion.name}"): fusion for fusion in HybridFusion
+}
+
+
+def _given(message: Message, *names: str) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in names if message.HasField(name)}
+
+
+def _target(value: int) -> Modality:
+    if (found := modality_from_proto(value)) is None:
+        raise QueryInvalid(why=f"target_modality {value} is unknown; send a Modality")
+    return found
+
+
+def _fusion(value: int) -> FusionMethod:
+    if (method := _FUSIONS.get(value)) is None:
+        raise RankingInvalid(why=f"fusion method {value} is unknown; send a FusionMethod")
+    return method
+
+
+def _hybrid(message: pb.HybridSearch) -> dict[str, Any]:
+    options = {"hybrid": True, "keywords": message.keywords}
+    options |= _given(message, "keyword_weight")
+    if message.fusion:
+        if message.fusion not in _HYBRID_FUSIONS:
+            raise RankingInvalid(
+                why=f"hybrid fusion {message.fusion} is unknown; send a HybridFusion"
+            )
+        options["hybrid_fusion"] = _HYBRID_FUSIONS[message.fusion]
+    return options
+
+
+def _filter(request: pb.SearchItemsRequest) -> CheckedFilter | None:
+    if request.filter_text:
+        if request.HasField("filter"):
+            raise FilterInvalid(why="set filter or filter_text, not both")
+        return checked_filter(filter_to_proto(parse_filter(request.filter_text)))
+    return checked_filter(request.filter) if request.HasField("filter") else None
+
+
+def _parts(request: pb.SearchItemsRequest) -> Sequence[WeightedPart]:
+    if request.HasField("query"):
+        if request.query_parts:
+            raise QueryInvalid(why="query and query_parts are both set; set one of them")
+        return (WeightedPart(content_from_proto(request.query)),)
+    if not request.query_parts:
+        raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
+    return tuple(map(_part_from_proto, request.query_parts))
+
+
+def _part_from_proto(message: pb.QueryPart) -> WeightedPart:
+    weight = message.weight if message.HasField("weight") else 1.0
+    match message.WhichOneof("source"):
+        case "content":
+            return WeightedPart(content_from_proto(message.content), weight)
+        case "item_id":
+            return WeightedPart(StoredItem(message.item_id), weight)
+        case "encoding":
+            return WeightedPart(_given_from_proto(message.encoding), weight)
+        case _:
+            raise QueryInvalid(why="a part has neither content nor item_id nor encoding; send one")
+
+
+def _part_to_proto(part: WeightedPart) -> pb.QueryPart:
+    match part.source:
+        case StoredItem(item_id):
+            return pb.QueryPart(item_id=item_id, weight=part.weight)
+        case GivenEncoding() as given:
+            return pb.QueryPart(encoding=_given_to_proto(given), weight=part.weight)
+        case content:
+            return pb.QueryPart(content=content_to_proto(content), weight=part.weight)
+
+
+def _given_to_proto(given: GivenEncoding) -> pb.GivenEncoding:
+    """Returns the message of a caller's own encoding."""
+    values = array("f", given.embedding)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return pb.GivenEncoding(
+        embedding=content_pb2.Embedding(values=values.tobytes()),
+        tokens=given.tokens,
+        modality=modality_to_proto(given.modality),
+        model_fingerprint=given.model_fingerprint,
+    )
