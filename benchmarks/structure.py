@@ -52,7 +52,9 @@ def product_files(tree: Path) -> list[str]:
     return [
         path
         for path in tracked(tree, "*.py")
-        if _NOT_PRODUCT.isdisjoint(Path(path).parts) and "_pb2" not in path
+        if _NOT_PRODUCT.isdisjoint(Path(path).parts)
+        and "_pb2" not in path
+        and not _has_header(tree / path)
     ]
 
 
