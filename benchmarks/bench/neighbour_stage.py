@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.support.clustered_vectors import Source
 from tandem.contract.content import Modality
-from tandem.inference.neighbour_graph import graph_tensors
+from tandem.inference.served_neighbour_model import graph_tensors
 from tandem.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.neighbours.leaprr.refinement import LeaprrModel
 from tandem.neighbours.leaprr.served_networks import described

@@ -205,7 +205,7 @@ FAULTS: Final = tuple(
         ),
         (
             "a request id for another write",
-            "if digest != write.digest().hex():",
+            "if digest != _digest(write).hex():",
             "if not digest:",
             f"{_WRITES}|write_id",
         ),

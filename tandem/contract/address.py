@@ -38,10 +38,6 @@ class Address:
 
         Raises AddressInvalid, which says what to write instead.
         """
-        if not isinstance(text, str):
-            raise AddressInvalid(
-                f"the address is of type {type(text).__name__}; write {_written('127.0.0.1')}"
-            )
         given = text.strip()
         if not given:
             raise AddressInvalid(f"the address is empty; write {_written('127.0.0.1')}")

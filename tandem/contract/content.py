@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tandem.contract.modality import Modality as Modality
 from tandem.contract.regions import RegionContent
@@ -28,24 +28,18 @@ MAX_LONG_TEXT_BYTES = 131_072
 class TextContent:
     """A text."""
 
-    text: str
+    modality: ClassVar = Modality.TEXT
 
-    @property
-    def modality(self) -> Modality:
-        """Always `Modality.TEXT`."""
-        return Modality.TEXT
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImageContent:
     """An image, as the bytes of a JPEG, PNG or WebP file."""
 
-    image_bytes: bytes
+    modality: ClassVar = Modality.IMAGE
 
-    @property
-    def modality(self) -> Modality:
-        """Always `Modality.IMAGE`."""
-        return Modality.IMAGE
+    image_bytes: bytes
 
 
 Content = TextContent | ImageContent | RegionContent
@@ -79,7 +73,6 @@ class TextUse:
 
     @property
     def is_truncated(self) -> bool:
-        """Returns whether some tokens were not read."""
         return self.used_token_count < self.token_count
 
 
@@ -91,17 +84,13 @@ class TextTokens:
     Empty if the model has no cross-encoder.
     """
 
+    modality: ClassVar = Modality.TEXT
+
     ids: NDArray[np.int32]
 
     @property
     def is_empty(self) -> bool:
-        """Returns whether there is nothing to score."""
         return not self.ids.size
-
-    @property
-    def modality(self) -> Modality:
-        """Always `Modality.TEXT`."""
-        return Modality.TEXT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,17 +100,13 @@ class ImageTokens:
     Empty if the model has no cross-encoder, or computes them from the picture when it scores.
     """
 
+    modality: ClassVar = Modality.IMAGE
+
     values: NDArray[np.float16]
 
     @property
     def is_empty(self) -> bool:
-        """Returns whether there is nothing to score."""
         return not self.values.size
-
-    @property
-    def modality(self) -> Modality:
-        """Always `Modality.IMAGE`."""
-        return Modality.IMAGE
 
 
 Tokens = TextTokens | ImageTokens

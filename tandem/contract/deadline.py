@@ -55,7 +55,6 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Returns whether no time is left."""
         return self.left() <= 0
 
     def earlier(self, seconds: float) -> Deadline:

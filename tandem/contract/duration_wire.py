@@ -13,5 +13,4 @@ def duration_to_proto(seconds: float) -> Duration:
 
 
 def duration_from_proto(duration: Duration) -> float:
-    """Returns the seconds."""
     return duration.seconds + duration.nanos * 1e-9

@@ -38,7 +38,6 @@ class InferenceCost:
 
 
 def cost_to_proto(cost: InferenceCost) -> cost_pb2.InferenceCost:
-    """Returns the message for `cost`."""
     queue, compute = cost.triton_queue_seconds, cost.triton_compute_seconds
     return cost_pb2.InferenceCost(
         pair_count=cost.pair_count,
@@ -52,7 +51,6 @@ def cost_to_proto(cost: InferenceCost) -> cost_pb2.InferenceCost:
 
 
 def cost_from_proto(message: cost_pb2.InferenceCost) -> InferenceCost:
-    """Returns the cost of a message."""
     queue, compute = message.triton_queue_duration, message.triton_compute_duration
     return InferenceCost(
         pair_count=message.pair_count,

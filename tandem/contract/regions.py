@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, SupportsFloat
+from typing import ClassVar, Final, SupportsFloat
 
 from tandem.contract.modality import Modality
 from tandem.errors import RegionsInvalid
@@ -27,6 +27,8 @@ _HEADER: Final = struct.Struct("<5I")
 class RegionContent:
     """A detector's regions of an image, in the detector's order."""
 
+    modality: ClassVar = Modality.IMAGE
+
     features: bytes
     """Little-endian float16 or float32, region by region."""
     boxes: bytes
@@ -36,11 +38,6 @@ class RegionContent:
     image_width: int
     """In pixels; 1 if the boxes are normalised, and so the height."""
     image_height: int
-
-    @property
-    def modality(self) -> Modality:
-        """Always `Modality.IMAGE`."""
-        return Modality.IMAGE
 
     @property
     def has_half_features(self) -> bool:

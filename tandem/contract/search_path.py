@@ -109,7 +109,6 @@ class ShardRetrieval:
 
 
 def path_to_proto(path: SearchPath) -> pb.SearchPath:
-    """Returns the message for the path."""
     return pb.SearchPath(
         strategy=path.strategy.value,
         index_type=path.index_type,
@@ -121,7 +120,6 @@ def path_to_proto(path: SearchPath) -> pb.SearchPath:
 
 
 def path_from_proto(message: pb.SearchPath) -> SearchPath:
-    """Returns the path of a message, without values that are unknown to this version."""
     return SearchPath(
         SearchStrategy(message.strategy),
         message.index_type,

@@ -6,8 +6,7 @@ JSON, numbers that are not finite, a git-lfs pointer instead of the file.
 
 import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +26,6 @@ from typing import (
 _MAX_BYTES: Final = 64 << 20
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _SHOWN_LENGTH: Final = 60
-_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 Kind = TypeVar("Kind")
 
@@ -74,32 +72,13 @@ def object_of(text: str, name: object) -> dict[str, Any]:
     content = value_of(text, name)
     if not isinstance(content, dict):
         raise FileInvalid(f"{name} holds {shown(content)} and no object of fields")
-    if _SURROGATE_ESCAPE.search(text):
-        _check_unicode(content, name)
     return content
-
-
-def _check_unicode(content: Mapping[str, object], name: object) -> None:
-    """Refuses a lone surrogate, which no file name, tokenizer or message can have."""
-    for field, value in content.items():
-        try:
-            json.dumps({field: value}, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise FileInvalid(
-                f"{name}: {shown(field)} has a lone surrogate "
-                f"({error.object[error.start]!a}); write the character itself in its place"
-            ) from error
 
 
 def value_of(text: str, name: object) -> Any:  # noqa: ANN401  whatever the text holds
     """Returns a JSON text's value; raises FileInvalid, which `name` begins, for invalid JSON."""
     try:
-        return json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_without_repeats,
-        )
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as error:
         raise FileInvalid(f"{name} is nested too deeply") from error
     except ValueError as error:
@@ -228,10 +207,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"it has {text[:20]}, which is larger than any number")
     return number
-
-
-def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("it has one field twice")
-    return content

@@ -154,54 +154,44 @@ class _Group:
             self.joined.forget(self)
         members, self.members = self.members, []
         if members := [each for each in members if not each.scored.done()]:
-            _Sent(members).start()
+            _begin(members)
 
 
-class _Sent:
-    """One inference for several calls."""
+def _begin(members: Sequence[_Member]) -> None:
+    """Begins one inference for several calls; it ends early once all callers have given up."""
+    task = asyncio.get_running_loop().create_task(_score(members))
 
-    def __init__(self, members: Sequence[_Member]) -> None:
-        self._members = members
+    def note_end(scored: asyncio.Future[Inferred[NDArray[np.float32]]]) -> None:
+        if not scored.cancelled():
+            scored.exception()  # or asyncio warns that the exception was never retrieved
+        elif all(each.scored.cancelled() for each in members):
+            task.cancel()
 
-    def start(self) -> None:
-        """Begins it; it ends early once all of its callers have given up."""
-        task = asyncio.get_running_loop().create_task(self._run())
+    for each in members:
+        each.scored.add_done_callback(note_end)
 
-        def note_end(scored: asyncio.Future[Inferred[NDArray[np.float32]]]) -> None:
-            if not scored.cancelled():
-                scored.exception()  # or asyncio warns that the exception was never retrieved
-            elif all(each.scored.cancelled() for each in self._members):
-                task.cancel()
 
-        for each in self._members:
-            each.scored.add_done_callback(note_end)
-
-    async def _run(self) -> None:
-        try:
-            await self._score()
-        except Exception as error:
-            for each in self._members:
-                if not each.scored.done():
-                    each.scored.set_exception(error)
-
-    async def _score(self) -> None:
-        first = self._members[0]
-        # Each call keeps its own deadline: a short one must not end the others' inference.
-        end_time = max(each.end_time for each in self._members)
-        inferred = await first.score(
-            [text for each in self._members for text in each.texts],
-            [image for each in self._members for image in each.images],
+async def _score(members: Sequence[_Member]) -> None:
+    # Each call keeps its own deadline: a short one must not end the others' inference.
+    end_time = max(each.end_time for each in members)
+    try:
+        inferred = await members[0].score(
+            [text for each in members for text in each.texts],
+            [image for each in members for image in each.images],
             end_time - time.monotonic(),
         )
-        counts = [len(each.texts) for each in self._members]
-        start = 0
-        for each, cost in zip(self._members, shares(inferred.cost, counts), strict=True):
-            end = start + len(each.texts)
+    except Exception as error:
+        for each in members:
             if not each.scored.done():
-                each.scored.set_result(
-                    replace(inferred, values=inferred.values[start:end], cost=cost)
-                )
-            start = end
+                each.scored.set_exception(error)
+        return
+    start = 0
+    costs = shares(inferred.cost, [len(each.texts) for each in members])
+    for each, cost in zip(members, costs, strict=True):
+        end = start + len(each.texts)
+        if not each.scored.done():
+            each.scored.set_result(replace(inferred, values=inferred.values[start:end], cost=cost))
+        start = end
 
 
 def shares(cost: InferenceCost, counts: Sequence[int]) -> list[InferenceCost]:

@@ -127,7 +127,6 @@ class StoreFiles:
             raise ItemCorrupt(item_id=f"(meta {key})", why=str(error)) from error
 
     def put_meta(self, txn: lmdb.Transaction, key: str, value: object) -> None:
-        """Stores a JSON value under the key."""
         txn.put(key.encode(), seal_json(key.encode(), value), db=self.meta)
 
     def delete_meta(self, txn: lmdb.Transaction, key: str) -> None:
@@ -216,7 +215,6 @@ class StoreFiles:
 
 
 def seal_json(key: bytes, value: object) -> bytes:
-    """Returns the bytes that store a JSON value under the key."""
     return seal(key, json.dumps(value, separators=(",", ":")).encode())
 
 

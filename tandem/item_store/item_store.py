@@ -262,7 +262,6 @@ class ItemStore:
         return self._files.env.used_bytes()
 
     def map_bytes(self) -> int:
-        """Returns how large the store may become, in bytes."""
         return self._files.env.map_bytes()
 
     def free_bytes(self) -> int:

@@ -94,7 +94,6 @@ class BoxNumbers(StrEnum):
 
     @property
     def width(self) -> int:
-        """How many numbers there are."""
         widths = {"corners_sides": 6, "corners_sides_area": 7, "corners_area": 5, "none": 0}
         return widths[self.value]
 

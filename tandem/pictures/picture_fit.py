@@ -1,22 +1,10 @@
 """Scales a picture to a model's square, by the model's rules."""
 
-from collections.abc import Mapping
-from typing import Final
-
 from PIL import Image
 
-from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
+from tandem.pictures.image_rules import Fit, ImageRules, Transparency
 
 Box = tuple[float, float, float, float]
-
-_FILTERS: Final[Mapping[Filter, Image.Resampling]] = {
-    Filter.NEAREST: Image.Resampling.NEAREST,
-    Filter.BOX: Image.Resampling.BOX,
-    Filter.BILINEAR: Image.Resampling.BILINEAR,
-    Filter.HAMMING: Image.Resampling.HAMMING,
-    Filter.BICUBIC: Image.Resampling.BICUBIC,
-    Filter.LANCZOS: Image.Resampling.LANCZOS,
-}
 
 
 def scaled_size(size: tuple[int, int], rules: ImageRules) -> tuple[int, int]:
@@ -55,7 +43,7 @@ def scaled(
     right size is unchanged.
     """
     # Pillow weights RGBA by alpha, so colours under transparent pixels do not bleed.
-    return image.resize(target, _FILTERS[rules.filter], box, reducing_gap)
+    return image.resize(target, Image.Resampling[rules.filter.name], box, reducing_gap)
 
 
 def squared(image: Image.Image, rules: ImageRules) -> Image.Image:

@@ -52,7 +52,6 @@ def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
 
 
 def calibration_file(repository: Path) -> Path:
-    """Returns the path of a model repository's calibration, next to the manifest."""
     return repository / CALIBRATION_NAME
 
 

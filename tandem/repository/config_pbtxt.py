@@ -220,7 +220,6 @@ def _warm_sizes(largest: int) -> list[int]:
 
 
 def render(config: ModelConfig) -> str:
-    """Returns config.pbtxt."""
     types = {spec.name: spec.data_type for spec in config.inputs}
     blocks = [
         OWN_LINE,

@@ -36,7 +36,6 @@ class FollowedVersion:
         self.describe(self._number)
 
     def number(self) -> int:
-        """Returns the serving version's number."""
         return self._number
 
     def look(self) -> None:

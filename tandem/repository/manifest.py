@@ -71,7 +71,6 @@ class Manifest:
 
     @property
     def has_pairs(self) -> bool:
-        """Returns whether the model has a cross-encoder."""
         return self.functions.score_pair is not None
 
     @property
@@ -147,7 +146,6 @@ class Manifest:
             raise ValueError(f"no tokenizer is named {shown(odd[0])}")
 
     def write(self, path: Path) -> None:
-        """Writes the manifest."""
         write_text_whole(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     def verify(self, repository: Path) -> None:

@@ -57,7 +57,6 @@ class ModelVersion:
             raise ValueError(f"{path} does not say what the version is: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Writes the description into the folder."""
         _write(folder / VERSION_NAME, asdict(self))
 
     def verify(self, folder: Path, manifest: Manifest) -> None:
@@ -120,7 +119,6 @@ def write_wanted(repository: Path, request: Wanted | None) -> None:
 
 
 def version_folder(repository: Path, version: int) -> Path:
-    """Returns a version's folder."""
     return repository / JOINT_ENCODER / str(version)
 
 

@@ -8,7 +8,6 @@ _MAX_BATCH_SIZE = 8
 
 
 def neighbour_config(manifest: NeighbourModelManifest) -> str:
-    """Returns the text of config.pbtxt."""
     feature_count = 2 * manifest.pillar_count
     return render(
         ModelConfig(

@@ -94,7 +94,6 @@ class NeighbourModelManifest:
         return self.text_query if is_text_query else self.image_query
 
     def describe(self) -> NeighbourModelDescription:
-        """Returns what callers need to know."""
         return NeighbourModelDescription(
             fingerprint=self.fingerprint,
             base_fingerprint=self.base_fingerprint,
@@ -106,7 +105,6 @@ class NeighbourModelManifest:
         )
 
     def write(self, path: Path) -> None:
-        """Writes the description."""
         write_text_whole(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     def verify(self, repository: Path) -> None:
@@ -123,7 +121,6 @@ class NeighbourModelManifest:
 
 
 def neighbours_file(repository: Path) -> Path:
-    """Returns the path of a repository's neighbour model's description."""
     return repository / NEIGHBOURS_NAME
 
 

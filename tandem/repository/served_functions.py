@@ -61,7 +61,6 @@ class TritonModel:
 
     @property
     def reads_pixels(self) -> bool:
-        """Returns whether a picture is an input."""
         return Role.PIXELS in self.inputs
 
     @property

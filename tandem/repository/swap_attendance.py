@@ -27,7 +27,6 @@ class SwapAttendance:
             os.pwrite(self._descriptor, stage.encode(), 0)
 
     def close(self) -> None:
-        """Ends the attendance."""
         self._close()
 
 

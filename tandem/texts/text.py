@@ -69,7 +69,6 @@ class TextPreprocessor:
 
     @classmethod
     def by_rules(cls, tokenizer: Tokenizer, rules: TextRules) -> "TextPreprocessor":
-        """Returns the preprocessor of a model with these rules."""
         return cls(
             tokenizer,
             rules.max_tokens,
@@ -147,7 +146,6 @@ class TextPreprocessor:
         return ids, places
 
     def _read(self, text: str) -> str:
-        """Returns the letters that the tokenizer reads."""
         return self._prompt + (text.lower() if self._is_lower_case else text)
 
 

@@ -26,7 +26,6 @@ from tandem.triton.fault import (
     DEAD_PROCESS,
     TritonFault,
     error_of_fault,
-    error_of_rpc,
     triton_fault,
 )
 from tandem.triton.messages import infer_request, output_array
@@ -78,15 +77,12 @@ class TritonClient:
         *,
         credentials: Callable[[], grpc.ChannelCredentials] | None = None,
         headers: Callable[[], dict[str, str] | None] = lambda: None,
-        is_cancelling: bool | None = None,
     ) -> None:
         """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
 
         Without `credentials` the connection is plain text. `credentials` and `headers` are called
         for each inference; changed credentials open another connection, and calls in progress
-        finish on the old one. `is_cancelling` says whether abandoned calls are cancelled in Triton,
-        so that it does not run those that wait; by default the server's version decides (decision
-        29).
+        finish on the old one.
         """
         self._address = address
         self._credentials = credentials
@@ -96,7 +92,6 @@ class TritonClient:
         self._closing: set[asyncio.Task[None]] = set()
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
-        self._is_cancelling = is_cancelling
         self._is_cancellable: bool | None = None
         self._left: deque[asyncio.Task[Any]] = deque()
         self._dead_times: dict[str, float] = {}
@@ -166,9 +161,8 @@ class TritonClient:
             seconds = time.perf_counter() - start_time
             arrays = _arrays(model, response, outputs, batch)
         except grpc.aio.AioRpcError as error:
-            failure = error_of_rpc(error)
-            fault = triton_fault(failure)
-            named = error_of_fault(fault, failure, model)
+            fault = triton_fault(error)
+            named = error_of_fault(fault, error, model)
             self._note(fault, model)
             note_failure(model, named)
             raise named from error
@@ -220,9 +214,10 @@ class TritonClient:
         return self._timed_models[model]
 
     async def _cancels(self, timeout_seconds: float) -> bool:
-        """Returns whether to cancel calls; asks for the server's version once."""
-        if self._is_cancelling is not None:
-            return self._is_cancelling
+        """Returns whether to cancel abandoned calls in Triton, so that it runs none that waits.
+
+        Asks for the server's version once (decision 29).
+        """
         if self._is_cancellable is None:
             metadata = await _unless_restricted(
                 self._stub.ServerMetadata(
@@ -350,7 +345,7 @@ async def _unless_restricted(asking: Awaitable[Any]) -> Any:  # noqa: ANN401 (Tr
     try:
         return await asking
     except grpc.aio.AioRpcError as error:
-        if triton_fault(error_of_rpc(error)) is not TritonFault.RESTRICTED:
+        if triton_fault(error) is not TritonFault.RESTRICTED:
             raise
         return None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 
 import grpc
-from tritonclient.utils import InferenceServerException
 
 from tandem.errors import (
     DeadlineExceeded,
@@ -38,19 +37,14 @@ class TritonFault(enum.Enum):
     """No server is there, or there is another fault."""
 
 
-def error_of_rpc(error: grpc.aio.AioRpcError) -> InferenceServerException:
-    """Returns what tritonclient raises for an error of gRPC."""
-    return InferenceServerException(error.details(), str(error.code()), error.debug_error_string())
-
-
-def triton_fault(error: InferenceServerException) -> TritonFault:
+def triton_fault(error: grpc.RpcError) -> TritonFault:
     """Returns the kind of an error."""
-    status, message = str(error.status() or ""), str(error.message() or "")
+    status, message = error.code(), error.details() or ""
     if "Exceeds maximum queue size" in message:
         return TritonFault.QUEUE_FULL
-    if "DEADLINE_EXCEEDED" in status or "timeout expired" in message.lower():
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED or "timeout expired" in message.lower():
         return TritonFault.TIMEOUT
-    if "INVALID_ARGUMENT" in status:
+    if status is grpc.StatusCode.INVALID_ARGUMENT:
         return TritonFault.INPUTS_REFUSED
     if "protocol is restricted" in message:
         return TritonFault.RESTRICTED
@@ -61,9 +55,9 @@ def triton_fault(error: InferenceServerException) -> TritonFault:
     return TritonFault.UNREACHABLE
 
 
-def error_of_fault(fault: TritonFault, error: InferenceServerException, model: str) -> TandemError:
+def error_of_fault(fault: TritonFault, error: grpc.RpcError, model: str) -> TandemError:
     """Returns our error for a kind of Triton's."""
-    status, message = str(error.status() or ""), str(error.message() or "")
+    message = error.details() or ""
     match fault:
         case TritonFault.QUEUE_FULL:
             return Overloaded(what=f"Triton's queue of {model}")
@@ -78,9 +72,4 @@ def error_of_fault(fault: TritonFault, error: InferenceServerException, model: s
         case TritonFault.PROCESS_DEAD:
             return ModelUnavailable(model=model, why=DEAD_PROCESS)
         case TritonFault.UNREACHABLE:
-            return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)
-
-
-def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
-    """Returns our error for Triton's."""
-    return error_of_fault(triton_fault(error), error, model)
+            return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or str(error.code()))

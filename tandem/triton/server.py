@@ -226,12 +226,16 @@ class TritonServer:
             )
 
     def _command(self, wheel: Path, backends: Path, repository: Path) -> list[str]:
+        # With "none" it accepts no load calls, which can run the sender's code.
+        control = ["--model-control-mode=none"]
+        if self._is_swappable:
+            control = ["--model-control-mode=explicit", "--load-model=*"]
         return [
             str(wheel / "bin" / "tritonserver"),
             f"--model-repository={repository}",
             f"--backend-directory={backends}",
             f"--backend-config=python,shm-region-prefix-name={self._region_prefix}",
-            *self._control(),
+            *control,
             "--disable-auto-complete-config",
             "--strict-readiness=true",
             # Its callers stop before it does.
@@ -245,12 +249,6 @@ class TritonServer:
             "--allow-cpu-metrics=false",
             "--log-verbose=0",
         ]
-
-    def _control(self) -> list[str]:
-        if self._is_swappable:
-            return ["--model-control-mode=explicit", "--load-model=*"]
-        # Accepts no load calls, which can run the sender's code.
-        return ["--model-control-mode=none"]
 
     def _wait_until_ready(
         self,

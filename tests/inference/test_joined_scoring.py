@@ -69,7 +69,6 @@ async def turns() -> None:
 
 
 async def test_the_pairs_of_one_query_go_together_and_each_call_gets_its_own() -> None:
-    """Those of another query do not, though they are there as well."""
     joined, model = JoinedScoring(LONG_SECONDS), Model()
     with joined.expected(QUERY) as one, joined.expected(QUERY) as two:
         first = asyncio.create_task(scored(one, model, [1, 2, 3], seconds=500.0))
@@ -88,7 +87,6 @@ async def test_the_pairs_of_one_query_go_together_and_each_call_gets_its_own() -
 
 
 async def test_a_call_that_has_nothing_to_score_holds_up_no_other() -> None:
-    """Its shard failed, or its scores are cached."""
     joined, model = JoinedScoring(LONG_SECONDS), Model()
     with joined.expected(QUERY) as one:
         with joined.expected(QUERY):
@@ -99,7 +97,6 @@ async def test_a_call_that_has_nothing_to_score_holds_up_no_other() -> None:
 
 
 async def test_what_is_late_is_not_waited_for() -> None:
-    """And is scored by itself."""
     joined, model = JoinedScoring(0.0), Model()
     with joined.expected(QUERY) as one, joined.expected(QUERY) as late:
         assert (await scored(one, model, [1])).values.tolist() == [1]
@@ -109,7 +106,6 @@ async def test_what_is_late_is_not_waited_for() -> None:
 
 
 async def test_a_failure_of_the_model_is_every_calls() -> None:
-    """The next group is another."""
     joined, model = JoinedScoring(LONG_SECONDS), Model()
     model.error = ModelUnavailable(model="joint_encoder", why="it does not answer")
     with joined.expected(QUERY) as one, joined.expected(QUERY) as two:
@@ -139,7 +135,6 @@ async def test_pairs_that_the_model_refuses_fail_their_own_call_alone() -> None:
 
 
 async def test_an_inference_ends_when_all_of_its_callers_have_given_up() -> None:
-    """And not before: the other shard's pairs are scored."""
     joined, model = JoinedScoring(LONG_SECONDS), Model()
     model.may_answer.clear()
     with joined.expected(QUERY) as one, joined.expected(QUERY) as two:
@@ -173,7 +168,6 @@ async def test_a_short_deadline_is_its_own_calls_alone() -> None:
 
 
 async def test_who_gave_up_before_the_others_came_is_not_scored() -> None:
-    """The others are."""
     joined, model = JoinedScoring(LONG_SECONDS), Model()
     with joined.expected(QUERY) as one, joined.expected(QUERY) as two:
         given_up = asyncio.create_task(scored(one, model, [1]))
@@ -186,7 +180,6 @@ async def test_who_gave_up_before_the_others_came_is_not_scored() -> None:
 
 
 def test_shares_add_up_to_the_whole() -> None:
-    """Also where the tokens cannot be divided evenly."""
     whole = InferenceCost(
         pair_count=7, token_count=100, padded_token_count=131, triton_compute_seconds=0.7
     )

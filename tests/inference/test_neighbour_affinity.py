@@ -29,14 +29,12 @@ def test_small_shares_are_dropped_by_the_number_of_nodes() -> None:
 
 
 def test_a_node_always_keeps_its_own_share() -> None:
-    """Where all share everything: each share is 1 / 3, above .8 / 3."""
     same = np.tile(np.array([[[1, 2]]]), (1, 3, 1))
 
     assert_allclose(neighbour_affinity(same, same, VALID, 0.8)[0], np.full((3, 3), 1 / 3))
 
 
 def test_a_node_that_is_not_valid_changes_nothing() -> None:
-    """Though it has the lists of node a; if it were valid, shares would change."""
     images = np.concatenate([IMAGES, IMAGES[:, :1]], axis=1)
     texts = np.concatenate([TEXTS, TEXTS[:, :1]], axis=1)
     valid = np.array([[True, True, True, False]])

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
-from tandem.errors import InternalFault
 from tandem.inference.buckets import bucket_of
 from tandem.inference.model_runner import TokenIds
 from tandem.inference.served_model import ServedModel
@@ -186,7 +185,6 @@ async def test_two_encoders_are_served_as_one(
 async def test_concurrent_calls_equal_sequential_ones(
     tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
-    """Concurrent calls of all kinds get what they get alone."""
     manifest = tiny_served.manifest
     texts = made_texts(random, manifest, 12)
     images, pixels = made_tokens(random, manifest, 12), made_pixels(random, manifest, 12)
@@ -207,7 +205,6 @@ async def test_concurrent_calls_equal_sequential_ones(
 
 
 async def test_an_empty_request_gets_an_empty_answer(tiny_served: ServedModel) -> None:
-    """Empty lists give empty arrays of the right width."""
     manifest = tiny_served.manifest
     size, rows, width = manifest.picture.size, manifest.image_token_count, manifest.token_width
     no_pixels = np.zeros((0, size, size, 3), dtype=np.uint8)
@@ -223,7 +220,6 @@ async def test_an_empty_request_gets_an_empty_answer(tiny_served: ServedModel) -
 async def test_a_call_reports_its_cost(
     tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
-    """Tokens as they are, tokens as they were computed, and pairs."""
     manifest = tiny_served.manifest
     # Two lengths so far apart, of so many texts, that none goes with the longer ones.
     lengths = [7, 15] * 20
@@ -243,12 +239,6 @@ async def test_a_call_reports_its_cost(
     assert pairs.token_count == sum(lengths) + 40 * rows
     assert pairs.padded_token_count == sum(padded) + 40 * rows
     assert (alone.pair_count, pictures.pair_count, pairs.pair_count) == (0, 0, 40)
-
-
-async def test_pixels_of_another_size_are_refused(tiny_served: ServedModel) -> None:
-    """Triton's own check of shapes comes through by name."""
-    with pytest.raises(InternalFault, match="image_backbone refuses its inputs"):
-        await tiny_served.image_tokens(np.zeros((1, 64, 64, 3), dtype=np.uint8), TIMEOUT_SECONDS)
 
 
 async def test_requests_of_different_clients_share_executions(
@@ -276,7 +266,6 @@ async def test_requests_of_different_clients_share_executions(
 
 
 async def test_requests_of_one_client_do_not(combined: Combined) -> None:
-    """Positive control: one after another, each is an execution."""
     url = combined.running.metrics_url
     client = TritonClient(combined.running.address)
     before = Counts.at_rest(url, JOINT_ENCODER)

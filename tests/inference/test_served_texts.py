@@ -30,7 +30,6 @@ def words_of(tokenizer: Tokenizer, served: ServedText) -> list[list[str]]:
 
 
 def test_rules_change_the_ids(tokenizer: Tokenizer) -> None:
-    """Lower case, a prompt, and another first id, each alone."""
     plain = preprocessor(tokenizer).token_ids("red dogs")
 
     def ids(text: str, **rules: object) -> list[int]:
@@ -42,7 +41,6 @@ def test_rules_change_the_ids(tokenizer: Tokenizer) -> None:
 
 
 def test_a_text_is_cut_so_that_its_special_tokens_stay(tokenizer: Tokenizer) -> None:
-    """The first words that fit, between the first and the last id."""
     short = preprocessor(tokenizer, max_tokens=5, first_id=77)
 
     read = short.windows(SENTENCE, TruncationPolicy.TRUNCATE)
@@ -54,7 +52,6 @@ def test_a_text_is_cut_so_that_its_special_tokens_stay(tokenizer: Tokenizer) -> 
 
 
 def test_equal_rules_read_once(tokenizer: Tokenizer) -> None:
-    """A joint model's pairs have the very ids that are embedded."""
     text = preprocessor(tokenizer)
 
     served = ServedTexts(text, text, is_same=True).windows("red dogs", TruncationPolicy.ERROR)
@@ -63,7 +60,6 @@ def test_equal_rules_read_once(tokenizer: Tokenizer) -> None:
 
 
 def test_a_bi_encoder_alone_pairs_nothing(tokenizer: Tokenizer) -> None:
-    """One empty array for each window."""
     alone = ServedTexts(preprocessor(tokenizer, max_tokens=6), None, is_same=False)
 
     served = alone.windows(SENTENCE, TruncationPolicy.BEST_WINDOW)

@@ -46,14 +46,12 @@ def is_near(pixels: np.ndarray, x: int, y: int, colour: tuple[int, ...]) -> bool
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_refused_by_name_unless_it_is_enabled(kind: str) -> None:
-    """With the setting that enables it."""
     with pytest.raises(ImageUnreadable, match=f"it is {kind}, .*ENCODER_HEIF_ENABLED=true"):
         decode_image(picture(kind), RULES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_picture_is_read_as_viewers_show_it(kind: str, reader: HeifReader) -> None:
-    """60 x 40 pixels between white bars; turned by its container, once."""
     pixels = decode_image(picture(kind), RULES, reader)
     assert is_near(pixels, 20, 56, RED)
     assert is_near(pixels, 90, 56, BLUE)
@@ -65,12 +63,10 @@ def test_a_picture_is_read_as_viewers_show_it(kind: str, reader: HeifReader) -> 
 
 
 def test_a_remote_cross_encoder_gets_it_as_a_jpeg(reader: HeifReader) -> None:
-    """As its API may read neither."""
     assert data_uri(picture("HEIC"), 64, reader).startswith("data:image/jpeg;base64,")
 
 
 def test_exact_rules_and_transparency(reader: HeifReader) -> None:
-    """The same way through the rules as any other picture's."""
     clear = encoded(plain((255, 0, 0, 0), (64, 64), "RGBA"), "AVIF")
 
     exact = ImageRules(size=32, fit=Fit.SQUASH, is_exact=True)
@@ -96,12 +92,11 @@ def test_a_picture_of_tiles_is_read_whole(reader: HeifReader) -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        heic_grid(2, 2, (0, 0)),
         heic_grid(2, 2, (128, 128), said_size=(0, 0)),
         heic_grid(2, 2, (1_000, 1_000)),
         heic_grid(40, 40, (2_560, 2_560)),
     ],
-    ids=["no pixels", "a header without pixels", "too few tiles", "a thousand tiles too many"],
+    ids=["a header without pixels", "too few tiles", "a thousand tiles too many"],
 )
 def test_impossible_tiles_are_unreadable(file: bytes, reader: HeifReader) -> None:
     with pytest.raises(ImageUnreadable):
@@ -112,7 +107,6 @@ def test_impossible_tiles_are_unreadable(file: bytes, reader: HeifReader) -> Non
 def test_a_bomb_is_refused_by_its_header(
     kind: str, reader: HeifReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process is started for it."""
     monkeypatch.setattr(heif_reader_module, "python_command", pytest.fail)
     bomb = claiming_heif(picture(kind), 20_000, 20_000)
 
@@ -123,17 +117,16 @@ def test_a_bomb_is_refused_by_its_header(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", [0.05, 0.5, 0.95])
-def test_a_picture_cut_short_is_unreadable(kind: str, part: float, reader: HeifReader) -> None:
+def test_a_picture_cut_short_is_unreadable(kind: str, reader: HeifReader) -> None:
     file = picture(kind)
 
-    with pytest.raises(ImageUnreadable):
-        decode_image(file[: int(len(file) * part)], RULES, reader)
+    for part in (0.05, 0.95):
+        with pytest.raises(ImageUnreadable):
+            decode_image(file[: int(len(file) * part)], RULES, reader)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_read_or_refused_by_name(kind: str, reader: HeifReader) -> None:
-    """Whatever a decoder does of a few flipped bytes ends its own process at most."""
     chance = np.random.default_rng(7)
     for _ in range(6):
         file = bytearray(picture(kind))
@@ -148,7 +141,6 @@ def test_damaged_files_are_read_or_refused_by_name(kind: str, reader: HeifReader
 def test_a_decoder_that_is_killed_or_crashes_refuses_the_picture(
     reader: HeifReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the limit of its time, and by what a fault in it would send."""
     outcomes = {}
     for sent in (signal.SIGXCPU, signal.SIGSEGV):
         program = f"import os; os.kill(os.getpid(), {int(sent)})"
@@ -167,7 +159,6 @@ def test_a_decoder_that_is_killed_or_crashes_refuses_the_picture(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_false_header_does_not_bypass_the_limits(kind: str, reader: HeifReader) -> None:
-    """Smaller or larger than it is: it is refused, or has the size that was checked."""
     for width, height in ((10, 10), (3_000, 10)):
         lying = claiming_heif(picture(kind), width, height)
         try:
@@ -222,8 +213,6 @@ def test_the_process_gets_none_of_the_services_variables(
 
 
 def test_formats_are_recognised_by_their_brands() -> None:
-    """Of the major one; "mif1" by those that are compatible."""
-
     def brands(major: bytes, *compatible: bytes) -> bytes:
         data = major + bytes(4) + b"".join(compatible)
         return struct.pack(">I4s", 8 + len(data), b"ftyp") + data
@@ -244,23 +233,19 @@ def box(kind: bytes, data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("boxes", "error"),
     [
-        (b"", ImageUnreadable),
         (box(b"meta", b"\0\0\0\0" + box(b"iprp", box(b"ipco", b""))), ImageUnreadable),
         (box(b"free", b"") * 20_000, ImageTooLarge),
         (struct.pack(">I4s", 0xFFFFFFFF, b"meta"), ImageUnreadable),
-        (struct.pack(">I4sQ", 1, b"meta", 2**63), ImageUnreadable),
         (struct.pack(">I4s", 4, b"meta"), ImageUnreadable),
         (png_chunk(b"ispe", bytes(4)), ImageUnreadable),
     ],
 )
 def test_malformed_headers_are_refused(boxes: bytes, error: type[TandemError]) -> None:
-    """Too many, too long, too short, or without a size; a box in itself ends the walk."""
     with pytest.raises(error):
         check_heif_size(heic()[:28] + boxes, 25_000_000)
 
 
 def test_a_size_may_be_anywhere_in_the_properties() -> None:
-    """The largest counts: tiles have sizes as well as their grid."""
     sizes = [box(b"ispe", struct.pack(">III", 0, *size)) for size in ((512, 512), (4032, 3024))]
     header = box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", b"".join(sizes))))
 
@@ -285,7 +270,6 @@ def test_a_picture_over_the_usual_pixels_is_reduced_in_its_process() -> None:
 
 @pytest.mark.slow
 def test_the_largest_picture_fits_into_the_processs_limits(reader: HeifReader) -> None:
-    """48 megapixels of a phone, as AVIF: of HEIC no encoder is at hand."""
     file = encoded(plain(size=(8_064, 6_048)), "AVIF", speed=10)
 
     assert is_near(decode_image(file, RULES, reader), 56, 56, RED)

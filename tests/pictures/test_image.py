@@ -2,11 +2,7 @@
 
 import io
 import random
-import resource
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +52,6 @@ def is_near(
 
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
 def test_a_picture_of_the_models_size_is_returned_bit_for_bit(file_format: str) -> None:
-    """Training and serving see the same pixels where nothing has to be scaled."""
     picture = noise(size=SIZE)
 
     pixels = decode_image(encoded(picture, file_format, lossless=True), RULES)
@@ -77,19 +72,6 @@ def test_wide_picture_is_centred_between_white_bars(file_format: str) -> None:
     assert is_near(pixels, 90, 56, BLUE)
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
-def test_exif_orientation_is_followed(file_format: str) -> None:
-    """Orientation 6 asks for a quarter turn clockwise: the left side becomes the top."""
-    exif = Image.Exif()
-    exif[ORIENTATION_TAG] = 6
-
-    pixels = decode_image(encoded(halves(), file_format, exif=exif), RULES)
-
-    assert is_near(pixels, 56, 20, RED)
-    assert is_near(pixels, 56, 90, BLUE)
-    assert colour_at(pixels, 10, 56) == WHITE
-
-
 def test_16_bit_picture_with_exif_is_turned_too() -> None:
     """The way through NumPy that 16 bits take does not lose the orientation."""
     exif = Image.Exif()
@@ -106,7 +88,6 @@ def test_16_bit_picture_with_exif_is_turned_too() -> None:
 # Pillow remarks on odd files; here its errors are our business, and its remarks are not.
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_broken_exif_does_not_refuse_the_picture() -> None:
-    """A picture that can be seen is taken, whichever way up."""
     file = encoded(plain(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff garbage")
 
     assert is_near(decode_image(file, RULES), 56, 56, RED)
@@ -114,7 +95,6 @@ def test_broken_exif_does_not_refuse_the_picture() -> None:
 
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
 def test_transparent_pixels_are_white_over_any_colour(file_format: str) -> None:
-    """Black under full transparency shows as white, without a dark edge."""
     picture = plain((0, 0, 0, 0), (SIZE // 2, SIZE // 2), "RGBA")
     picture.paste((255, 0, 0, 255), (0, 0, SIZE // 4, SIZE // 2))
 
@@ -127,7 +107,6 @@ def test_transparent_pixels_are_white_over_any_colour(file_format: str) -> None:
 
 
 def test_half_transparent_black_is_grey() -> None:
-    """Alpha 128 of black on white is 255 - 128 = 127."""
     file = encoded(plain((0, 0, 0, 128), (SIZE, SIZE), "RGBA"), "PNG")
 
     assert colour_at(decode_image(file, RULES), 56, 56) == (127, 127, 127)
@@ -150,12 +129,10 @@ def test_half_transparent_black_is_grey() -> None:
 def test_every_kind_of_png(
     picture: Image.Image, options: dict[str, object], colour: tuple[int, ...]
 ) -> None:
-    """Palettes, keyed-out colours, 1 and 16 bits all become what an eye would see."""
     assert colour_at(decode_image(encoded(picture, "PNG", **options), RULES), 56, 56) == colour
 
 
 def test_cmyk_jpeg() -> None:
-    """Printers' JPEGs come out in the right colours, not inverted."""
     file = encoded(plain((0, 255, 255, 0), mode="CMYK"), "JPEG")
 
     assert is_near(decode_image(file, RULES), 56, 56, RED, tolerance=12)
@@ -163,49 +140,30 @@ def test_cmyk_jpeg() -> None:
 
 @pytest.mark.parametrize("file_format", ["WEBP", "PNG"])
 def test_animation_gives_its_first_frame(file_format: str) -> None:
-    """A moving picture is what one sees of it first."""
     file = encoded(plain(RED), file_format, save_all=True, append_images=[plain(BLUE)])
 
     assert is_near(decode_image(file, RULES), 56, 56, RED)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000)])
 def test_extreme_shapes_keep_at_least_a_pixel(size: tuple[int, int]) -> None:
-    """A line a pixel wide does not vanish in scaling."""
     assert decode_image(encoded(plain(size=size), "PNG"), RULES).shape == (SIZE, SIZE, 3)
 
 
-@pytest.mark.parametrize("file_format", ["GIF", "TIFF", "BMP", "PPM", "ICO"])
-def test_other_formats_are_refused_under_any_name(file_format: str) -> None:
-    """Pillow would read these; we let no stranger reach so many parsers."""
-    with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
-        decode_image(encoded(plain(), file_format), RULES)
-
-
-@pytest.mark.parametrize(
-    "file", [b"", b"\xff", b"hello", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP"]
-)
+@pytest.mark.parametrize("file", [b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP"])
 def test_tiny_files_are_unreadable(file: bytes) -> None:
-    """Nothing, a bit of text, and bare signatures."""
     with pytest.raises(ImageUnreadable):
         decode_image(file, RULES)
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("part", [0.3, 0.5, 0.9])
-def test_picture_cut_short_is_unreadable(file_format: str, part: float) -> None:
+def test_picture_cut_short_is_unreadable(file_format: str) -> None:
     """Half a picture is refused, not filled up with grey."""
     file = encoded(noise(), file_format)
 
-    with pytest.raises(ImageUnreadable):
-        decode_image(file[: int(len(file) * part)], RULES)
-
-
-@pytest.mark.parametrize("size", [(0, 0), (0, 40), (40, 0)])
-def test_empty_png_is_unreadable(size: tuple[int, int]) -> None:
-    """A picture without pixels shows nothing."""
-    with pytest.raises(ImageUnreadable):
-        decode_image(png_header(*size), RULES)
+    for part in (0.3, 0.9):
+        with pytest.raises(ImageUnreadable):
+            decode_image(file[: int(len(file) * part)], RULES)
 
 
 def test_a_png_that_lacks_its_palette_is_unreadable() -> None:
@@ -253,7 +211,6 @@ def test_pngs_of_damaged_chunks_are_read_or_refused_by_name() -> None:
 
 
 def test_file_over_the_byte_limit_is_not_opened() -> None:
-    """The size of the file alone refuses it."""
     with pytest.raises(ImageTooLarge) as caught:
         decode_image(bytes(MAX_IMAGE_BYTES + 1), RULES)
 
@@ -275,7 +232,6 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_bomb_is_refused_by_its_header(bomb: bytes) -> None:
-    """A few bytes that claim to be a huge picture cost next to no time."""
     start_time = time.process_time()
 
     with pytest.raises(ImageTooLarge) as caught:
@@ -284,39 +240,6 @@ def test_bomb_is_refused_by_its_header(bomb: bytes) -> None:
     assert time.process_time() - start_time < 0.5
     assert caught.value.metadata["unit"] == "pixels"
     assert int(caught.value.metadata["got"]) > 25_000_000
-
-
-def test_bombs_cost_no_memory() -> None:
-    """A fresh process grows by less than 16 MB over all bombs; decoding one would take 640."""
-    program = (
-        "import resource\n"
-        "from tandem.errors import ImageTooLarge\n"
-        "from tandem.pictures.image import decode_image\n"
-        "from tests.pictures.test_image import BOMBS, RULES, peak_bytes\n"
-        "before = peak_bytes()\n"
-        "for bomb in BOMBS.values():\n"
-        "    try:\n"
-        "        decode_image(bomb, RULES)\n"
-        "    except ImageTooLarge:\n"
-        "        pass\n"
-        "print(peak_bytes() - before)\n"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-        text=True,
-        timeout=60,
-    )
-
-    assert int(done.stdout) < 16 * 2**20
-
-
-def peak_bytes() -> int:
-    """Returns the most memory that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -373,12 +296,10 @@ def filtered_whole(file: bytes, size: tuple[int, int]) -> np.ndarray:
         return np.asarray(image.resize(size, Image.Resampling.BICUBIC)).astype(int)
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
-@pytest.mark.parametrize("width", [200, 320, 448, 620])
+@pytest.mark.parametrize(("file_format", "width"), [("JPEG", 200), ("JPEG", 620), ("PNG", 620)])
 def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
     file_format: str, width: int
 ) -> None:
-    """Pixel by pixel what training has always seen."""
     file = encoded(photo(width, width // 2), file_format)
 
     pixels = decode_image(file, RULES)
@@ -386,19 +307,9 @@ def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
     assert np.array_equal(pixels[28:84], filtered_whole(file, (SIZE, SIZE // 2)))
 
 
-# The largest takes seconds to make; one format of it shows what blocks of its size do.
 @pytest.mark.parametrize(
     ("size", "file_format"),
-    [
-        *(
-            (size, file_format)
-            for size in ((640, 320), (1920, 960))
-            for file_format in ("JPEG", "PNG", "WEBP")
-        ),
-        ((3000, 1500), "JPEG"),
-        pytest.param((3000, 1500), "PNG", marks=pytest.mark.slow),
-        pytest.param((3000, 1500), "WEBP", marks=pytest.mark.slow),
-    ],
+    [((640, 320), "PNG"), ((1920, 960), "JPEG"), ((1920, 960), "WEBP"), ((3000, 1500), "JPEG")],
 )
 def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, int]) -> None:
     """Blocks are averaged before the filter: a level or less, 8 where it is most."""
@@ -412,7 +323,6 @@ def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, i
 
 
 def test_decoding_stops_at_the_deadline() -> None:
-    """Within a picture, where the decoder reads its file in parts."""
     file = encoded(noise(size=2000), "PNG")
     assert decode_image(file, RULES, None, Deadline.after(60)).shape == (SIZE, SIZE, 3)
 

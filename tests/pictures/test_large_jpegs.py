@@ -67,23 +67,16 @@ def decoding_peak_bytes(way: str, file: bytes, folder: Path) -> int:
     return int(done.stdout)
 
 
-# What the smaller ones take too much of, the largest takes more of.
-@pytest.mark.parametrize(
-    "megapixels", [*(pytest.param(each, marks=pytest.mark.slow) for each in (48, 108)), 200]
-)
 @pytest.mark.parametrize("way", ["reduced", "exact"])
-def test_photographs_stay_within_the_memory_of_25_megapixels(
-    megapixels: int, way: str, tmp_path: Path
-) -> None:
+def test_photographs_stay_within_the_memory_of_25_megapixels(way: str, tmp_path: Path) -> None:
     """In at most 100 MB, of which the file's second copy is most, and in 5 s of a core."""
-    file = phone_jpeg(*SIZES[megapixels])
-    assert MAX_IMAGE_BYTES > len(file) > megapixels * 100_000
+    file = phone_jpeg(*SIZES[200])
+    assert MAX_IMAGE_BYTES > len(file) > 20_000_000
 
     assert decoding_peak_bytes(way, file, tmp_path) < 100e6
 
 
 def test_a_progressive_photograph_stays_within_its_limit(tmp_path: Path) -> None:
-    """All its coefficients are held at once: 150 MB at most, in addition to the file."""
     file = phone_jpeg(*SIZES[50], progressive=True)
 
     most_bytes = decoding_peak_bytes("reduced", file, tmp_path)
@@ -94,13 +87,11 @@ def test_a_progressive_photograph_stays_within_its_limit(tmp_path: Path) -> None
 
 
 def test_a_decoder_without_reduction_needs_more_memory(tmp_path: Path) -> None:
-    """The control of the memory tests: 48 megapixels of 3 bytes."""
     assert decoding_peak_bytes("Pillow alone", phone_jpeg(*SIZES[48]), tmp_path) > 140e6
 
 
 @pytest.mark.parametrize("rules", [RULES, ImageRules(size=224, fit=Fit.CROP, is_exact=True)])
 def test_a_large_photograph_looks_like_a_small_one(rules: ImageRules) -> None:
-    """Within four levels on the average of a column; the noise is the same in every strip."""
     small = phone_jpeg(2016, 1520)
     large = phone_jpeg(*SIZES[48])
 
@@ -112,7 +103,6 @@ def test_a_large_photograph_looks_like_a_small_one(rules: ImageRules) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}])
 def test_a_repeated_strip_equals_an_encoding_of_the_whole(options: dict[str, object]) -> None:
-    """The files of these tests are sound: the same pixels as from the strip, again and again."""
     strip = phone_jpeg(64, STRIP_HEIGHT, **options)
     file = phone_jpeg(64, 4 * STRIP_HEIGHT, **options)
     rules = ImageRules(size=64)
@@ -137,7 +127,6 @@ def test_a_repeated_strip_equals_an_encoding_of_the_whole(options: dict[str, obj
 def test_an_oversized_picture_is_refused_by_its_header(
     size: tuple[int, int], options: dict[str, Any], unit: str
 ) -> None:
-    """Nothing of its scans is read: they are missing."""
     with pytest.raises(ImageTooLarge, match=unit):
         decode_image(claiming_jpeg(*size, **options), RULES)
 

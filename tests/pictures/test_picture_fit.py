@@ -16,7 +16,7 @@ from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 from tandem.pictures.picture_fit import scaled_size
 
 SIZE = 32
-SHAPES = [(200, 77), (77, 200), (33, 32), (20, 11), (32, 32)]
+SHAPES = [(200, 77), (77, 200), (20, 11)]
 
 
 def noise(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -47,10 +47,10 @@ def centre_cropped(picture: Image.Image, shorter: int, size: int) -> NDArray[np.
     return pixels[top : top + size, left : left + size]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("resize_to", [None, 37])
+@pytest.mark.parametrize(
+    ("shape", "resize_to"), [*((each, 37) for each in SHAPES), ((33, 32), None)]
+)
 def test_crop_is_clips(shape: tuple[int, int], resize_to: int | None) -> None:
-    """The shorter side is scaled, and the square cut out of the centre."""
     rules = ImageRules(size=SIZE, fit=Fit.CROP, resize_to=resize_to, is_exact=True)
 
     pixels = decode_image(png(noise(*shape)), rules)
@@ -59,10 +59,9 @@ def test_crop_is_clips(shape: tuple[int, int], resize_to: int | None) -> None:
     np.testing.assert_array_equal(pixels, expected)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", list(Filter))
-def test_squash_is_siglips(shape: tuple[int, int], name: Filter) -> None:
-    """Both sides are scaled to the square, by the filter of the rules."""
+def test_squash_is_siglips(name: Filter) -> None:
+    shape = (200, 77)
     rules = ImageRules(size=SIZE, fit=Fit.SQUASH, filter=name, is_exact=True)
 
     pixels = decode_image(png(noise(*shape)), rules)
@@ -71,10 +70,10 @@ def test_squash_is_siglips(shape: tuple[int, int], name: Filter) -> None:
     np.testing.assert_array_equal(pixels, np.asarray(noise(*shape).resize((SIZE, SIZE), filter_)))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sides", [(48, 48), (37, 60), (32, 33)])
-def test_a_squashed_picture_may_be_cut(shape: tuple[int, int], sides: tuple[int, int]) -> None:
+def test_a_squashed_picture_may_be_cut(sides: tuple[int, int]) -> None:
     """To its centre, as a hub processor with a width, a height and a crop does."""
+    shape = (77, 200)
     rules = ImageRules(size=SIZE, fit=Fit.SQUASH, squash_to=sides, is_exact=True)
     rules.check()
 
@@ -87,7 +86,7 @@ def test_a_squashed_picture_may_be_cut(shape: tuple[int, int], sides: tuple[int,
 
 @pytest.mark.parametrize(
     ("fit", "sides"),
-    [(Fit.CROP, (40, 40)), (Fit.SQUASH, (40,)), (Fit.SQUASH, (40, 31)), (Fit.LETTERBOX, (40, 40))],
+    [(Fit.CROP, (40, 40)), (Fit.SQUASH, (40,)), (Fit.SQUASH, (40, 31))],
 )
 def test_impossible_sides_are_refused(fit: Fit, sides: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="squash_to"):
@@ -112,15 +111,13 @@ def test_exact_pictures_are_blended_before_they_are_scaled(mode: str) -> None:
     assert np.any(np.asarray(late) != expected)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize(
-    "rules",
+    ("rules", "orientation"),
     [
-        ImageRules(size=SIZE, fit=Fit.SQUASH, squash_to=(37, 60)),
-        ImageRules(size=SIZE, fit=Fit.CROP, resize_to=37),
-        ImageRules(size=SIZE),
+        (ImageRules(size=SIZE, fit=Fit.SQUASH, squash_to=(37, 60)), 6),
+        (ImageRules(size=SIZE), 8),
+        *((ImageRules(size=SIZE, fit=Fit.CROP, resize_to=37), number) for number in range(2, 9)),
     ],
-    ids=lambda rules: rules.fit.value,
 )
 def test_pictures_that_are_turned_after_they_are_scaled_have_the_same_sides(
     rules: ImageRules, orientation: int
@@ -147,7 +144,6 @@ def test_exact_pictures_are_turned_before_they_are_scaled() -> None:
 
 
 def test_transparency_is_blended_or_ignored() -> None:
-    """Hidden colours show only where the rules say to drop the alpha channel."""
     hidden = Image.new("RGBA", (SIZE, SIZE), (10, 20, 30, 0))
     ignored = ImageRules(size=SIZE, fit=Fit.SQUASH, transparency=Transparency.IGNORE)
 
@@ -207,5 +203,4 @@ def test_an_exact_picture_is_filtered_at_full_size() -> None:
 
 
 def test_a_thin_picture_has_no_side_of_zero() -> None:
-    """Of a picture 1 pixel high, the letterboxed strip has one row."""
     assert scaled_size((4000, 1), ImageRules(size=SIZE)) == (SIZE, 1)

@@ -49,10 +49,8 @@ def test_a_large_photograph_is_scaled_to_the_servers_limit(large: bytes) -> None
         phone_jpeg(64, 48),
         encoded(plain(), "PNG").ljust(MAX_IMAGE_BYTES + 1),
         encoded(noise(), "JPEG")[:500].ljust(MAX_IMAGE_BYTES + 1),
-        b"\xff\xd8\xff".ljust(MAX_IMAGE_BYTES + 1),
     ],
-    ids=["small", "a PNG", "damaged", "hardly a JPEG"],
+    ids=["small", "a PNG", "damaged"],
 )
 def test_any_other_file_is_left_to_the_server(file: bytes) -> None:
-    """Byte for byte."""
     assert sendable_picture(file) is file

@@ -43,15 +43,16 @@ def with_packet(file_format: str, xmp: bytes, exif_orientation: int | None = Non
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 def test_a_picture_is_turned_by_xmp_alone(file_format: str) -> None:
-    """Orientation 6 asks for a quarter turn clockwise: the left side becomes the top."""
     pixels = decode_image(with_packet(file_format, packet(6)), ImageRules(size=112))
 
     assert [int(level) for level in pixels[20, 56]] == pytest.approx(RED, abs=8)
     assert [int(level) for level in pixels[90, 56]] == pytest.approx(BLUE, abs=8)
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize(("exif", "expected"), [(3, 3), (1, 1), (0, 1), (9, 1), (None, 6)])
+@pytest.mark.parametrize(
+    ("file_format", "exif", "expected"),
+    [("JPEG", 3, 3), ("PNG", 0, 1), ("WEBP", 9, 1), ("JPEG", None, 6)],
+)
 def test_exif_decides_wherever_it_has_an_orientation(
     file_format: str, exif: int | None, expected: int
 ) -> None:
@@ -63,18 +64,13 @@ def test_exif_decides_wherever_it_has_an_orientation(
     ("xmp", "expected"),
     [
         (f'<d {TIFF} tiff:Orientation="8"/>', 8),
-        (f"<d {TIFF} tiff:Orientation='3'/>", 3),
         (f'<d {TIFF}\n tiff:Orientation = "5" />', 5),
-        (f"<d {TIFF}><tiff:Orientation>7</tiff:Orientation></d>", 7),
         (f"<d {TIFF}><tiff:Orientation> 7\n</tiff:Orientation></d>", 7),
         ('<d xmlns:t="http://ns.adobe.com/tiff/1.0/" t:Orientation="2"/>', 2),
-        ('<d xmlns:tiff="http://example.org/" tiff:Orientation="2"/>', 2),
         (f'<d {TIFF} tiff:Orientation="0"/>', None),
-        (f'<d {TIFF} tiff:Orientation="9"/>', None),
         (f'<d {TIFF} tiff:Orientation="66"/>', None),
         (f'<d {TIFF} xtiff:Orientation="6"/>', None),
         (f'<!DOCTYPE d [<!ENTITY six "6">]><d {TIFF} tiff:Orientation="&six;"/>', None),
-        ("", None),
         ("tiff:Orientation=" * 4_000, None),
         ("<tiff:Orientation" + " " * 65_000, None),
     ],
@@ -85,7 +81,6 @@ def test_packets(xmp: str, expected: int | None) -> None:
 
 
 def test_a_compressed_packet_is_not_opened() -> None:
-    """It may be a bomb; the control is the same text, plain."""
     for flag, expected in ((1, 1), (0, 6)):
         file = encoded(halves(), "PNG")
         text = b"XML:com.adobe.xmp\0%c\0\0\0" % flag + packet(6)

@@ -12,7 +12,6 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 
 def test_doctests() -> None:
-    """The examples in the docstrings are true."""
     result = doctest.testmod(module)
 
     assert result.attempted > 0
@@ -34,13 +33,11 @@ def test_each_family_has_its_ids(tokenizer: Tokenizer, expected: SpecialTokens) 
 
 
 def test_a_tokenizer_without_special_tokens_is_refused() -> None:
-    """As a language model's: nothing marks where a text begins."""
     with pytest.raises(ValueError, match=r"lacks special tokens; it needs \[CLS\], \[SEP\], \[PA"):
         special_tokens(Tokenizer(models.WordLevel({"two": 0, "<pad>": 1}, unk_token="two")))
 
 
 def test_a_tokenizer_that_adds_none_is_refused() -> None:
-    """It has the tokens, but its texts do not stand between them, as the models are trained to."""
     tokenizer = bert_tokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[CLS]", 2), ("[SEP]", 3))
 

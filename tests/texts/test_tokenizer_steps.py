@@ -63,7 +63,6 @@ def tokenizer(
         ),
         # BERT, DistilBERT, MiniLM, MPNet, BLIP, ViLT, and multilingual BERT
         (normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()),
-        (normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()),
         # RoBERTa, BridgeTower
         (None, pre_tokenizers.ByteLevel(add_prefix_space=False)),
         # XLM-R, M3P, MetaCLIP 2, in older and newer files
@@ -101,7 +100,6 @@ def tokenizer(
             )
             for punctuation in (
                 f"[{re.escape(string.punctuation)}]",
-                r"""[!"#$%&'()*+,\-./:;<=>?@\[\]^_`{|}~]""",
                 r"""[!"\#\$%\&'\(\)\*\+,\-\.:;=\?@\[\]\^_`\{\|\}\~]""",
             )
         ],
@@ -145,15 +143,12 @@ def test_steps_of_published_tokenizers_are_accepted(
         *[
             (Replace(Regex(pattern), ""), None, "Regex")
             for pattern in (
-                *("(w|w)*$|(w+)+y", "([^b]|[^b])*b", "a+a+b", ".*b", r"\s+(?!\S)", r"(a)\1"),
-                *("a*", "a|", "|a", "a?", "^", "a{0,3}", r"\b", "a{3}b+c", "x" * 2_001),
+                *("(w|w)*$|(w+)+y", "a+a+b", r"\s+(?!\S)", r"(a)\1", "a*", "|a", "x" * 2_001),
             )
         ],
-        (None, Split(Regex("(w+)+y"), "isolated"), "Split"),
         (normalizers.Precompiled(charsmap(65)), None, "Precompiled"),
         (normalizers.Prepend("w" * 1_000), None, "Prepend"),
         (normalizers.Sequence([normalizers.NFC()] * 17), None, "too often"),
-        (None, pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 2), "too often"),
         (normalizers.ByteLevel(), pre_tokenizers.ByteLevel(), "too often"),
         (None, pre_tokenizers.FixedLength(0), "FixedLength"),
     ],

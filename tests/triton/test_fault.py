@@ -1,9 +1,15 @@
 """Triton's errors by kind: its words are read once, and nothing else depends on a sentence."""
 
+import grpc
 import pytest
-from tritonclient.utils import InferenceServerException
 
-from tandem.errors import ModelUnavailable
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ModelUnavailable,
+    Overloaded,
+    TandemError,
+)
 from tandem.triton.client import TritonClient
 from tandem.triton.fault import (
     DEAD_PROCESS,
@@ -12,32 +18,42 @@ from tandem.triton.fault import (
     triton_fault,
 )
 
-WORDS = {
-    TritonFault.QUEUE_FULL: ("[request id: x] Exceeds maximum queue size", "UNAVAILABLE"),
-    TritonFault.TIMEOUT: ("Request timeout expired", "UNAVAILABLE"),
-    TritonFault.INPUTS_REFUSED: ("unexpected shape for input", "StatusCode.INVALID_ARGUMENT"),
-    TritonFault.RESTRICTED: ("This protocol is restricted, expecting header x", "UNAVAILABLE"),
-    TritonFault.LEAVING: (
-        "Request for unknown model: 'm' has no available versions",
-        "UNAVAILABLE",
-    ),
-    TritonFault.PROCESS_DEAD: ("Stub process 'm_0' is not healthy.", "INTERNAL"),
-    TritonFault.UNREACHABLE: ("failed to connect to all addresses", "UNAVAILABLE"),
-}
+
+def told(message: str, status: str) -> grpc.aio.AioRpcError:
+    """Returns what gRPC raises."""
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode[status], nothing, nothing, details=message)
 
 
-def told(message: str, status: str) -> InferenceServerException:
-    """Returns what the client library raises."""
-    return InferenceServerException(message, status=status)
+@pytest.mark.parametrize(
+    ("fault", "status", "message", "expected", "words"),
+    [
+        ("QUEUE_FULL", "UNAVAILABLE", "Exceeds maximum queue size", Overloaded, "queue of m"),
+        ("TIMEOUT", "UNAVAILABLE", "Request timeout expired", DeadlineExceeded, "inference of m"),
+        ("TIMEOUT", "DEADLINE_EXCEEDED", "", DeadlineExceeded, "inference of m"),
+        ("INPUTS_REFUSED", "INVALID_ARGUMENT", "unexpected shape", InternalFault, "refuses"),
+        ("RESTRICTED", "UNAVAILABLE", "This protocol is restricted", InternalFault, "let us"),
+        ("LEAVING", "NOT_FOUND", "'m' has no available versions", ModelUnavailable, "shutting"),
+        (
+            "PROCESS_DEAD",
+            "INTERNAL",
+            "Stub process 'm_0' is not healthy.",
+            ModelUnavailable,
+            "dead",
+        ),
+        ("UNREACHABLE", "UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
+    ],
+)
+def test_each_kind_is_recognised_by_its_text(
+    fault: str, status: str, message: str, expected: type[TandemError], words: str
+) -> None:
+    error = told(message, status)
 
+    named = error_of_fault(triton_fault(error), error, "m")
 
-@pytest.mark.parametrize("fault", TritonFault)
-def test_each_kind_is_recognised_by_its_text(fault: TritonFault) -> None:
-    """And made one of our errors."""
-    error = told(*WORDS[fault])
-
-    assert triton_fault(error) is fault
-    assert error_of_fault(fault, error, "m").message
+    assert triton_fault(error) is TritonFault[fault]
+    assert type(named) is expected
+    assert words in named.message
 
 
 async def test_a_dead_process_is_recognised_by_its_type_and_not_by_its_text() -> None:

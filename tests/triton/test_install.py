@@ -24,7 +24,6 @@ def test_triton_is_found_with_packages_of_another_environment(
 def test_without_triton_the_error_names_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second line of pip, since no extra can bring the wheel, or a Tandem that needs none."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "path", [])
 

@@ -20,7 +20,6 @@ def response(*outputs: tuple[str, str, list[int], bytes]) -> service_pb2.ModelIn
 
 
 def test_a_request_has_each_tensor_in_rows_and_columns() -> None:
-    """Whichever way an array lies in memory."""
     values = np.arange(6, dtype=np.float16).reshape(2, 3)
     inputs: dict[str, NDArray[np.generic]] = {
         "INPUT__0": np.asfortranarray(values),
@@ -39,7 +38,6 @@ def test_a_request_has_each_tensor_in_rows_and_columns() -> None:
 
 
 def test_an_output_is_what_tritonclient_reads() -> None:
-    """By its name, not its place."""
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     made = response(
         ("OUTPUT__1", "INT64", [2], np.array([7, 8]).tobytes()),

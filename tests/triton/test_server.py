@@ -177,7 +177,6 @@ async def test_stopping_cleans_up_and_it_restarts_at_its_address(echoing: OwnSer
 
 
 async def test_a_killed_stub_is_an_error_and_no_hang(echoing: OwnServing) -> None:
-    """Inferences fail by name, the server's readiness notwithstanding; stopping works."""
     group = echoing.server.pid
     kill_the_stub(echoing)
 
@@ -260,7 +259,6 @@ async def test_it_serves_on_a_machine_as_it_is_found(
 
 
 def test_stopped_during_its_start_it_leaves_nothing(repository: Path) -> None:
-    """At once, and not when its models are ready."""
     grpc_port, metrics_port = free_ports(2)
     server = TritonServer(
         model_repository=repository,
@@ -294,7 +292,6 @@ class Crash:
 
 
 async def test_a_server_that_crashes_at_its_start_is_started_again(repository: Path) -> None:
-    """As Triton 2.51 does on a busy machine, by either signal."""
     server = server_of(repository, free_ports(1)[0])
     try:
         server.start(Crash(server, signal.SIGSEGV, signal.SIGABRT))
@@ -305,7 +302,6 @@ async def test_a_server_that_crashes_at_its_start_is_started_again(repository: P
 
 
 def test_a_server_that_always_crashes_says_how(repository: Path) -> None:
-    """With its log, how often it was tried, and what to do."""
     server = server_of(repository, free_ports(1)[0])
     crash = Crash(server, signal.SIGABRT, signal.SIGABRT, signal.SIGSEGV)
     why = r"^Triton ended by SIGSEGV while starting\n(.*\n)+.*3 times.*start it again"
@@ -318,7 +314,6 @@ def test_a_server_that_always_crashes_says_how(repository: Path) -> None:
 
 
 def test_a_server_that_is_killed_at_its_start_is_not_started_again(repository: Path) -> None:
-    """A person or the kernel, for lack of memory, sent SIGKILL: starting again would not help."""
     server = server_of(repository, free_ports(1)[0])
     crash = Crash(server, signal.SIGKILL, signal.SIGKILL)
 
@@ -351,14 +346,6 @@ def assert_refuses_to_start(server: TritonServer, why: str) -> None:
 
 
 def test_a_port_in_use_is_refused(repository: Path) -> None:
-    """Otherwise the models of another server would be taken for ours."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert_refuses_to_start(server_of(repository, port), f"127.0.0.1:{port} is not available")
-
-
-def test_a_repository_without_models_is_refused(tmp_path: Path) -> None:
-    """An export that was forgotten is said so, instead of a server that serves nothing."""
-    (tmp_path / "models").mkdir()
-
-    assert_refuses_to_start(server_of(tmp_path / "models", free_ports(1)[0]), "has no models")

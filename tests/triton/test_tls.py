@@ -92,7 +92,6 @@ async def test_no_inference_fails_while_every_certificate_changes(
 
 
 async def test_plain_text_finds_no_model(odd_serving: Serving, tmp_path: Path) -> None:
-    """A caller without certificates gets no answer."""
     files = Files(tmp_path / "triton")
     files.write(trustme.CA())
     target = ("127.0.0.1", odd_serving.grpc_port)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tandem.contract.content import Modality
-from tandem.inference.neighbour_graph import graph_tensors
+from tandem.inference.served_neighbour_model import graph_tensors
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.neighbours.leaprr.config import Profile
 from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
