@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from tandem import AsyncEngine, Engine
 from tandem.client import Client, Item
-from tandem.errors import IndexNotFound, ItemIdInvalid
 from tandem.local.start_refused import StartRefused
 from tandem.repository.manifest import Manifest
 from tests.support.client.search_forms import INDEX, assert_same, forms, said
@@ -88,40 +87,6 @@ async def test_many_calls_run_concurrently(async_engine: AsyncEngine) -> None:
     counting.cancel()
     assert [len(each.items) for each in found] == [3] * 4
     assert turns > 1
-
-
-async def test_errors_are_those_of_the_services(async_engine: AsyncEngine) -> None:
-    """Of a call, of an item, and of the caller's own iterator."""
-    with pytest.raises(IndexNotFound):
-        await async_engine.search(TEXT, index_id=INDEX)
-    outcomes = [
-        each async for each in async_engine.ingest([("a", TEXT), ("", TEXT)], index_id=INDEX)
-    ]
-    assert [type(each.error) for each in outcomes] == [type(None), ItemIdInvalid]
-
-    def breaking() -> Iterator[Any]:
-        yield ("b", TEXT)
-        raise RuntimeError("the disk of the pictures is gone")
-
-    with pytest.raises(RuntimeError, match="the disk of the pictures is gone"):
-        [each async for each in async_engine.ingest(breaking(), index_id=INDEX)]
-
-
-async def test_a_caller_may_stop_reading(async_engine: AsyncEngine) -> None:
-    """Of a search after its first answer, and of an ingest without end."""
-
-    def endless() -> Iterator[tuple[str, str]]:
-        while True:
-            yield ("a", TEXT)
-
-    outcomes = async_engine.ingest(endless(), index_id=INDEX, batch_item_count=1)
-    assert (await anext(outcomes)).error is None
-    await outcomes.aclose()  # type: ignore[attr-defined]
-    picture = encoded(noise(1), "PNG")
-    answers = async_engine.search_stream(picture, index_id=INDEX)
-    assert not (await anext(answers)).is_final
-    await answers.aclose()  # type: ignore[attr-defined]
-    assert (await async_engine.search(picture, index_id=INDEX)).rerank.stop == "COMPLETE"
 
 
 async def test_the_folder_is_held_until_it_is_closed(

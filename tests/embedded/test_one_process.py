@@ -11,69 +11,16 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tandem import Engine
 from tandem.cli.app import app
 from tandem.client import Client, Modality
 from tests.support.pictures.pictures import encoded, noise
 
 UP = [sys.executable, "-m", "tandem.cli", "up", "--one-process", "--free-ports", "--shards", "1"]
-
-
-# The commands of the page serve until stopped, and test_as_the_services opens such a folder.
-@pytest.mark.slow
-def test_it_serves_until_stopped_and_an_engine_opens_its_folder(
-    tmp_path: Path, tiny_checkpoint: Path
-) -> None:
-    """One process with the stores of a stack; it ends with 0, as a stack does."""
-    data, repository = tmp_path / "data", tmp_path / "repository"
-    places = {"--data": data, "--checkpoint": tiny_checkpoint, "--model-repository": repository}
-    options = [part for option, path in places.items() for part in (option, str(path))]
-    with subprocess.Popen(
-        [*UP, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.fullmatch(r"serving at (\S+), metrics at http://\S+/metrics\n", line)
-        http = re.fullmatch(r"HTTP: (\S+)\n", process.stdout.readline())
-        try:
-            assert found, line
-            with Client(found[1], timeout_seconds=60.0) as client:
-                items = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(3)]
-                assert all(each.error is None for each in client.ingest(items, index_id="noise"))
-                served = client.search("two dogs", index_id="noise")
-            assert http
-            asked = urllib.request.Request(
-                f"{http[1]}v1/search",
-                json.dumps({"query": "two dogs", "index_id": "noise"}).encode(),
-                {"content-type": "application/json"},
-            )
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                over_http = json.load(answer)
-            with urllib.request.urlopen(http[1], timeout=60) as answer:
-                console = answer.read()
-        finally:
-            process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert rest.splitlines()[-1] == "stopped"
-    assert "not warm yet" not in errors
-    assert [each["item_id"] for each in over_http["items"]] == [
-        each.item_id for each in served.items
-    ]
-    assert b"<title>" in console
-
-    with Engine(data, model=repository) as engine:
-        own = engine.search("two dogs", index_id="noise")
-    assert [each.item_id for each in own.items] == [each.item_id for each in served.items]
 
 
 def test_the_pages_commands_search_ones_own_folder(tmp_path: Path, tiny_checkpoint: Path) -> None:

@@ -5,25 +5,15 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from embedded.model_folder import ModelFolder
 from tandem import AsyncEngine, Engine
 from tandem.local.start_refused import StartRefused
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.demo_model import DEMO_NOTE
-from tandem.modeling.export.export_manifest import checkpoint_fingerprint
-from tandem.repository.manifest import Manifest, manifest_file
-from tandem.repository.precision import Precision
 
 # Counts child processes, and says what was there already when torch's import began.
 _OPENED = """
@@ -152,19 +142,3 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path, tiny_reposito
     tmp_path.chmod(0o500)
     with pytest.raises(StartRefused, match="may not be written to by this user: give another"):
         Engine(tmp_path / "new", model=tiny_repository)
-
-
-def test_an_engine_says_that_it_serves_the_demos_model(
-    tmp_path: Path, tiny_repository: Path, tiny_manifest: Manifest
-) -> None:
-    """Its results on photographs mean little; another model needs no note."""
-    repository = shutil.copytree(tiny_repository, tmp_path / "models")
-
-    with capture_logs() as plain:
-        ModelFolder.find(tmp_path, repository)
-    fingerprint = checkpoint_fingerprint(CheckpointFiles.read(default_checkpoint()), Precision.FP32)
-    replace(tiny_manifest, fingerprint=fingerprint).write(manifest_file(repository))
-    with capture_logs() as noted:
-        ModelFolder.find(tmp_path, repository)
-
-    assert (plain, [each["event"] for each in noted]) == ([], [DEMO_NOTE])

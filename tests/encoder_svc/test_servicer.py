@@ -162,17 +162,6 @@ async def test_a_mixed_batch_is_answered_in_order(
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-5)
 
 
-async def test_response_tells_model_and_times(
-    stub: EncoderServiceStub, tiny_manifest: Manifest
-) -> None:
-    """The fingerprint is the manifest's, and both stages took some time."""
-    response = await encode(stub, TextContent("two dogs"))
-
-    assert response.model_fingerprint == tiny_manifest.fingerprint
-    assert response.preprocess_duration.ToNanoseconds() > 0
-    assert response.inference_duration.ToNanoseconds() > 0
-
-
 @pytest.mark.parametrize(
     ("message", "reason"),
     [

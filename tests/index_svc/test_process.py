@@ -72,23 +72,6 @@ def whole_snapshots(path: Path) -> list[Path]:
     return [each.parent for each in rows if not each.parent.name.endswith(PARTIAL_SUFFIX)]
 
 
-# Either number alone may differ, or both.
-@pytest.mark.parametrize(
-    ("number", "count"), [(0, 2), pytest.param(1, 2, marks=pytest.mark.slow), (3, 3)]
-)
-def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, count: int) -> None:
-    """The message names both shards."""
-    path = tmp_path / "shard"
-    ItemStore.open(path, 0, 1).close()
-    process = ShardProcess(path, number, count)
-
-    assert process.wait() == Ending(exit_code=1)
-
-    message = process.log()
-    assert f"shard {number} of {count}" in message
-    assert "Traceback" not in message
-
-
 def cut(data: bytearray) -> None:
     del data[len(data) // 2 // 4096 * 4096 :]
 
@@ -141,17 +124,3 @@ async def test_a_damaged_store_is_served_as_corrupt(
     finally:
         process.kill()
     assert '"shard corrupt"' in process.log()
-
-
-def test_a_second_writer_stops_the_start(tmp_path: Path) -> None:
-    """The message names the process that has the store."""
-    path = tmp_path / "shard"
-    store = ItemStore.open(path, 0, 1)
-    process = ShardProcess(path)
-
-    assert process.wait() == Ending(exit_code=1)
-
-    message = process.log()
-    assert f"has a writer already, process {os.getpid()}" in message
-    assert "Traceback" not in message
-    store.close()

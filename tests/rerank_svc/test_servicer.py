@@ -16,7 +16,6 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.inference.served_model import ServedModel
-from tandem.item_store.files import StoreRefused
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
 from tandem.repository.manifest import Manifest
@@ -297,21 +296,6 @@ async def test_before_the_store_exists_the_service_waits(
         code, error = await refusal(stub, request(["i-0"], fingerprint))
     assert code is grpc.StatusCode.UNAVAILABLE
     assert isinstance(error, errors.ServiceUnavailable)
-
-
-async def test_another_shards_store_stops_the_start(
-    tiny_served: ServedModel, tiny_manifest: Manifest, tmp_path: Path
-) -> None:
-    """Retrying cannot fix it, so it is not a TandemError."""
-    store_path = write_store(tmp_path / "shard", tiny_manifest)
-    with ThreadPoolExecutor(1) as threads:
-        reranker = Reranker(
-            tiny_served,
-            lambda: ItemStore.open(store_path, 1, 2, readonly=True, map_bytes=MAP_BYTES),
-            CallerTurns(threads, 1),
-        )
-        with pytest.raises(StoreRefused):
-            await reranker.check()
 
 
 async def test_without_triton_the_model_is_unavailable(

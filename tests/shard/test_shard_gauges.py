@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.metrics import LIST_IMBALANCE
 from tandem.shard.shard import Shard, ShardSettings
-from tandem.shard.shard_gauges import SHARD_GAUGES
 from tandem.shard.upkeep import maintenance
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
@@ -63,34 +61,6 @@ def test_a_shard_tells_its_ages_and_its_room(tmp_path: Path) -> None:
         assert 0 <= (value("snapshot_age_seconds") or -1) < 10
     finally:
         shard.close()
-
-
-def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
-    """Its age counts from its writing, not from its loading."""
-    shard = opened(tmp_path / "shard")
-    upsert(shard, "one")
-    shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
-    shard.close()
-    for path in (tmp_path / "shard").glob("snapshots/*/*/manifest.json"):
-        written_time = path.stat().st_mtime - 1_000
-        os.utime(path, (written_time, written_time))
-    shard = opened(tmp_path / "shard")
-    try:
-        assert 1_000 <= (value("snapshot_age_seconds") or 0) < 1_010
-    finally:
-        shard.close()
-
-
-def test_a_scrape_of_a_closed_shard_is_not_a_fault(tmp_path: Path) -> None:
-    """Before opening, while reopening and after closing, families have no samples."""
-    shard = opened(tmp_path / "shard")
-    shard._store.close()
-    assert value("store_limit_bytes") is None
-    assert value("queued_write_count") == 0
-    SHARD_GAUGES.forget("0")
-    assert value("queued_write_count") is None
-    assert len(list(SHARD_GAUGES.collect())) == 7
-    shard._writer.close()
 
 
 def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:

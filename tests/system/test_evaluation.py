@@ -59,17 +59,3 @@ def test_the_served_recall_is_the_offline_one(served: Report, gallery: Gallery) 
         # A served answer outside the pool has no rank.
         pairs = [(a, b) for a, b in zip(ranking.ranks, twin.ranks, strict=True) if a is not None]
         assert sum(a == b for a, b in pairs) >= 0.98 * len(twin.ranks)
-
-
-@pytest.mark.slow
-def test_the_comparison_sees_another_model(served: Report, gallery: Gallery) -> None:
-    """Positive control: a checkpoint with one layer less answers otherwise."""
-    loaded = load_checkpoint(default_checkpoint())
-    del loaded.model.joint_encoder.layers[-1]
-    other = offline_report(loaded, gallery, POOL_SIZES, {})
-
-    assert any(
-        ranking.ranks != other.ranking(ranking.direction, ranking.order_by).ranks
-        for ranking in served.rankings
-        if ranking.k > 0
-    )

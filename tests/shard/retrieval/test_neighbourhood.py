@@ -61,20 +61,6 @@ def test_a_worked_example() -> None:
     assert whole[Modality.TEXT].numbers.shape == (2, 0)
 
 
-def test_a_faiss_index_gives_the_pool() -> None:
-    """Its candidates are compared exactly; with every list searched they are the nearest."""
-    rows = unit_rows(2_000, 1)
-    index = FaissIndex.build("IVF8,Flat", rows, rows.row_count)
-    index.tune({"nprobe": 8})
-    embeddings_VD = unit_vectors(5, 2)
-
-    found = neighbourhood(ModalityIndex(rows, index), asked(embeddings_VD, 1_000))
-    scanned = neighbourhood(ModalityIndex(rows), asked(embeddings_VD, 1_000))
-
-    assert found.pillars.tolist() == scanned.pillars.tolist()
-    assert found.numbers[0].tolist() == scanned.numbers[0].tolist()
-
-
 def test_faiss_adds_items_near_a_candidate_but_far_from_the_query() -> None:
     """Without it (no FAISS index) the pool around the query has few of the candidates' nearest."""
     rows, items_ND = unit_rows(4_000, 1), unit_vectors(4_000, 1)

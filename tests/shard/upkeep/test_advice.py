@@ -47,15 +47,6 @@ def test_a_type_fits_that_finds_enough_within_the_memory(index: SearchableIndex)
     assert "4096" in impossible.refusal
 
 
-def test_nothing_is_measured_once_it_is_stopped(index: SearchableIndex) -> None:
-    """Between two types, as when the caller has left."""
-    stopped = iter([False, True])
-
-    some = measure_types(index, Modality.IMAGE, IndexTuning(), TYPES, lambda: next(stopped))
-
-    assert [each.index_type for each in some] == ["Flat"]
-
-
 def test_without_items_each_type_has_its_refusal() -> None:
     empty = SearchableIndex(IndexInfo("model-a", DIMENSION))
 

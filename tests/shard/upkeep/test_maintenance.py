@@ -2,9 +2,8 @@
 
 import errno
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,26 +138,6 @@ def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     shard.close()
 
 
-def test_search_parameters_leave_no_recall_to_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With given parameters the first type of auto stays, whatever its recall."""
-    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
-    monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
-    monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
-    shard = open_shard(tmp_path, tuning=IndexTuning(parameters={"nprobe": 64}))
-    ingest(shard, range(1_000))
-    work(shard)
-
-    part = shard.index(INDEX_ID).part(Modality.IMAGE)
-    assert part.index_type == "IVF64,RaBitQfs"
-    assert part.faiss_index is not None
-    assert part.faiss_index.parameters == {"nprobe": 64}
-    assert part.recall_percent is not None
-    assert part.recall_percent < 98
-    shard.close()
-
-
 def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer items are found before and after."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
@@ -260,20 +239,6 @@ def test_during_a_build_a_search_reports_a_scan(
 
     assert told == [SearchFallback.BEING_BUILT, SearchFallback.NONE]
     assert shard.search(query).found[0].path.fallback_reason == ""
-
-
-def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) -> None:
-    """The next steps do not retry it."""
-    ingest(shard, range(600))
-    shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning(index_type="IVF4096,Flat"))
-
-    work(shard)
-
-    part = shard.index(INDEX_ID).part(Modality.IMAGE)
-    assert part.index_type == "Flat"
-    assert "4096" in part.fallback_reason
-    assert part.fallback.kind is SearchFallback.NOT_BUILT
-    assert found(shard, 5) == nearest(shard, 5)
 
 
 def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_path: Path) -> None:
@@ -461,54 +426,6 @@ def measure(shard: Shard, count: int) -> None:
         shard.live_recall.note(
             query_of(query), part.search(query, 10).hits, part.scan(query, 10).hits
         )
-
-
-def test_searches_and_writes_continue_during_a_rebuild(tmp_path: Path) -> None:
-    """The maintenance thread runs. No call fails, and every change is visible."""
-    shard = open_shard(tmp_path, tuning=IndexTuning("IVF16,SQ8", {"nprobe": 16}))
-    ingest(shard, range(1500))
-    failures: list[str] = []
-    stopped = threading.Event()
-
-    def repeat(act: Callable[[int], None]) -> threading.Thread:
-        def run() -> None:
-            number = 0
-            while not stopped.is_set():
-                try:
-                    act(number)
-                except Exception as error:
-                    failures.append(repr(error))
-                number += 1
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
-
-    def search(number: int) -> None:
-        if len(found(shard, number)) != 10:
-            failures.append("fewer than 10 hits")
-
-    def change(number: int) -> None:
-        own = 10_000 + number % 50
-        ingest(shard, range(own, own + 1))
-        if found(shard, own, 1) != [f"{own:05}"]:
-            failures.append("a new item is not found")
-        delete(shard, range(own, own + 1))
-        if f"{own:05}" in found(shard, own):
-            failures.append("a deleted item is found")
-
-    def ask_rebuild(number: int) -> None:
-        shard.maintenance.ask_rebuild(INDEX_ID, Modality.IMAGE, "operator")
-        stopped.wait(0.1)
-
-    threads = [repeat(search), repeat(search), repeat(change), repeat(ask_rebuild)]
-    stopped.wait(4)
-    stopped.set()
-    for thread in threads:
-        thread.join(60)
-    shard.close()
-
-    assert failures == []
 
 
 def test_indexes_without_changes_cost_no_work(shard: Shard) -> None:
