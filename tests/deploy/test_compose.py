@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 import yaml
 
 from tandem import __version__
@@ -44,20 +43,19 @@ def test_every_service_is_there() -> None:
     assert sorted(OURS) == sorted(["encoder", "gateway", "orchestrator", *shards])
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_service_starts_with_its_settings(name: str) -> None:
-    """All that must be set, nothing unknown; and its health is asked where it listens."""
-    its = settings_of(name)
-
-    assert its.address.startswith("0.0.0.0:")
-    asked = SERVICES[name]["healthcheck"]["test"]
-    if name == "gateway":  # which speaks no gRPC
-        assert f"'localhost', {its.metrics_port}" in asked[-1]
-        assert "'/ready'" in asked[-1]
-    else:
-        assert asked == ["CMD", "tandem", "health", f"localhost:{port(its.address)}"]
-    grace_seconds = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
-    assert grace_seconds > its.drain_notice_seconds + its.grace_seconds
+def test_services_start_with_their_settings() -> None:
+    """All that must be set, nothing unknown; and health is asked where each listens."""
+    for name in OURS:
+        its = settings_of(name)
+        assert its.address.startswith("0.0.0.0:"), name
+        asked = SERVICES[name]["healthcheck"]["test"]
+        if name == "gateway":  # which speaks no gRPC
+            assert f"'localhost', {its.metrics_port}" in asked[-1]
+            assert "'/ready'" in asked[-1]
+        else:
+            assert asked == ["CMD", "tandem", "health", f"localhost:{port(its.address)}"]
+        grace_seconds = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
+        assert grace_seconds > its.drain_notice_seconds + its.grace_seconds, name
 
 
 def test_addresses_are_those_of_the_services() -> None:
@@ -73,67 +71,49 @@ def test_addresses_are_those_of_the_services() -> None:
     assert "--grpc-port=7440" in SERVICES["triton"]["command"]
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_shards_two_services_share_its_store_and_its_processes(number: int) -> None:
+def test_a_shards_two_services_share_its_store_and_its_processes() -> None:
     """One volume, writable for both, and one process namespace, as LMDB needs."""
-    index, rerank = settings_of(f"index-{number}"), settings_of(f"rerank-{number}")
+    for number in (0, 1):
+        index, rerank = settings_of(f"index-{number}"), settings_of(f"rerank-{number}")
+        for field in ("store_path", "shard_number", "shard_count", "store_map_bytes"):
+            assert getattr(index, field) == getattr(rerank, field), field
+        assert (index.shard_number, index.shard_count) == (number, 2)
+        for kind in ("index", "rerank"):
+            assert f"store-{number}:/store" in SERVICES[f"{kind}-{number}"]["volumes"]
+        assert SERVICES[f"rerank-{number}"]["pid"] == f"service:index-{number}"
 
-    assert (index.store_path, index.shard_number, index.shard_count, index.store_map_bytes) == (
-        rerank.store_path, rerank.shard_number, rerank.shard_count, rerank.store_map_bytes,
-    )  # fmt: skip
-    assert (index.shard_number, index.shard_count) == (number, 2)
-    for kind in ("index", "rerank"):
-        assert f"store-{number}:/store" in SERVICES[f"{kind}-{number}"]["volumes"]
-    assert SERVICES[f"rerank-{number}"]["pid"] == f"service:index-{number}"
 
+def test_containers_are_locked_down() -> None:
+    """Read-only, without capabilities, bounded; only doors are published, on loopback.
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_container_is_locked_down(name: str) -> None:
-    """Read-only, without capabilities, bounded, and published on loopback if at all."""
-    service = SERVICES[name]
-
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert "cap_add" not in service
-    assert "privileged" not in service
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service.keys() >= {"mem_limit", "cpus", "pids_limit", "logging"}
-    assert all(each.startswith("127.0.0.1:") for each in service.get("ports", []))
-    published = {
+    Grafana asks Prometheus alone, and shares a network with nothing else.
+    """
+    networks = {
         "gateway": ["inside", "door"],
         "orchestrator": ["inside", "door"],
         "prometheus": ["inside", "watch"],
         "grafana": ["watch"],
     }
-    assert service.get("networks", []) == published.get(name, ["inside"]) or (
-        service.get("network_mode") == "none"
-    )
+    for name, service in SERVICES.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service.keys().isdisjoint({"cap_add", "privileged"}), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service.keys() >= {"mem_limit", "cpus", "pids_limit", "logging"}, name
+        assert ("ports" in service) == (name in networks), name
+        assert all(each.startswith("127.0.0.1:") for each in service.get("ports", [])), name
+        is_alone = service.get("network_mode") == "none"
+        assert is_alone or service["networks"] == networks.get(name, ["inside"]), name
 
 
-@pytest.mark.parametrize("name", ["gateway", "orchestrator", "index-0", "index-1"])
-def test_callers_need_tokens(name: str) -> None:
+def test_callers_need_tokens() -> None:
     """Of a folder that has to be named: without it nothing starts, and nothing is open."""
-    (mount,) = (each for each in SERVICES[name]["volumes"] if isinstance(each, dict))
-
-    assert SERVICES[name]["environment"]["ACCESS_TOKEN_FILE"] == "/tokens/tokens.toml"
-    assert (mount["target"], mount["read_only"]) == ("/tokens", True)
-    assert mount["source"].startswith("${TOKEN_FOLDER:?")
-    assert mount["bind"] == {"create_host_path": False}
-
-
-def test_grafana_reaches_no_service() -> None:
-    """It asks Prometheus alone, and shares a network with nothing else."""
-    (network,) = SERVICES["grafana"]["networks"]
-
-    beside = {name for name, each in SERVICES.items() if network in each.get("networks", [])}
-    assert beside == {"grafana", "prometheus"}
-
-
-def test_only_the_doors_are_published() -> None:
-    """The gateway, the orchestrator, Prometheus and Grafana."""
-    published = {name for name, service in SERVICES.items() if "ports" in service}
-
-    assert published == {"gateway", "orchestrator", "prometheus", "grafana"}
+    for name in ("gateway", "orchestrator", "index-0", "index-1"):
+        (mount,) = (each for each in SERVICES[name]["volumes"] if isinstance(each, dict))
+        assert SERVICES[name]["environment"]["ACCESS_TOKEN_FILE"] == "/tokens/tokens.toml"
+        assert (mount["target"], mount["read_only"]) == ("/tokens", True)
+        assert mount["source"].startswith("${TOKEN_FOLDER:?")
+        assert mount["bind"] == {"create_host_path": False}
 
 
 def test_triton_accepts_no_models_over_the_wire() -> None:

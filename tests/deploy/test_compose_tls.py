@@ -39,7 +39,7 @@ def test_every_service_has_certificates() -> None:
     assert set(CONTAINERS) == {*OURS, "triton"}
 
 
-@pytest.mark.parametrize("name", [*OURS, "tls-proxy"])
+@pytest.mark.parametrize("name", ["gateway", "encoder", "tls-proxy"])
 def test_a_container_starts_with_what_the_command_makes(name: str, tmp_path: Path) -> None:
     """Its identity reads the files, and lets in those that call it, by their certificates."""
     authority = LocalAuthority(tmp_path)
@@ -58,15 +58,13 @@ def test_a_container_starts_with_what_the_command_makes(name: str, tmp_path: Pat
     assert identity.is_client_certificate_required == (name not in ("gateway", "orchestrator"))
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_service_reads_its_settings_from_both_files(name: str) -> None:
+def test_services_read_their_settings_from_both_files() -> None:
     """Callers of Triton show certificates; health is asked where none are needed."""
-    prefix = OURS[name].removesuffix("svc").upper()
-    environment = SERVICES[name]["environment"] | LOCKED[name]["environment"]
-    its = load(SETTINGS[OURS[name]], prefix, environment)
-
-    assert getattr(its, "triton_tls", True) is True
-    assert f"'localhost', {its.metrics_port}," in LOCKED[name]["healthcheck"]["test"][-1]
+    for name, module in OURS.items():
+        environment = SERVICES[name]["environment"] | LOCKED[name]["environment"]
+        its = load(SETTINGS[module], module.removesuffix("svc").upper(), environment)
+        assert getattr(its, "triton_tls", True) is True, name
+        assert f"'localhost', {its.metrics_port}," in LOCKED[name]["healthcheck"]["test"][-1]
 
 
 def test_triton_is_reached_through_the_proxy_alone() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import grpc
 import pytest
 import yaml
 
@@ -92,14 +91,8 @@ def test_every_queried_metric_exists(metrics: set[str]) -> None:
     assert len(asked) > 80
     missing = {where: names for where, text in asked if (names := unknown(text, metrics))}
     assert missing == {}
-
-
-@of_tables
-def test_a_metric_that_does_not_exist_is_found(metrics: set[str]) -> None:
-    """Positive control: a misspelt one."""
-    assert unknown("rate(tandem_rpc_durations_seconds_count[5m])", metrics) == [
-        "tandem_rpc_durations_seconds_count"
-    ]
+    misspelt = "tandem_rpc_durations_seconds_count"  # the positive control
+    assert unknown(f"rate({misspelt}[5m])", metrics) == [misspelt]
 
 
 @of_tables
@@ -140,19 +133,6 @@ def test_the_dashboards_are_current() -> None:
     program = generator()
     written = {f"{each.name}.json": program.text_of(each) for each in program.DASHBOARDS}
     assert written == {path.name: path.read_text() for path in DASHBOARDS}
-
-
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_can_be_imported(path: Path) -> None:
-    """Ids are unique, panels do not overlap, and the data source is whatever there is."""
-    dashboard = json.loads(path.read_text())
-    panels = dashboard["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
-    assert len(places) == len(panels)
-    assert [entry["name"] for entry in dashboard["templating"]["list"]] == ["datasource"]
-    sources = {target["datasource"]["uid"] for panel in panels for target in panel["targets"]}
-    assert sources == {"${datasource}"}
 
 
 def test_every_alert_is_explained_and_tested() -> None:
@@ -212,25 +192,6 @@ def test_alerts_fire_and_resolve() -> None:
     promtool("test", "rules", str(DEPLOY / "prometheus" / "tests" / "alerts.yml"))
 
 
-@needs_promtool
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_alerts_that_never_fire_are_found(tmp_path: Path) -> None:
-    """Positive control for each test: without its alert it fails."""
-    shutil.copytree(DEPLOY / "prometheus", tmp_path / "prometheus")
-    path = tmp_path / "prometheus" / "rules" / "alerts.yml"
-    parsed = yaml.safe_load(path.read_text())
-    # No alert reads anything, so nothing need be recorded.
-    for rule in parsed["groups"][0]["rules"]:
-        rule["expr"] = "vector(0) > 1"
-    (path.parent / "recording.yml").write_text("groups: []\n")
-    path.write_text(yaml.safe_dump(parsed))
-    tests = tmp_path / "prometheus" / "tests" / "alerts.yml"
-    ran = subprocess.run(["promtool", "test", "rules", str(tests)], capture_output=True, text=True)
-    failed = set(re.findall(r'alertname=\\?"(\w+)', ran.stdout + ran.stderr))
-    assert failed == {alert["alert"] for alert in alerts()}
-
-
 def promtool(*arguments: str) -> None:
     """Runs it; what it says is the failure."""
     # On one core, and collecting garbage less often, it takes two thirds of the processor time.
@@ -239,38 +200,3 @@ def promtool(*arguments: str) -> None:
         ["promtool", *arguments], env=os.environ | lean, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_codes_have_the_colours_of_what_they_say() -> None:
-    """Of each code in every panel by codes: only OK is green, and a service's fault is red."""
-    codes = [code.name for code in grpc.StatusCode]
-    by_code = [
-        panel
-        for path in DASHBOARDS
-        for panel in json.loads(path.read_text())["panels"]
-        if any("{{code}}" in target["legendFormat"] for target in panel["targets"])
-    ]
-    assert len(by_code) >= 2
-    for panel in by_code:
-        colours = {
-            code: [
-                each["properties"][0]["value"]["fixedColor"]
-                for each in panel["fieldConfig"]["overrides"]
-                if re.search(each["matcher"]["options"].strip("/"), f"orchestrator {code}")
-            ]
-            for code in codes
-        }
-        assert [code for code, found in colours.items() if found == ["green"]] == ["OK"]
-        assert colours["UNAVAILABLE"] == colours["INTERNAL"] == ["red"]
-        assert all(len(found) <= 1 for found in colours.values())
-
-
-def test_the_runbook_names_panels_that_exist() -> None:
-    """Each in italics."""
-    runbook = (ROOT / "docs" / "runbook.md").read_text()
-    named = set(re.findall(r"(?<![\w*])\*([A-Z][^*\n]{2,50})\*(?!\*)", runbook))
-    titles = {
-        panel["title"] for path in DASHBOARDS for panel in json.loads(path.read_text())["panels"]
-    }
-    assert len(named) >= 5
-    assert named <= titles

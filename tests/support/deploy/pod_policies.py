@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from tests.support.deploy.rendered import Resource, named, of_kind
-from tests.support.deploy.workloads import Container, selects, workloads
+from tests.support.deploy.workloads import selects, workloads
 
 # Of the kinds that `restricted` allows, those that we use.
 _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
@@ -17,64 +18,63 @@ _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 _WITH_TOKEN = "CronJob/backup"
 _PINNED = re.compile(r".+:v?\d+(\.\d+)+[\w.-]*|.+@sha256:[0-9a-f]{64}")
 
+Rule = tuple[str, tuple[object, ...], str]
+"""Where in a spec, what may be there (None is nothing), and what is wrong otherwise."""
 
-def pod_security(resources: Sequence[Resource]) -> Iterator[str]:
-    """The level `restricted`, all of it."""
+POD: Final[list[Rule]] = [
+    ("hostNetwork", (None, False), "uses its node's network"),
+    ("hostPID", (None, False), "sees its node's processes"),
+    ("hostIPC", (None, False), "sees its node's memory"),
+    ("securityContext.seccompProfile.type", ("RuntimeDefault",), "no seccomp profile"),
+    ("securityContext.runAsNonRoot", (True,), "may run as root"),
+    ("securityContext.sysctls", (None,), "sets sysctls"),
+    # Service links would set variables that services refuse.
+    ("enableServiceLinks", (False,), "has service links"),
+]
+CONTAINER: Final[list[Rule]] = [
+    ("securityContext.privileged", (None, False), "is privileged"),
+    ("securityContext.allowPrivilegeEscalation", (False,), "may gain privileges"),
+    ("securityContext.capabilities", ({"drop": ["ALL"]},), "keeps capabilities"),
+    ("securityContext.runAsNonRoot", (None, True), "may run as root"),
+    ("securityContext.procMount", (None,), "loosens its pod's profile"),
+    ("securityContext.seccompProfile", (None,), "loosens its pod's profile"),
+    ("securityContext.readOnlyRootFilesystem", (True,), "its root can be written to"),
+]
+
+
+def pods(resources: Sequence[Resource]) -> Iterator[str]:
+    """The level `restricted`; read-only roots, users by number, pinned images, bounded use."""
     for workload in workloads(resources):
-        pod, context = workload.pod, workload.pod.get("securityContext", {})
-        for field in ("hostNetwork", "hostPID", "hostIPC"):
-            if pod.get(field):
-                yield f"{workload.name}: {field}"
-        for volume in pod.get("volumes", []):
-            if kinds := volume.keys() - {"name"} - _VOLUME_KINDS:
-                yield f"{workload.name}: volume {volume['name']} is of kind {kinds}"
-        if context.get("seccompProfile", {}).get("type") != "RuntimeDefault":
-            yield f"{workload.name}: no seccomp profile"
-        if context.get("runAsNonRoot") is not True:
-            yield f"{workload.name}: may run as root"
-        for field in ("sysctls", "appArmorProfile", "seLinuxOptions", "windowsOptions"):
-            if field in context:
-                yield f"{workload.name}: sets {field}"
-        for container in workload.containers():
-            yield from _container_security(container)
-
-
-def _container_security(container: Container) -> Iterator[str]:
-    context = container.spec.get("securityContext", {})
-    if context.get("privileged"):
-        yield f"{container.name}: privileged"
-    if context.get("allowPrivilegeEscalation") is not False:
-        yield f"{container.name}: may gain privileges"
-    if context.get("capabilities") != {"drop": ["ALL"]}:
-        yield f"{container.name}: keeps capabilities"
-    if context.get("runAsNonRoot") is False or context.get("runAsUser") == 0:
-        yield f"{container.name}: runs as root"
-    if context.get("procMount", "Default") != "Default" or "seccompProfile" in context:
-        yield f"{container.name}: loosens its pod's profile"
-    if any("hostPort" in port for port in container.spec.get("ports", [])):
-        yield f"{container.name}: takes a port of its node"
-
-
-def beyond_pod_security(resources: Sequence[Resource]) -> Iterator[str]:
-    """Read-only roots, no root user by number, pinned images, and bounds on what is used."""
-    for workload in workloads(resources):
+        yield from _broken(POD, workload.name, workload.pod)
         if not workload.pod["securityContext"].get("runAsUser"):
             yield f"{workload.name}: no user by number"
-        if workload.pod.get("enableServiceLinks") is not False:
-            yield f"{workload.name}: service links would set variables that services refuse"
+        for volume in workload.pod.get("volumes", []):
+            if kinds := volume.keys() - {"name"} - _VOLUME_KINDS:
+                yield f"{workload.name}: volume {volume['name']} is of kind {kinds}"
+            if "emptyDir" in volume and "sizeLimit" not in volume["emptyDir"]:
+                yield f"{workload.name}: volume {volume['name']} has no limit"
         for container in workload.containers():
             spec = container.spec
-            if spec.get("securityContext", {}).get("readOnlyRootFilesystem") is not True:
-                yield f"{container.name}: its root can be written to"
+            yield from _broken(CONTAINER, container.name, spec)
+            if spec.get("securityContext", {}).get("runAsUser") == 0:
+                yield f"{container.name}: runs as root"
+            if any("hostPort" in port for port in spec.get("ports", [])):
+                yield f"{container.name}: takes a port of its node"
             if not _PINNED.fullmatch(spec["image"]):
                 yield f"{container.name}: image {spec['image']} is not pinned"
             for bound in ("requests", "limits"):
                 for what in ("cpu", "memory"):
                     if what not in spec.get("resources", {}).get(bound, {}):
                         yield f"{container.name}: no {what} in its {bound}"
-        for volume in workload.pod.get("volumes", []):
-            if "emptyDir" in volume and "sizeLimit" not in volume["emptyDir"]:
-                yield f"{workload.name}: volume {volume['name']} has no limit"
+
+
+def _broken(rules: Sequence[Rule], name: str, spec: Resource) -> Iterator[str]:
+    for path, allowed, fault in rules:
+        found: Any = spec
+        for key in path.split("."):
+            found = (found or {}).get(key)
+        if found not in allowed:
+            yield f"{name}: {fault}"
 
 
 def tokens(resources: Sequence[Resource]) -> Iterator[str]:

@@ -10,8 +10,7 @@ from tests.support.deploy.rendered import Resource
 Policy = Callable[[Sequence[Resource]], Iterator[str]]
 
 POLICIES: tuple[Policy, ...] = (
-    pod_policies.pod_security,
-    pod_policies.beyond_pod_security,
+    pod_policies.pods,
     pod_policies.tokens,
     pod_policies.availability,
     pod_policies.selectors,

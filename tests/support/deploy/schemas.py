@@ -1,10 +1,10 @@
-"""Kubernetes' own schemas, strictly, and small ones of ours for the kinds of its extensions."""
+"""Kubernetes' own schemas, strictly."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jsonschema
 import kubernetes_validate
@@ -13,70 +13,12 @@ from referencing import Resource as Schema
 
 from tests.support.deploy.rendered import Resource, named
 
-_ISSUER_REF = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "kind": {"enum": ["Issuer", "ClusterIssuer"]}},
-    "required": ["name", "kind"],
-    "additionalProperties": False,
-}
-_STRINGS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-
-
-def _strict(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-# What we use of the fields that these kinds' own documents name; no more is let through.
-EXTENSIONS: dict[str, dict[str, Any]] = {
-    "cert-manager.io/v1 Issuer": _strict(
-        {
-            "selfSigned": {"type": "object", "maxProperties": 0},
-            "ca": _strict({"secretName": {"type": "string"}}, ["secretName"]),
-        },
-        [],
-    ),
-    "cert-manager.io/v1 Certificate": _strict(
-        {
-            "isCA": {"type": "boolean"},
-            "commonName": {"type": "string"},
-            "secretName": {"type": "string"},
-            "duration": {"pattern": r"^\d+h$"},
-            "renewBefore": {"pattern": r"^\d+h$"},
-            "usages": _STRINGS,
-            "dnsNames": _STRINGS,
-            "ipAddresses": _STRINGS,
-            "privateKey": _strict(
-                {
-                    "algorithm": {"enum": ["ECDSA"]},
-                    "size": {"enum": [256]},
-                    "rotationPolicy": {"enum": ["Always", "Never"]},
-                },
-                ["algorithm", "size"],
-            ),
-            "issuerRef": _ISSUER_REF,
-        },
-        ["secretName", "issuerRef", "privateKey"],
-    ),
-    "monitoring.coreos.com/v1 ServiceMonitor": _strict(
-        {
-            "selector": _strict({"matchLabels": {"type": "object"}}, ["matchLabels"]),
-            "jobLabel": {"type": "string"},
-            "targetLabels": _STRINGS,
-            "endpoints": {
-                "type": "array",
-                "items": _strict(
-                    {"port": {"type": "string"}, "interval": {"pattern": r"^\d+s$"}}, ["port"]
-                ),
-            },
-        },
-        ["selector", "endpoints"],
-    ),
-}
+# Of extensions, whose schemas are not here; policies read the fields that we depend on.
+EXTENSIONS: Final = (
+    "cert-manager.io/v1 Issuer",
+    "cert-manager.io/v1 Certificate",
+    "monitoring.coreos.com/v1 ServiceMonitor",
+)
 
 
 def latest_versions(count: int) -> list[str]:
@@ -84,23 +26,17 @@ def latest_versions(count: int) -> list[str]:
     return list(dict.fromkeys(kubernetes_validate.utils.all_versions()))[-count:]
 
 
-def kind_of(resource: Resource) -> str:
-    """Returns group, version and kind, as EXTENSIONS names them."""
-    return f"{resource['apiVersion']} {resource['kind']}"
-
-
 def schema_faults(resources: Sequence[Resource], version: str) -> Iterator[str]:
     """Yields everything that the schemas do not allow; a kind that has none is a fault too."""
     for resource in resources:
-        if kind_of(resource) in EXTENSIONS:
-            validator = jsonschema.Draft202012Validator(EXTENSIONS[kind_of(resource)])
-            found = validator.iter_errors(resource["spec"])
-        elif (own := _validator(resource["apiVersion"], resource["kind"], version)) is not None:
-            found = own.iter_errors(resource)
-        else:
-            yield f"{named(resource)}: no schema for {kind_of(resource)}"
+        kind = f"{resource['apiVersion']} {resource['kind']}"
+        if kind in EXTENSIONS:
             continue
-        for error in found:
+        validator = _validator(resource["apiVersion"], resource["kind"], version)
+        if validator is None:
+            yield f"{named(resource)}: no schema for {kind}"
+            continue
+        for error in validator.iter_errors(resource):
             place = ".".join(map(str, error.absolute_path))
             yield f"{named(resource)}: {place}: {error.message[:200]}"
 
