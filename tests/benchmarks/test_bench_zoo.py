@@ -69,45 +69,6 @@ def test_runs_that_are_there_are_not_repeated(
     assert (tmp_path / "spread.png").stat().st_size > 1_000
 
 
-def test_another_corpus_is_read_by_a_frozen_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Emoji of a style that training had none of; the width is the network's own."""
-    path = tmp_path / "runs.jsonl"
-    words = ["zoo", str(path), "--corpus", "emoji", "--test-split", "test_style", "--width", "32"]
-    sizes = ["--pictures", str(12 * BATCH), "--test-pictures", "8", "--image-size", "64"]
-    monkeypatch.setattr(
-        "sys.argv", [*words, *sizes, "--rounds", "2", "--seeds", "1", "--hinges", "all"]
-    )
-    main()
-
-    [run] = done_in(path)
-    assert 0 <= run["t2i_r1"] <= 100
-    assert run["rounds"] == 2
-
-
-@pytest.mark.parametrize("corpus", ["scenes", "emoji"])
-def test_patches_take_the_place_of_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str
-) -> None:
-    """The projection to the width learns: of 768 values a patch, or of as many as the grid has."""
-    words = ["--corpus", corpus, "--rounds", "1", "--seeds", "1", "--hinges", "all"]
-    sizes = ["--families", str(BATCH), "--test-families", "2", "--image-size", "64"]
-    sizes += ["--pictures", str(12 * BATCH), "--test-pictures", "8", "--width", "32"]
-    counts = []
-    for source in ("network", "patches"):
-        path = tmp_path / f"{source}.jsonl"
-        monkeypatch.setattr(
-            "sys.argv", ["zoo", str(path), *words, *sizes, "--image-source", source]
-        )
-        main()
-        [run] = done_in(path)
-        counts.append(run["parameters"])
-
-    width_of = {"scenes": 192, "emoji": 1_280}[corpus]
-    assert counts[1] - counts[0] == 32 * (768 - width_of)
-
-
 def test_test_pictures_have_captions_of_their_own() -> None:
     """Of emoji, several drawings share one; a text then has several right pictures."""
     part = PicturePart("emoji", "train", 60, "en")

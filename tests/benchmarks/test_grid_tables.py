@@ -1,6 +1,6 @@
 """The grid's tables: systems side by side, each seed with its interval, and by language."""
 
-from benchmarks.support.grid_tables import language_table, recall_table, seed_table
+from benchmarks.support.grid_tables import recall_table, seed_table
 from tandem.evaluation.reports.report import Ranking, Report
 
 DIRECTIONS = ("text→image", "image→text")
@@ -46,20 +46,3 @@ def test_each_seed_has_its_interval_and_sums() -> None:
         "| Joint 1 | 50.0 (15.0–85.0) | 100.0 (51.0–100.0) | 50.0 (15.0–85.0) "
         "| 100.0 (51.0–100.0) | 83.3 | 100.0 | 500.0 | 600.0 |"
     )
-
-
-def test_languages_are_distinguished() -> None:
-    """The Czech half of the queries is right by all, the English one by some."""
-    rows = language_table(two_systems()).splitlines()
-
-    assert rows[2] == "| direction | system | cs | en |"
-    assert rows[4] == "| text→image | Joint | 100.0 ± 0.0 | 75.0 ± 35.4 |"
-    assert rows[5] == "| text→image | Sep | 100.0 ± 0.0 | 50.0 ± 0.0 |"
-
-
-def test_a_question_about_every_pair_has_neither() -> None:
-    """It has no pool of 20."""
-    reports = {"Joint": [report({"BE": 2, "CE": 4})]}
-
-    assert (seed_table(reports, [1]), language_table(reports)) == ("", "")
-    assert "| CE | 100.0 | 100.0 |" in recall_table(reports)
