@@ -5,5 +5,4 @@
 - readers/: corpora on disk, one file per layout
 - left_out.py: what a reader skipped; errors.py: what can be wrong with a corpus
 - readable_records.py: which records a model can take; record_regions.py: a record's regions
-- pack_drawings.py: builds drawings/ from the raw emoji
 """

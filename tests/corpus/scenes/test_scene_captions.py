@@ -43,43 +43,18 @@ def test_sentences_in_every_language_name_every_group(scene: Scene) -> None:
     ("scene", "language", "captions"),
     [
         (
-            made_scene(Layout.SINGLE, (1, "dog")),
-            "en",
-            ("one dog", "a picture of one dog", "there is one dog"),
-        ),
-        (
             made_scene(Layout.SINGLE, (2, "dog")),
             "en",
             ("two dogs", "a picture of two dogs", "there are two dogs"),
         ),
-        (made_scene(Layout.SINGLE, (1, "cow")), "fr", ("c’est une vache", "une vache")),
         (made_scene(Layout.SINGLE, (3, "cow")), "fr", ("ce sont trois vaches", "trois vaches")),
-        (made_scene(Layout.SINGLE, (1, "cat")), "cs", ("je tu jedna kočka", "jedna kočka")),
         (made_scene(Layout.SINGLE, (2, "cat")), "cs", ("jsou tu dvě kočky", "dvě kočky")),
-        (
-            made_scene(Layout.SIDE_BY_SIDE, (2, "dog"), (1, "umbrella")),
-            "en",
-            (
-                "two dogs left of one umbrella",
-                "one umbrella to the right of two dogs",
-                "on the left two dogs, on the right one umbrella",
-            ),
-        ),
         (
             made_scene(Layout.SIDE_BY_SIDE, (2, "dog"), (1, "umbrella")),
             "de",
             (
                 "links zwei Hunde, rechts ein Regenschirm",
                 "rechts ein Regenschirm, links zwei Hunde",
-            ),
-        ),
-        (
-            made_scene(Layout.STACKED, (2, "dog"), (1, "umbrella")),
-            "en",
-            (
-                "two dogs above one umbrella",
-                "one umbrella below two dogs",
-                "at the top two dogs, at the bottom one umbrella",
             ),
         ),
         (
