@@ -102,8 +102,7 @@ class Gallery:
     ) -> Iterator[EvaluationQuery]:
         """Yields the queries for items of the `target` modality, in the records' order.
 
-        A caption's answer is its picture, a picture's are its captions. `numbers` selects queries;
-        no other picture is read.
+        A caption's answer is its picture, a picture's are its captions. `numbers` selects queries.
         """
         ids, languages, answers = (
             self.item_ids[target],
@@ -148,8 +147,7 @@ class Gallery:
         """Returns the items that each query is true of, numbered as in `answers`.
 
         These are its answers and the items that share a caption: of two pictures of two dogs, each
-        is one caption's answer, but both match both captions. Recall counts answers, or matches if
-        `any_match`; a match probability counts matches.
+        is one caption's answer, but both match both captions. A match probability counts matches.
         """
         numbers: dict[str, set[int]] = {}
         if target is Modality.IMAGE:
@@ -184,14 +182,13 @@ class Gallery:
 
         Items that share a caption are indistinguishable: a query that is true of four items, one of
         them its answer, finds it first once in four times. Distractors make this more frequent.
-        `numbers` selects queries, by default all.
         """
         answered = zip(self.answers(target), self.matches(target), strict=True)
         shares = [len(answers) / len(matches) for answers, matches in answered]
         return 100 * fmean(shares if numbers is None else [shares[number] for number in numbers])
 
     def tie_order(self, target: Modality) -> list[int]:
-        """Returns the numbers of the target modality's items in the order that breaks ties."""
+        """Returns the numbers of the target's items in the order that breaks ties."""
         ids = self.item_ids[target]
         return sorted(range(len(ids)), key=ids.__getitem__)
 
@@ -219,8 +216,7 @@ def make_gallery(
 ) -> Gallery:
     """Returns a gallery of the records, followed by `distractors`, which are not queries.
 
-    A picture has its first `captions_per_picture` captions in its family's language, or as many as
-    there are. Raises ValueError if a picture has captions, but none in its family's language.
+    Raises ValueError if a picture has captions, but none in its family's language.
     """
     asking, behind = list(records), list(distractors)
     # A distractor's family may share the name of a query's, but is another.
@@ -258,9 +254,8 @@ def languages_of(records: Sequence[Record]) -> list[str]:
 def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
     """Returns the records as `fold_count` galleries of the same size, in their order.
 
-    This is the protocol of COCO's "1k": each fold is searched on its own and recalls are averaged,
-    which is not comparable with one gallery of all records. Raises ValueError if the records do not
-    divide evenly, or if a family would be cut, which would make both parts easier.
+    This is the protocol of COCO's "1k": each fold is searched on its own and recalls are averaged.
+    A family that is cut would make both parts easier, and is refused.
     """
     if len(records) % fold_count:
         whole = len(records) - len(records) % fold_count

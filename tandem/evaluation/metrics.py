@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -167,21 +167,11 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
     for size, count in Counter(map(abs, differences)).items():
         if size:
             of_size = np.zeros(size * count + 1)
-            of_size[::size] = list(_coin_tosses(count))
+            # In integers, as 2**count overflows a float.
+            of_size[::size] = [math.comb(count, heads) / 2**count for heads in range(count + 1)]
             probabilities = np.convolve(probabilities, of_size)
     sums = 2 * np.arange(len(probabilities)) - (len(probabilities) - 1)
     return min(1.0, float(probabilities[np.abs(sums) >= abs(sum(differences))].sum()))
-
-
-def _coin_tosses(count: int) -> Iterator[float]:
-    """Yields the probability of 0, 1 … `count` heads.
-
-    It counts in integers, as 2**count overflows a float.
-    """
-    ways = 1
-    for heads in range(count + 1):
-        yield ways / 2**count
-        ways = ways * (count - heads) // (heads + 1)
 
 
 def _ndcg(ranks: QueryRanks, k: int) -> float:

@@ -227,10 +227,9 @@ class OfflineGallery:
     ) -> ScoredPools:
         """Returns the pools of the best `k` items for each query, at most everything; 0 has none.
 
-        Queries are captions if pictures are the target, else pictures. `query_numbers` selects
-        queries, one row each in that order; by default all. `on_progress` is called with the number
-        of queries scored. `retriever` is the same gallery encoded by another checkpoint, whose
-        bi-encoder then makes the pools (Sep+Coop).
+        `query_numbers` selects queries, one row each in that order. `on_progress` is called with
+        the number of queries scored. `retriever` is the same gallery encoded by another checkpoint,
+        whose bi-encoder then makes the pools (Sep+Coop).
         """
         retriever = retriever or self
         start_time = time.monotonic()

@@ -49,9 +49,9 @@ def offline_report(  # noqa: PLR0913
 ) -> Report:
     """Returns the report of a checkpoint, with pools by `retriever` if it is given (Sep+Coop).
 
-    Every pool size but 0, in ascending order, is a ranking after the bi-encoder's, as is every
-    fusion and weight over pools of `fusion_pool_size`. `images` replaces the pictures' own image
-    tokens. `reorder` adds orders, such as those by neighbours, whose own time is not measured.
+    Every pool size but 0 is a ranking after the bi-encoder's, as is every fusion and weight over
+    pools of `fusion_pool_size`. `images` replaces the pictures' own image tokens. `reorder` adds
+    orders, such as those by neighbours, whose own time is not measured.
     """
     matcher = OfflineGallery(checkpoint, gallery, images, embeds=retriever is None)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
@@ -86,13 +86,10 @@ def offline_report(  # noqa: PLR0913
         read_before = len(languages[first]) * len(languages[second])
         seconds[second] |= {"all_pair_count": seconds[second]["all_pair_count"] - read_before}
     else:
-        seconds = {name: _without_pairs(parts) for name, parts in seconds.items()}
+        for parts in seconds.values():
+            for name in ("match_tokens", "match", "pair_count", "all_pair_count"):
+                del parts[name]
     return Report(about, languages, tuple(rankings), seconds, ties)
-
-
-def _without_pairs(parts: Mapping[str, float]) -> dict[str, float]:
-    pair_parts = {"match_tokens", "match", "pair_count", "all_pair_count"}
-    return {name: value for name, value in parts.items() if name not in pair_parts}
 
 
 class _ScoredDirection:

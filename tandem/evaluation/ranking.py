@@ -21,8 +21,8 @@ Scores = NDArray[np.floating[Any]]
 def retrieve_order(similarity_QN: Scores, tie_order_N: Sequence[int] | None = None) -> Order:
     """Returns int64 [Q, N]: each query's items, the most similar first.
 
-    Ties are ordered by `tie_order_N`, or by number. Numbers must not depend on the answer, or a
-    matrix of equal values would have a recall. Raises ValueError if a similarity is NaN.
+    Ties are ordered by `tie_order_N`, or by number, which must not depend on the answer: a matrix
+    of equal values would have a recall. Raises ValueError if a similarity is NaN.
     """
     if tie_order_N is None:
         return _descending(similarity_QN)
@@ -48,7 +48,7 @@ def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:
     """Returns int64 [Q, N]: the first K of each row by score, then the rest unchanged.
 
     This is cooperative retrieval (Geigle et al. 2022, section 3.3). scores_QK[q, j] is the score of
-    item retrieved_QN[q, j]. Raises ValueError if a score is NaN, or for more scores than items.
+    item retrieved_QN[q, j]. Raises ValueError if a score is NaN.
     """
     pool_size = scores_QK.shape[1]
     if pool_size > retrieved_QN.shape[1]:

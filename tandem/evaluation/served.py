@@ -61,8 +61,7 @@ async def served_report(  # noqa: PLR0913
 
     Every pool size runs all queries again; 0 searches without the cross-encoder. `query_count`
     limits the queries of each direction, spread over the gallery. A query's seconds are the median
-    of the client's waiting times with `concurrency` searches at once. With `adaptive_depth` the
-    model's rule ends reranks, and it counts the pairs. Raises what answer_ranks raises.
+    of the client's waiting times. With `adaptive_depth` the model's rule ends reranks.
     """
     rankings: list[Ranking] = []
     languages: dict[str, Sequence[str]] = {}
@@ -122,8 +121,8 @@ async def answer_ranks(
 ) -> list[AnswerRanks]:
     """Returns each query's ranks, in the order of the queries.
 
-    One search gives both orders: the retrieval's, and that with the best `k` reranked. Raises the
-    TandemError of a search that fails, because a recall over the others would not be comparable.
+    One search gives both orders. Raises the TandemError of a search that fails, because a recall
+    over the others would not be comparable.
     """
     free = asyncio.Semaphore(concurrency)
     pool_size = max(k, *RECALL_AT)

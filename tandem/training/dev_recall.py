@@ -3,7 +3,7 @@
 Shapes: Q queries, N images, R image tokens, D width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
@@ -25,8 +25,7 @@ class DevSet:
     """Holds texts and images that match row by row: tokens float16 [N, R, D], their mask [N, R].
 
     Only the row's own image counts as right. Of the default's 500 scenes, 18 have a text that is
-    true of another scene too, mostly those with a single kind of drawing (seeds 1 and 2), so the
-    best R@1 that can be expected is about 98. No two records share a caption.
+    true of another scene too (seeds 1 and 2), so the best R@1 that can be expected is about 98.
     """
 
     texts: TextBatch
@@ -93,8 +92,7 @@ def dev_recall(
     """Returns the recalls of the uses that the recipe trains.
 
     Asks all texts, or the first `query_count`, and searches every picture. `on_query` receives the
-    number of texts that the CE has reranked. `scores_pairs` says whether there is a CE to measure,
-    by default as the rounds train one.
+    number of texts that the CE has reranked. `scores_pairs` says whether there is a CE to measure.
     """
     scores_pairs = recipe.trains_ce if scores_pairs is None else scores_pairs
     query_count = min(query_count or len(dev.tokens), len(dev.tokens))
@@ -174,8 +172,5 @@ def _rerank(
 
 
 def _ranks(order_QK: Tensor) -> list[int | None]:
-    return [_rank_of(query, order_K.tolist()) for query, order_K in enumerate(order_QK)]
-
-
-def _rank_of(wanted: int, order: Sequence[int]) -> int | None:
-    return order.index(wanted) + 1 if wanted in order else None
+    orders = enumerate(order_QK.tolist())
+    return [order.index(query) + 1 if query in order else None for query, order in orders]

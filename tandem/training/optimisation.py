@@ -1,7 +1,7 @@
 """Takes optimiser steps: gradient accumulation, clipping, weight decay, learning rate schedule."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
@@ -61,15 +61,13 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, obj
     ]
 
 
-def recipe_groups(
-    encoder: nn.Module, recipe: Rounds
-) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
-    """Returns AdamW's parameter groups for the rounds, and the parameters in them.
+def recipe_groups(encoder: nn.Module, recipe: Rounds) -> list[dict[str, object]]:
+    """Returns AdamW's parameter groups for the rounds.
 
     In two towers the matcher with its parts, and a frozen text encoder, learn nothing then.
     """
     if not isinstance(encoder, TwoTowers):
-        return decayed_groups(encoder, recipe.weight_decay), list(encoder.parameters())
+        return decayed_groups(encoder, recipe.weight_decay)
     for part in encoder.matcher_parts():
         part.requires_grad_(False)
     encoder.text.tower.requires_grad_(not recipe.has_frozen_text)
@@ -79,30 +77,39 @@ def recipe_groups(
 
 def tower_groups(
     encoder: TwoTowers, recipe: TowerRates, matcher_learning_rate: float = 0.0
-) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
-    """Returns the groups of what requires a gradient, each part with its rate; and the parameters.
+) -> list[dict[str, object]]:
+    """Returns the groups of what requires a gradient, each part with its rate.
 
     Published text encoders, the late blocks of a picture network, the matcher, and everything else
     have a rate each; in rounds, where the matcher does not learn, its rate is not read.
     """
-    rates = {id(each): recipe.head_learning_rate for each in encoder.parameters()}
-    parts: list[tuple[nn.Module | None, float]] = [
-        (encoder.matcher, matcher_learning_rate),
+    parts: list[tuple[nn.Module, float]] = [
         *((trunk, recipe.learning_rate) for trunk in encoder.text_trunks()),
         *((top, recipe.learning_rate) for top in encoder.text_tops()),
         *((late, recipe.late_learning_rate) for late in encoder.late_blocks()),
     ]
-    for part, rate in parts:
-        rates |= {id(each): rate for each in part.parameters()} if part is not None else {}
-    learning = [each for each in encoder.parameters() if each.requires_grad]
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for each in learning:
-        decay = recipe.weight_decay if each.ndim >= 2 else 0.0
-        groups.setdefault((rates[id(each)], decay), []).append(each)
+    if encoder.matcher is not None:
+        parts.append((encoder.matcher, matcher_learning_rate))
+    return rated_groups(encoder, parts, recipe.head_learning_rate, recipe.weight_decay)
+
+
+def rated_groups(
+    module: nn.Module,
+    parts: Iterable[tuple[nn.Module, float]],
+    learning_rate: float,
+    weight_decay: float,
+) -> list[dict[str, object]]:
+    """Returns the groups of what requires a gradient; each of the parts has a rate of its own."""
+    rates = {id(each): rate for part, rate in parts for each in part.parameters()}
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for each in module.parameters():
+        if each.requires_grad:
+            key = (rates.get(id(each), learning_rate), each.ndim >= 2)
+            groups.setdefault(key, []).append(each)
     return [
-        {"params": parameters, "lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in groups.items()
-    ], learning
+        {"params": parameters, "lr": rate, "weight_decay": weight_decay if is_matrix else 0.0}
+        for (rate, is_matrix), parameters in groups.items()
+    ]
 
 
 def recipe_optimiser(
@@ -133,16 +140,11 @@ def warm_up_then_decay(
     above the line for the first half of the steps, and falls below it in the second.
     """
     warm_up = min(warm_up_step_count, max(1, step_count // 10))
-    share_left = _cosine_share if decay == "cosine" else _linear_share
-    return LambdaLR(
-        optimiser,
-        lambda step: min((step + 1) / warm_up if warm_up else 1.0, share_left(step, step_count)),
-    )
 
+    def factor(step: int) -> float:
+        left = max(0.0, (step_count - step) / step_count)
+        if decay == "cosine":
+            left = (1 + math.cos(math.pi * min(step, step_count) / step_count)) / 2
+        return min((step + 1) / warm_up if warm_up else 1.0, left)
 
-def _linear_share(step: int, step_count: int) -> float:
-    return max(0.0, (step_count - step) / step_count)
-
-
-def _cosine_share(step: int, step_count: int) -> float:
-    return (1 + math.cos(math.pi * min(step, step_count) / step_count)) / 2
+    return LambdaLR(optimiser, factor)

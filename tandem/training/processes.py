@@ -44,8 +44,8 @@ class Processes:
     def gathered(self, rows_BD: Tensor) -> Tensor:
         """Returns the rows of all processes in the order of the whole batch, so all share one loss.
 
-        Gradient flows only to this process's rows, multiplied by `count`: each process computes the
-        whole loss, and `average_gradients` divides.
+        Gradient flows only to this process's rows, multiplied by `count`: `average_gradients`
+        divides.
         """
         if self.count == 1:
             return rows_BD

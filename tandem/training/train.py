@@ -56,19 +56,16 @@ def train(  # noqa: PLR0913
 ) -> RunRecalls:
     """Trains by the recipe on the source, and keeps the best checkpoint by dev score.
 
-    A recipe that begins trained, with trained towers or with a trained image backbone begins with
-    `init`, by default the bundled checkpoint. `folder` receives the checkpoint, the loss curve
-    (loss_curve.py) and, until the run ends, its state every `state_every_step_count` steps of a
-    stage. With `resume` a stopped run continues from its state and ends with the weights of an
-    uninterrupted run. Without a state it starts over, even if the folder holds a finished run:
-    check_unfinished refuses that. The same recipe on the same machine's CPU gives the same weights.
-    Of several processes, only the first writes files and reports progress.
+    A recipe that begins with a checkpoint begins with `init`, by default the bundled one. `folder`
+    receives the checkpoint, the loss curve and, until the run ends, its state every
+    `state_every_step_count` steps of a stage. With `resume` a stopped run continues from its state
+    and ends with the weights of an uninterrupted run; without a state it starts over. The same
+    recipe on the same machine's CPU gives the same weights. Of several processes, only the first
+    writes files and reports progress.
 
-    Raises ValueError for a recipe that trains nothing, for an image source that `source` does not
-    have, and where `folder` holds the checkpoint that the run begins with; RunStateInvalid for the
-    state of another recipe; LossCurveIncomplete where the curve ends before the state;
-    CaptionTooLong where the tokenizer splits a caption too finely; and what `source.read` and
-    `starting_model` raise.
+    Raises ValueError for a recipe that this source, this many processes or `folder` cannot serve,
+    RunStateInvalid for the state of another recipe, and LossCurveIncomplete where the curve ends
+    before the state.
     """
     init = init or default_checkpoint()
     if recipe.begins_with_checkpoint:
@@ -130,7 +127,7 @@ def _train_encoder(
     dev, before = measured("dev")
     rounds_begin_with = before
     if lesson:
-        if not run.was_resumed and isinstance(recipe, Rounds):
+        if not run.state and isinstance(recipe, Rounds):
             run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
         train_image_backbone(model, lesson, run)
         dev, rounds_begin_with = measured("dev with the trained backbone")

@@ -24,6 +24,7 @@ from tandem.training.dev_recall import DevRecall, DevSet, mean_recall
 from tandem.training.first_recall import FirstRecall
 from tandem.training.optimisation import (
     check_loss,
+    rated_groups,
     recipe_optimiser,
     recipe_schedule,
     step,
@@ -194,19 +195,8 @@ def zoo_loss(network: ZooNetwork, batch: MatchBatch, recipe: ZooRecipe, number: 
 
 def zoo_groups(network: ZooNetwork, recipe: ZooRecipe) -> list[dict[str, object]]:
     """Returns AdamW's groups: a published text encoder learns at a rate of its own."""
-    published = {id(p) for words in _transformers(network) for p in words.trunk.parameters()}
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for each in network.parameters():
-        if each.requires_grad:
-            groups.setdefault((id(each) in published, each.ndim >= 2), []).append(each)
-    return [
-        {
-            "params": parameters,
-            "lr": recipe.learning_rate if is_published else recipe.head_learning_rate,
-            "weight_decay": recipe.weight_decay if is_matrix else 0.0,
-        }
-        for (is_published, is_matrix), parameters in groups.items()
-    ]
+    published = [(words.trunk, recipe.learning_rate) for words in _transformers(network)]
+    return rated_groups(network, published, recipe.head_learning_rate, recipe.weight_decay)
 
 
 def _transformers(network: ZooNetwork) -> list[TransformerWords]:

@@ -7,7 +7,7 @@ Shapes: B batch, H W pixels, T text tokens, R image tokens, I width of an image 
 width.
 """
 
-from hashlib import file_digest
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +39,10 @@ def read_zoo_model(folder: Path) -> PublishedModel:
         architecture=type(model.network).__name__,
         licence="",
         parameter_count=parameter_count(model),
-        files_sha256=_sha256s(folder),
+        files_sha256={
+            name: sha256((folder / name).read_bytes()).hexdigest()
+            for name in (CONFIG, TOKENIZER, WEIGHTS)
+        },
         tokenizers={TOKENIZER: checkpoint.tokenizer},
         bi_encoder=_bi_encoder(model, text),
         cross_encoder=_cross_encoder(model, text),
@@ -58,15 +61,19 @@ class EmbedText(nn.Module):
 
 
 class EmbedImage(nn.Module):
-    """Embeds a picture."""
+    """Embeds a picture, and may give the tokens that its pairs are scored by."""
 
-    def __init__(self, model: ZooModel) -> None:
+    def __init__(self, model: ZooModel, *, gives_tokens: bool) -> None:
         super().__init__()
         self.backbone, self.network = model.image_backbone, model.network
+        self.gives_tokens = gives_tokens
 
-    def forward(self, pixels_BHW3: Tensor) -> Tensor:
+    def forward(self, pixels_BHW3: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Returns unit vectors, float32 [B, D], and perhaps tokens, float16 [B, R, I]."""
         tokens_BRI = self.backbone(pixels_BHW3)
-        return self.network.embedding(self.network.read_images(tokens_BRI, _all_of(tokens_BRI)))
+        read = self.network.read_images(tokens_BRI, _all_of(tokens_BRI))
+        embeddings_BD = self.network.embedding(read)
+        return (embeddings_BD, tokens_BRI) if self.gives_tokens else embeddings_BD
 
 
 class EmbedRegions(nn.Module):
@@ -78,16 +85,6 @@ class EmbedRegions(nn.Module):
 
     def forward(self, regions_BRI: Tensor, image_mask_BR: Tensor) -> Tensor:
         return self.network.embedding(self.network.read_images(regions_BRI, image_mask_BR))
-
-
-class EmbedImageWithTokens(EmbedImage):
-    """Embeds a picture, and gives the tokens that its pairs are scored by."""
-
-    def forward(self, pixels_BHW3: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Returns unit vectors, float32 [B, D], and tokens, float16 [B, R, I]."""
-        tokens_BRI = self.backbone(pixels_BHW3)
-        read = self.network.read_images(tokens_BRI, _all_of(tokens_BRI))
-        return self.network.embedding(read), tokens_BRI
 
 
 class ScorePair(nn.Module):
@@ -111,10 +108,10 @@ def _bi_encoder(model: ZooModel, text: TextRules) -> BiEncoderParts | None:
         return None
     regions = model.config.region_rules
     gives_tokens = model.network.scores_pairs and regions is None
-    embed_image = EmbedRegions if regions else EmbedImageWithTokens if gives_tokens else EmbedImage
+    embed_image = EmbedRegions(model) if regions else EmbedImage(model, gives_tokens=gives_tokens)
     return BiEncoderParts(
         embed_text=EmbedText(model).eval(),
-        embed_image=embed_image(model).eval(),
+        embed_image=embed_image.eval(),
         text=text,
         image=regions or model.config.image_rules,
         embedding_dim=model.zoo.width,
@@ -140,11 +137,3 @@ def _cross_encoder(model: ZooModel, text: TextRules) -> CrossEncoderParts | None
 def _all_of(tokens_BRI: Tensor) -> Tensor:
     """Returns a mask by which every token counts, of whatever batch a trace is run with."""
     return (tokens_BRI[..., 0] == tokens_BRI[..., 0]).long()
-
-
-def _sha256s(folder: Path) -> dict[str, str]:
-    digests = {}
-    for name in (CONFIG, TOKENIZER, WEIGHTS):
-        with (folder / name).open("rb") as file:
-            digests[name] = file_digest(file, "sha256").hexdigest()
-    return digests

@@ -263,7 +263,6 @@ def named(item_id: str) -> str:
 
 
 def answers(query: EvaluationQuery) -> set[str]:
-    """Returns the names of what answers it."""
     return {named(each) for each in query.answer_ids}
 
 

@@ -37,13 +37,11 @@ def judged(queries: Sequence[tuple[int, ...]]) -> dict[str, dict[str, int]]:
 
 
 def scored(queries: Sequence[tuple[int, ...]]) -> dict[str, dict[str, float]]:
-    """Returns each query's items with falling scores."""
     items = {f"item-{rank}": float(ITEM_COUNT - rank) for rank in range(1, ITEM_COUNT + 1)}
     return {str(q): items for q in range(len(queries))}
 
 
 def of_trec_eval(queries: Sequence[tuple[int, ...]]) -> Figures:
-    """Returns what trec_eval says."""
     trec = pytest.importorskip("pytrec_eval")
     names = {"map": "map", "ndcg_cut_10": "ndcg", "recip_rank": "mrr", "success_5": "hits"}
     of_each = trec.RelevanceEvaluator(judged(queries), set(names)).evaluate(scored(queries))

@@ -36,13 +36,11 @@ ANSWERS = [{number} for number in range(SCENE_COUNT)]
 
 @pytest.fixture(scope="module")
 def gallery() -> Gallery:
-    """Three families, in three languages."""
     return make_gallery(scene_records("test", 3, SCENE_COUNT), LANGUAGES)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, gallery: Gallery) -> Checkpoint:
-    """An untrained model that knows these captions' words."""
     folder = tmp_path_factory.mktemp("offline")
     save_tiny_checkpoint(folder, texts=tuple(caption.text for _, caption in gallery.pairs))
     return load_checkpoint(folder)
@@ -50,7 +48,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, gallery: Gallery) -> Ch
 
 @pytest.fixture(scope="module")
 def offline(checkpoint: Checkpoint, gallery: Gallery) -> OfflineGallery:
-    """The gallery, encoded."""
     return OfflineGallery(checkpoint, gallery)
 
 

@@ -26,19 +26,16 @@ ABOUT = {"title": "t"}
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    """Two families that ask, two behind them."""
     return list(scene_records("test", 3, 16))
 
 
 @pytest.fixture(scope="module")
 def gallery(records: list[Record]) -> Gallery:
-    """Two captions a picture."""
     return make_gallery(records[:8], ["en"], captions_per_picture=2, distractors=records[8:])
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> Checkpoint:
-    """An untrained model that knows the captions' words."""
     return untrained(tmp_path_factory.mktemp("one"), records, seed=0)
 
 

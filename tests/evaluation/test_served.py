@@ -17,12 +17,10 @@ from tests.support.client.search_server import search_server
 
 
 def query(text: str, answer_id: str = "right", language: str = "en") -> EvaluationQuery:
-    """Returns a text query for an image."""
     return EvaluationQuery(text, Modality.IMAGE, frozenset([answer_id, "also right"]), language)
 
 
 def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
-    """Returns one item of an answer."""
     return pb.RankedItem(item_id=item_id, retrieve_rank=retrieve_rank, final_rank=final_rank)
 
 

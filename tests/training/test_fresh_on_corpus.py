@@ -1,6 +1,5 @@
 """A fresh encoder on your own corpus: its words, its image tokens, every objective."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -19,7 +18,7 @@ from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
 from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import JointRecipe, on_corpus
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.runs.run_state import RunStateInvalid
 from tandem.training.sources.record_pairs import RecordPairs
 from tandem.training.sources.record_source import RecordSource
@@ -27,7 +26,8 @@ from tandem.training.sources.records_digest import records_sha256
 from tandem.training.train import RunRecalls, train
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
-from tests.support.training.emoji_tuning import Stopped, records
+from tests.support.training.emoji_tuning import records
+from tests.support.training.small_runs import Stopped, stop_at
 
 TRAIN, DEV = records("train", 100), records("val", 60)
 FRESH = on_corpus(replace(tiny(1), image_size=48, round_count=6, dev_every_round_count=3), "emoji")
@@ -58,7 +58,6 @@ def of_regions(recipe: JointRecipe) -> JointRecipe:
 
 
 def write_file(path: Path, made: Regions, region_count: int = 4) -> Path:
-    """Writes a file of regions and returns its path."""
     path.parent.mkdir(exist_ok=True)
     write_regions(path, made, region_count)
     return path
@@ -83,8 +82,7 @@ def train_fresh(
 
 
 def losses(folder: Path, use: str) -> list[float]:
-    """Returns a use's mean loss of each round that had it."""
-    lines = map(json.loads, (folder / FILE_NAME).read_text().splitlines())
+    lines = read_curve(folder)
     return [line[f"{use}_loss"] for line in lines if f"{use}_loss" in line]
 
 
@@ -171,17 +169,13 @@ def test_a_run_does_not_resume_with_other_regions(tmp_path: Path) -> None:
     path = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
     recipe = of_regions(FRESH)
 
-    def stop(stage: str, step: int, *_: object) -> None:
-        if (stage, step) == ("encoder", 3):
-            raise Stopped
-
     def begin(**options: object) -> RunRecalls:
         return train_fresh(
             recipe, tmp_path / "out", regions=path, state_every_step_count=1, **options
         )
 
     with pytest.raises(Stopped):
-        begin(progress=stop)
+        begin(progress=stop_at("encoder", 3))
     nothing = np.zeros((0, REGION_WIDTH), np.float16)
     write_file(path, made_regions(TRAIN + DEV) | {TRAIN[0].record_id: nothing})
     with pytest.raises(RunStateInvalid, match="regions_sha256 differ"):
@@ -194,15 +188,11 @@ def test_a_run_does_not_resume_with_other_pictures(tmp_path: Path) -> None:
     recipe = replace(FRESH, backbone_step_count=0)
     folder = tmp_path / "out"
 
-    def stop(stage: str, step: int, *_: object) -> None:
-        if (stage, step) == ("encoder", 3):
-            raise Stopped
-
     def go_on(records: list[Record], dev: list[Record]) -> None:
         train(recipe, RecordSource(records, dev), folder, lambda *_: None, resume=True)
 
     with pytest.raises(Stopped):
-        train_fresh(recipe, folder, progress=stop, state_every_step_count=1)
+        train_fresh(recipe, folder, progress=stop_at("encoder", 3), state_every_step_count=1)
     first = TRAIN[0]
     [caption, *others] = first.captions
     said = replace(first, captions=(replace(caption, text=f"{caption.text} too"), *others))

@@ -1,6 +1,6 @@
 """Steps: accumulated gradients are those of one large batch, where that can be."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from tandem.modeling.joint_model import JointModel
-from tandem.training.losses import batch_hard_triplet_loss, pair_classification_loss
+from tandem.training.losses import pair_classification_loss
 from tandem.training.optimisation import accumulate_gradient, recipe_optimiser, step
 from tandem.training.recipes.named_recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 COUNT, SIZE = 4, 6
-CLS_ID = 2
 
 
 class Pairs:
@@ -27,21 +26,12 @@ class Pairs:
         self.matches = torch.arange(COUNT * SIZE) % 2
 
     def ce_loss(self, model: JointModel, rows: slice) -> Tensor:
-        """Returns the CE's loss of these rows."""
         ids = self.ids[rows]
         logits = model.match_logits(ids, torch.ones_like(ids), self.tokens[rows])
         return pair_classification_loss(logits, self.matches[rows])
 
-    def be_loss(self, model: JointModel, rows: slice) -> Tensor:
-        """Returns the BE's loss of these rows, every one of another group."""
-        ids = self.ids[rows]
-        texts = model.embed_texts(ids, torch.ones_like(ids))
-        images = model.embed_images(self.tokens[rows], CLS_ID)
-        return batch_hard_triplet_loss(texts, images, torch.arange(len(ids)), margin=0.5)
-
 
 def micro_batches() -> Iterator[slice]:
-    """Yields each micro-batch's rows."""
     return (slice(start, start + SIZE) for start in range(0, COUNT * SIZE, SIZE))
 
 
@@ -52,33 +42,19 @@ def gradient(model: JointModel) -> Tensor:
     return torch.cat([part.flatten() for part in parts if part is not None])
 
 
-def accumulated(loss: Callable[[JointModel, slice], Tensor]) -> tuple[Tensor, float]:
-    """Returns the gradient that COUNT micro-batches leave, and the loss returned."""
-    model, rows = tiny_model(), micro_batches()
-    mean_loss = accumulate_gradient(lambda: loss(model, next(rows)), COUNT)
-    return gradient(model), mean_loss
-
-
-def of_one_batch(loss: Callable[[JointModel, slice], Tensor]) -> tuple[Tensor, float]:
-    """Returns the gradient and the loss of all rows at once."""
-    model = tiny_model()
-    whole = loss(model, slice(None))
-    whole.backward()
-    return gradient(model), whole.item()
-
-
 def test_the_ces_accumulated_gradient_is_that_of_one_large_batch() -> None:
     """To 1e-6 of its largest part; so is the loss."""
-    pairs = Pairs()
+    pairs, rows = Pairs(), micro_batches()
+    parted, whole_model = tiny_model(), tiny_model()
 
-    (parts, parts_loss), (whole, whole_loss) = (
-        accumulated(pairs.ce_loss),
-        of_one_batch(pairs.ce_loss),
-    )
+    parts_loss = accumulate_gradient(lambda: pairs.ce_loss(parted, next(rows)), COUNT)
+    whole_loss = pairs.ce_loss(whole_model, slice(None))
+    whole_loss.backward()
 
+    whole = gradient(whole_model)
     assert whole.abs().max() > 1e-3  # or equality says nothing
-    assert (parts - whole).abs().max() <= 1e-6
-    assert parts_loss == pytest.approx(whole_loss, abs=1e-6)
+    assert (gradient(parted) - whole).abs().max() <= 1e-6
+    assert parts_loss == pytest.approx(whole_loss.item(), abs=1e-6)
 
 
 def test_a_step_is_cut_to_its_norm() -> None:
@@ -108,11 +84,9 @@ def test_the_loss_of_micro_batches_is_their_mean() -> None:
     assert weight.grad.item() == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize(("beta2", "squares"), [(0.75, [0.5, 0.375])])
-def test_the_second_beta_says_how_soon_squared_gradients_are_forgotten(
-    beta2: float, squares: list[float]
-) -> None:
+def test_the_second_beta_says_how_soon_squared_gradients_are_forgotten() -> None:
     """Worked by hand, epsilon 0: after gradient sqrt(2), then 0, their average is this."""
+    beta2, squares = 0.75, (0.5, 0.375)
     weight = torch.zeros(1, requires_grad=True)
     recipe = replace(tiny(1), adam_beta2=beta2, adam_epsilon=1e-12)
     optimiser = recipe_optimiser([{"params": [weight]}], 0.1, recipe)

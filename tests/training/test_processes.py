@@ -1,6 +1,5 @@
 """Two processes train what one trains: the same losses, round by round, written once."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import torch
 
 from tandem.local.free_ports import free_ports
 from tandem.training.processes import ALONE, Processes
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.training.run_of_several import LEFT_OUT, RECIPE, WHOLE
@@ -29,21 +28,17 @@ Curve = list[dict[str, float]]
 
 
 def free_port() -> int:
-    """Returns a port that was free a moment ago."""
     [port] = free_ports(1)
     return port
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What two processes left and reported."""
-
     folder: Path
     told: str
 
 
 def by_two_processes(command: list[str], *arguments: str, folder: Path) -> Pair:
-    """Returns what two processes leave of the runs."""
     ran = subprocess.run(
         [sys.executable, *command, "-m", RUNS, str(folder), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
@@ -58,7 +53,6 @@ def by_two_processes(command: list[str], *arguments: str, folder: Path) -> Pair:
 
 @pytest.fixture(name="pair", scope="module")
 def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """A run of RECIPE by two processes."""
     return by_two_processes([], str(free_port()), WHOLE, folder=tmp_path_factory.mktemp("pair"))
 
 
@@ -71,8 +65,7 @@ def _bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def losses(folder: Path) -> Curve:
-    """Returns each round's losses."""
-    lines = [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+    lines = read_curve(folder)
     return [{name: line[name] for name in line if name.endswith("_loss")} for line in lines]
 
 

@@ -20,7 +20,8 @@ from tandem.training.sources.scene_source import SceneSource
 from tandem.training.starting_model import starting_model
 from tandem.training.train import train
 from tests.support.modeling.published_folders import published_bert, published_xlm_r
-from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+from tests.support.training.small_runs import Stopped, stop_at
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("train")
@@ -56,7 +57,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
 
 
 def test_a_trained_backbone_is_used_unchanged(tmp_path: Path) -> None:
-    train(replace(tiny(1), width=16), SceneSource(), tmp_path / "init", lambda *_: None)
+    save_tiny_checkpoint(tmp_path / "init")
     published_bert(tmp_path / "published")
     recipe = replace(
         from_published(tmp_path / "published", "grid"),
@@ -110,11 +111,8 @@ def test_a_run_does_not_resume_from_other_weights(tmp_path: Path) -> None:
     published_bert(tmp_path / "published", layer_count=2)
     recipe = from_published(tmp_path / "published")
 
-    def stop(stage: str, done: int, *_: object) -> None:
-        if stage == "encoder" and done:  # not as it begins: there is no state yet
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
+    stop = stop_at("encoder", 1)
+    with pytest.raises(Stopped):
         train(recipe, SceneSource(), tmp_path / "ours", stop, state_every_step_count=1)
     published_bert(tmp_path / "published", layer_count=2, type_count=1)
 

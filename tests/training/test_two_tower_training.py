@@ -1,6 +1,5 @@
 """Two towers: BE first, then the matcher; held-out pictures, resume, and what is kept."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +11,16 @@ from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.optimisation import recipe_groups, tower_groups
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import MatcherRecipe, Recipe, TowersRecipe, of_kind, on_corpus
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.runs.run import check_unfinished
 from tandem.training.runs.run_state import RunStateInvalid
 from tandem.training.sources.record_source import RecordSource, divided
-from tandem.training.sources.scene_source import SceneSource
 from tandem.training.stages.matcher_stage import _reciprocal_rank, matching_loss
+from tandem.training.starting_model import starting_model
 from tandem.training.train import RunRecalls, train
-from tests.support.training.emoji_tuning import Stopped, records
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+from tests.support.training.emoji_tuning import records
+from tests.support.training.small_runs import Stopped, stop_at
 
 # Most of a run here is the image tokens of these.
 TRAIN = records("train", 100)
@@ -83,22 +84,20 @@ def test_the_towers_learn_first_and_then_the_matcher(
     recipe = after.training["recipe"]
     assert (recipe["has_two_towers"], recipe["matcher_step_count"]) == (True, 6)
     assert after.training["dev_recall_percent"]["ce_r1"] == done.best.ce_r1
-    lines = (tmp_path / "both" / FILE_NAME).read_text().splitlines()
-    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    lines = read_curve(tmp_path / "both")
+    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.slow
 def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -> None:
     recipe = tower_recipe(backbone_step_count=4, matcher_step_count=10)
 
-    def stop(name: str, step: int, *_: object) -> None:
-        if name == "matcher" and step >= 10:
-            raise Stopped
-
     seen: list[tuple[str, int]] = []
     train_towers(recipe, tmp_path / "whole")
     with pytest.raises(Stopped):
-        train_towers(recipe, tmp_path / "cut", progress=stop, state_every_step_count=4)
+        train_towers(
+            recipe, tmp_path / "cut", progress=stop_at("matcher", 10), state_every_step_count=4
+        )
     train_towers(recipe, tmp_path / "cut", resume=True, progress=lambda *now: seen.append(now[:2]))
 
     assert [step for name, step in seen if name == "backbone"] == [4]
@@ -108,12 +107,11 @@ def test_a_run_stopped_in_its_matcher_trains_no_backbone_again(tmp_path: Path) -
 
 def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> None:
     """Heads learn at theirs; the matcher learns nothing in the rounds."""
-    train_towers(tower_recipe(), tmp_path)
-    encoder = load_checkpoint(tmp_path).model.joint_encoder
+    encoder = starting_model(tower_recipe(), tmp_path, tiny_tokenizer)[0].joint_encoder
     assert isinstance(encoder, TwoTowers)
     recipe = tower_recipe(learning_rate=0.25, head_learning_rate=0.5)
 
-    groups, learning = recipe_groups(encoder, recipe)
+    groups = recipe_groups(encoder, recipe)
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}  # type: ignore[attr-defined]
 
     assert {rates[id(p)] for p in encoder.text.tower.parameters()} == {0.25}
@@ -122,10 +120,9 @@ def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> 
     assert encoder.matcher is not None
     assert not {id(p) for p in encoder.matcher.parameters()} & rates.keys()
     encoder.matcher.requires_grad_(True)
-    matcher_groups, _ = tower_groups(encoder, recipe, 0.125)
+    matcher_groups = tower_groups(encoder, recipe, 0.125)
     assert {group["lr"] for group in matcher_groups} == {0.125, 0.25, 0.5}
-    assert {id(p) for p in learning} == rates.keys()
-    frozen, _ = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
+    frozen = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
     assert {group["lr"] for group in frozen} == {0.5}
 
 
@@ -139,10 +136,6 @@ def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None
     """They stay to the bit, whatever matcher they had; a stopped run ends with the same weights."""
     train_towers(tower_recipe(layer_count=2), tmp_path / "be")
 
-    def stop(name: str, step: int, *_: object) -> None:
-        if name == "matcher" and step == 10:
-            raise Stopped
-
     stages: list[str] = []
     done = train_towers(
         joint_recipe(),
@@ -150,6 +143,7 @@ def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None
         init=tmp_path / "be",
         progress=lambda stage, *_: stages.append(stage),
     )
+    stop = stop_at("matcher", 10)
     with pytest.raises(Stopped):
         train_towers(
             joint_recipe(),
@@ -200,7 +194,7 @@ def test_the_towers_pictures_stay_known(tmp_path: Path) -> None:
 
 def test_a_joint_model_has_no_matcher(tmp_path: Path) -> None:
     """The message says what to give; recipes that could train nothing are refused at once."""
-    train(tiny(1), SceneSource(), tmp_path / "joint", lambda *_: None)
+    save_tiny_checkpoint(tmp_path / "joint")
 
     with pytest.raises(ValueError, match="begins with two towers, and the checkpoint given by --"):
         train_towers(joint_recipe(), tmp_path / "out", init=tmp_path / "joint")

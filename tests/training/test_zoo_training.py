@@ -1,6 +1,5 @@
 """A network of the zoo learns, resumes, and keeps its best checkpoint."""
 
-import json
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +14,7 @@ from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.training.processes import Processes
 from tandem.training.recipes.named_recipes import zoo
 from tandem.training.recipes.recipe import Recipe, ZooRecipe, on_corpus
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.sources.record_source import RecordSource
 from tandem.training.starting_model import in_its_shape
 from tandem.training.train import RunRecalls, train
@@ -23,13 +22,13 @@ from tandem.training.zoo_training import starting_zoo_model
 from tandem.zoo.checkpoint import load_zoo_checkpoint
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
-from tests.support.training.emoji_tuning import Stopped, records
+from tests.support.training.emoji_tuning import records
+from tests.support.training.small_runs import Stopped, stop_at
 
 TRAIN = records("train", 120)
 
 
 def zoo_recipe(**changes: object) -> ZooRecipe:
-    """Returns a recipe of a moment over raw patches."""
     recipe = replace(
         zoo(1),
         image_source="patches",
@@ -61,13 +60,11 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     """
     recipe = zoo_recipe(zoo_model="vsrn")
 
-    def stop(stage: str, step: int, *_: object) -> None:
-        if stage == "zoo" and step >= 10:  # progress comes at every tenth step
-            raise Stopped
-
     done = train_zoo_model(recipe, tmp_path / "whole")
     with pytest.raises(Stopped):
-        train_zoo_model(recipe, tmp_path / "cut", progress=stop, state_every_step_count=7)
+        train_zoo_model(
+            recipe, tmp_path / "cut", progress=stop_at("zoo", 10), state_every_step_count=7
+        )
     train_zoo_model(recipe, tmp_path / "cut", resume=True)
 
     whole, cut = (load_zoo_checkpoint(tmp_path / each) for each in ("whole", "cut"))
@@ -75,8 +72,8 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     assert all(torch.equal(each, theirs[key]) for key, each in whole.model.state_dict().items())
     assert whole.training["recipe"]["zoo_model"] == "vsrn"
     assert whole.training["dev_recall_percent"]["be_mean_recall"] == done.best.be_mean_recall
-    lines = (tmp_path / "cut" / FILE_NAME).read_text().splitlines()
-    assert [json.loads(line)["round"] for line in lines] == list(range(1, 11))
+    lines = read_curve(tmp_path / "cut")
+    assert [line["round"] for line in lines] == list(range(1, 11))
 
 
 def test_a_published_text_encoder_can_be_frozen(tmp_path: Path) -> None:

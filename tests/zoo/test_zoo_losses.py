@@ -10,7 +10,6 @@ MARGIN = 0.2
 
 
 def _by_loops(groups: list[int], *, takes_hardest: bool) -> float:
-    """Returns the loss from its definition."""
     total = 0.0
     for row in range(3):
         captions, images = [0.0], [0.0]

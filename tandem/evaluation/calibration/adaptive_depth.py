@@ -64,10 +64,7 @@ class DepthOutcome:
 def fit_rule(
     pools: HeldOutPools, first_count: int, further_count: int, stop_chance: float
 ) -> AdaptiveDepthRule:
-    """Returns the maximum likelihood rule at the depths where it will be evaluated.
-
-    Raises ValueError if the first item of every rerank, or of none, is already scored there.
-    """
+    """Returns the maximum likelihood rule at the depths where it will be evaluated."""
     depths = _asked_at(first_count, further_count, pools.pool_size)
     features_NF = np.concatenate([_features(pools, depth) for depth in depths])
     is_ahead_N = np.concatenate([_is_first_ahead(pools, depth) for depth in depths])
@@ -89,9 +86,9 @@ def with_most_saved(
 ) -> AdaptiveDepthRule:
     """Returns the rule with the stop_chance that saves most pairs within the limit.
 
-    In each part, that is each direction, at most that many points of R@1 are spoilt. Gains do not
-    offset them, because they come from mistakes that another corpus need not have. Over all parts,
-    the upper end of the interval of points lost is within the limit too.
+    In each direction at most that many points of R@1 are spoilt. Gains do not offset them, because
+    they come from mistakes that another corpus need not have. Over both directions, the upper end
+    of the interval of points lost is within the limit too.
     """
     chosen = replace(rule, stop_chance=0.0)
     chances = [_chances(rule, part) for part in parts]

@@ -22,9 +22,9 @@ def fit_logistic(
 ) -> NDArray[np.float64]:
     """Returns float64 [F + 1], the maximum likelihood weights and, last, the intercept.
 
-    `counts_N` weighs the examples, by default 1 each. `ridge` regularises the weights, but not the
-    intercept, in units of one example. Raises ValueError if examples are all true or all false,
-    because no weights are the best then.
+    `counts_N` weighs the examples. `ridge` regularises the weights, but not the intercept, in units
+    of one example. Raises ValueError if examples are all alike, because no weights are the best
+    then.
     """
     if is_true_N.all() or not is_true_N.any():
         raise ValueError(f"{len(is_true_N):,} examples are all alike; there is nothing to tell")

@@ -19,6 +19,7 @@ from tandem.evaluation.calibration.adaptive_depth import (
 from tandem.evaluation.calibration.held_out_pools import HeldOutPools
 from tandem.evaluation.calibration.probability_fit import ProbabilityQuality, fit_probability
 from tandem.evaluation.metrics import RECALL_AT, Recall
+from tandem.evaluation.reports.report_markdown import markdown_table
 
 Pools = Mapping[str, HeldOutPools]
 """Pools by direction."""
@@ -93,7 +94,7 @@ def calibration_markdown(
         "Expected calibration error in 15 bins of equal width: over every candidate of every pool, "
         "over the ten that a whole rerank puts first, and over the first. A match is the answer "
         "and whatever shares a caption with it.",
-        _table(
+        markdown_table(
             (
                 "pools",
                 "direction",
@@ -116,7 +117,7 @@ def calibration_markdown(
     for name, pools in (("dev, fitted on", dev), ("test", test)):
         parts += [
             f"### {name}",
-            _table(
+            markdown_table(
                 (
                     "direction",
                     "reads",
@@ -167,8 +168,3 @@ def _depth_cells(row: DepthRow) -> tuple[str, ...]:
         f"{row.outcome.lost_count} / {row.outcome.gained_count}",
         f"{100 * row.outcome.other_first_count / row.outcome.query_count:.2f} %",
     )
-
-
-def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

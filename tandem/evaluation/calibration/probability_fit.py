@@ -23,9 +23,7 @@ def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
     """Returns the maximum likelihood scaling of the pools' matches.
 
     Each pool's first hit weighs as much as all of its candidates together, because a probability
-    answers both questions: is this pair a match, and is the first hit one. Raises ValueError unless
-    there are matches and mismatches, and if higher logits do not mean more matches, since no
-    positive scale fits then.
+    answers both questions: is this pair a match, and is the first hit one.
     """
     logits_N = pools.match_logits.ravel()
     # In units of one example, so that the ridge keeps its meaning.

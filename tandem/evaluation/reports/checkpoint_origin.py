@@ -17,7 +17,6 @@ _BACKBONE: Final = "image_backbone."
 def origin_about(
     model: nn.Module, config: JointConfig, training: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Returns parameters, image features, training corpus and what training began with."""
     total = sum(each.numel() for each in model.parameters())
     of_backbone = [
         each.numel() for name, each in model.named_parameters() if name.startswith(_BACKBONE)
@@ -58,14 +57,11 @@ def trained_names(
         ]
         of_scenes = names[: max(pools, default=0)]
     elif known is None:
-        return None if not recipes or _reads_files(recipes) else []
+        reads_files = any(each.get("corpus", "scenes") != "scenes" for each in recipes)
+        return None if not recipes or reads_files else []
     which = known.which(digest.pictures.values()) if known else [False] * len(names)
     of_files = [name for name, is_trained in zip(names, which, strict=True) if is_trained]
     return list(dict.fromkeys([*of_scenes, *of_files]))
-
-
-def _reads_files(recipes: Any) -> bool:  # noqa: ANN401
-    return any(each.get("corpus", "scenes") != "scenes" for each in recipes)
 
 
 def _recipes(training: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -83,7 +79,6 @@ def _corpus(recipe: Mapping[str, Any]) -> str:
 
 
 def _beginning(recipe: Mapping[str, Any]) -> str:
-    """Returns the weights that training began with: the encoder's, then the image backbone's."""
     checkpoint = f"weights {str(recipe.get('init_weights_sha256', ''))[:12]}"
     if recipe.get("begins_trained"):
         return f"a checkpoint, {checkpoint}"

@@ -38,8 +38,8 @@ class ComparedOrder:
 def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
     """Yields every order that all systems have, for each system, compared with the first.
 
-    Fusions over pools of different sizes are different orders. Raises ValueError naming the field
-    if two reports are of different queries, and if systems have different numbers of seeds.
+    Raises ValueError naming the field if two reports are of different queries, and if systems have
+    different numbers of seeds.
     """
     first_name, *_ = systems
     first = systems[first_name]

@@ -43,10 +43,7 @@ def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
 
 
 def reads_every_pair(report: Report, order_by: str) -> bool:
-    """Returns whether that order's pools are the whole gallery in both directions.
-
-    Returns False for a report without pair counts, such as a server's or one of folds.
-    """
+    """Returns whether that order's pools are known to be the whole gallery in both directions."""
     if report.fold_query_counts or not all("all_pair_count" in p for p in report.seconds.values()):
         return False
     counts = {name: len(queries) for name, queries in report.languages.items()}
@@ -63,15 +60,10 @@ def pair_seconds(parts: Mapping[str, float]) -> float:
 
 def duration(seconds: float) -> str:
     """Formats the duration in the unit of the paper's table: seconds, minutes, hours or years."""
-    unit, name = 365 * 86_400, "years"
-    for limit_seconds, smaller, smaller_name in (
-        (60, 1, "s"),
-        (3_600, 60, "min"),
-        (100 * 86_400, 3_600, "h"),
-    ):
-        if seconds < limit_seconds:
-            unit, name = smaller, smaller_name
-            break
+    units = ((60, 1, "s"), (3_600, 60, "min"), (100 * 86_400, 3_600, "h"))
+    unit, name = next(
+        ((unit, name) for limit, unit, name in units if seconds < limit), (365 * 86_400, "years")
+    )
     value = seconds / unit
     return f"{value:,.1f} {name}" if value >= 1 else f"{value:.2g} {name}"
 

@@ -18,7 +18,7 @@ def machine_about() -> dict[str, str]:
         "tandem": ", commit ".join(filter(None, (__version__, _commit()))),
         "machine": f"{platform.machine()}, {platform.system()}",
         "CPU": _cpu_name(),
-        "cores": f"{_usable_core_count()} of {os.cpu_count()}",
+        "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
     }
 
 
@@ -29,12 +29,6 @@ def _cpu_name() -> str:
             if name.strip() in ("model name", "Model", "Hardware"):
                 return value.strip()
     return platform.processor() or platform.machine()
-
-
-def _usable_core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _commit() -> str:

@@ -1,8 +1,6 @@
 """Plots reports."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 from matplotlib.figure import Figure
 
@@ -14,7 +12,7 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
     ladders = {direction: _ladder(report, direction) for direction in report.languages}
-    higher = max(ladders, key=lambda direction: _mean_percent(ladders[direction]))
+    higher = max(ladders, key=lambda name: sum(each.recalls[0].percent for each in ladders[name]))
     for direction, ladder in ladders.items():
         # Labels of the higher line above it, of the other below, so that close lines stay legible.
         label_points = 7 if direction == higher else -14
@@ -57,7 +55,3 @@ def _ladder(report: Report, direction: str) -> list[Ranking]:
         and each.query_seconds is not None
         and each.order_by.startswith(BE)
     ]
-
-
-def _mean_percent(ladder: Sequence[Ranking]) -> float:
-    return fmean(each.recalls[0].percent for each in ladder) if ladder else 0.0

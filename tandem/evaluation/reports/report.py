@@ -156,7 +156,10 @@ class Report:
             "languages": {name: list(each) for name, each in self.languages.items()},
             # Once per direction, because its rankings are of the same queries.
             "pictures": {each.direction: each.pictures for each in self.rankings if each.pictures},
-            "rankings": [_without_pictures(each) for each in self.rankings],
+            "rankings": [
+                {name: value for name, value in asdict(each).items() if name != "pictures"}
+                for each in self.rankings
+            ],
         }
 
     def write(self, path: Path) -> None:
@@ -192,7 +195,8 @@ class Report:
                 | {
                     "ranks": tuple(each["ranks"]),
                     "pictures": tuple(pictures.get(each["direction"], ())),
-                    "other_ranks": _tuples(each.get("other_ranks")),
+                    "other_ranks": (further := each.get("other_ranks"))
+                    and tuple(map(tuple, further)),
                 }
             )
             for each in content["rankings"]
@@ -225,8 +229,7 @@ class Report:
 def joined(reports: Sequence[Report]) -> Report:
     """Joins the reports of one gallery's folds, each of which was searched separately.
 
-    Recalls are over all queries: the mean over the folds, if they are equally large. `about` is
-    taken from the last fold, so counts in it must be totals.
+    `about` is taken from the last fold, so counts in it must be totals.
     """
     first = reports[0]
     rankings = tuple(
@@ -255,12 +258,6 @@ def joined(reports: Sequence[Report]) -> Report:
     return Report(about, languages, rankings, seconds, ties, folds if len(reports) > 1 else {})
 
 
-def _without_pictures(ranking: Ranking) -> dict[str, Any]:
-    fields = asdict(ranking)
-    del fields["pictures"]
-    return fields
-
-
 def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
     """Returns the pictures of all queries, renumbered so that folds do not share numbers."""
     if not any(each.pictures for each in folds):
@@ -279,10 +276,6 @@ def _concatenated(
     """Returns the further answers' ranks of all queries; None if a fold's are unknown."""
     known = [fold for fold in folds if fold is not None]
     return tuple(chain.from_iterable(known)) if len(known) == len(folds) else None
-
-
-def _tuples(lists: Sequence[Sequence[Any]] | None) -> tuple[tuple[Any, ...], ...] | None:
-    return None if lists is None else tuple(map(tuple, lists))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

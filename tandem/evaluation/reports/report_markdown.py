@@ -1,7 +1,7 @@
 """Renders a report as Markdown."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from tandem.evaluation.metrics import (
@@ -37,11 +37,11 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         "In percent, with 95 % Wilson intervals. p: p-value of the difference in R@1 from BE on "
         "the same queries (exact McNemar test); of an order by neighbours from the order that it "
         "reorders.",
-        _table(
+        markdown_table(
             ("direction", "order by", "R@1", "R@5", "R@10", *ORDER_METRICS, "p"),
             (_recall_row(report, each) for each in report.rankings),
         ),
-        _table(
+        markdown_table(
             ("order by", "mR", "rSum"),
             ((name, f"{mean:.1f}", f"{total:.1f}") for name, mean, total in report.summaries()),
         ),
@@ -65,7 +65,7 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
             "(TACL 2022), whose times are of an NVIDIA V100, a model of 110 million parameters and "
             "five captions a picture, in batches of 512; ours are of 64 at most. Extrapolated is "
             "by the mean cost of a pair.",
-            _table(("order by", "of", "pairs read", "time"), _whole_times(times)),
+            markdown_table(("order by", "of", "pairs read", "time"), _whole_times(times)),
         ]
     if rows := list(_beside_published(report)):
         parts += [
@@ -73,12 +73,12 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
             "Geigle et al., TACL 2022, OSCAR, with one model (Joint) and two (Sep). Data sets and "
             "models differ: compare the differences between rows, not the figures themselves. "
             "R@1 / R@5 / R@10, in percent.",
-            _table(("order by", "whose", "data set", *report.languages, "where"), rows),
+            markdown_table(("order by", "whose", "data set", *report.languages, "where"), rows),
         ]
     if rows := list(_languages_beside_published(report)):
         parts += [
             "mR by language, and its plain mean; the paper's is of M3P on Multi30k (Table 2).",
-            _table(("order by", "whose", *_PUBLISHED_LANGUAGES, "mean"), rows),
+            markdown_table(("order by", "whose", *_PUBLISHED_LANGUAGES, "mean"), rows),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -141,7 +141,7 @@ def _by_fold(report: Report) -> str:
         )
         for each in report.rankings
     ]
-    return _table(("direction", "order by", *map(str, range(1, len(rows[0]) - 1))), rows)
+    return markdown_table(("direction", "order by", *map(str, range(1, len(rows[0]) - 1))), rows)
 
 
 def _by_language(report: Report) -> str:
@@ -154,13 +154,17 @@ def _by_language(report: Report) -> str:
         )
         for each in report.rankings
     )
-    return _table(("direction", "order by", *languages), rows)
+    return markdown_table(("direction", "order by", *languages), rows)
 
 
 def _times(report: Report) -> str:
     names = list(dict.fromkeys(name for parts in report.seconds.values() for name in parts))
     rows = (
-        (direction, *(_figure(parts.get(name)) for name in names), _pair_ms(parts))
+        (
+            direction,
+            *(_figure(parts.get(name)) for name in names),
+            f"{1e3 * pair_seconds(parts):.2f}" if "match" in parts else "",
+        )
         for direction, parts in report.seconds.items()
     )
     queries = (
@@ -172,15 +176,13 @@ def _times(report: Report) -> str:
         [
             "In seconds, of the whole direction. All pairs are counted where a direction first has "
             "them:",
-            _table(("direction", *(name.replace("_", " ") for name in names), "ms a pair"), rows),
+            markdown_table(
+                ("direction", *(name.replace("_", " ") for name in names), "ms a pair"), rows
+            ),
             "Of one query, in milliseconds:",
-            _table(("direction", "order by", "ms"), queries),
+            markdown_table(("direction", "order by", "ms"), queries),
         ]
     )
-
-
-def _pair_ms(parts: Mapping[str, float]) -> str:
-    return f"{1e3 * pair_seconds(parts):.2f}" if "match" in parts else ""
 
 
 def _whole_times(times: Sequence[EvaluationTime]) -> Iterator[Sequence[str]]:
@@ -250,6 +252,7 @@ def _mean_recall(report: Report, order_by: str, language: str) -> float:
     return mean_recall([recall for each in of_language for recall in each.recalls])
 
 
-def _table(heads: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns the rows under their heads."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

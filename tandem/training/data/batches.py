@@ -93,7 +93,7 @@ class MaskedBatch(ImageTextBatch):
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -> TextBatch:
     """Returns the texts padded to about the longest of them, with the tokenizer's own padding.
 
-    Raises CaptionTooLong, naming the first text of more than `max_text_tokens`.
+    Raises CaptionTooLong, naming the first text that is too long.
     """
     seen = list(map(visible_text, texts))
     encoded = [np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(seen)]

@@ -62,8 +62,8 @@ def nearest_wrong(
     """Returns the nearest rows of other groups in both directions, nearest first.
 
     texts_ND, images_ND: unit-length embeddings, row n of both is one pair. groups_N: int64, equal
-    where one's text may be true of the other's image; those are never negatives of each other. A
-    list is shorter than `neighbour_count` where the largest group leaves fewer.
+    where one's text may be true of the other's image. A list is shorter than `neighbour_count`
+    where the largest group leaves fewer.
     """
     left = len(groups_N) - int(groups_N.unique(return_counts=True)[1].max())
     count = min(neighbour_count, left)

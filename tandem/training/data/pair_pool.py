@@ -130,9 +130,9 @@ class PairPool:
 
         Draws the whole family where siblings mismatch, else one picture. A mismatch keeps the
         caption or the image with equal probability and takes the other side from a sibling, with
-        probability `sibling_negative_share`, or from another family: one mismatch per match, half
-        by image and half by caption, as in the code of Geigle et al. 2022. With `mined`, the other
-        side is a mined negative with probability `mined_negative_share`.
+        probability `sibling_negative_share`, or from another family: half by image and half by
+        caption, as in the code of Geigle et al. 2022. With `mined`, the other side is a mined
+        negative with probability `mined_negative_share`.
         """
         if sibling_negative_share and not self._source.siblings_mismatch:
             raise ValueError("siblings share captions here, so sibling_negative_share must be 0")

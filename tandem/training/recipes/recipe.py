@@ -203,8 +203,7 @@ class Recipe:
         """Returns the names of the fields in which another recipe's manifest differs.
 
         A manifest from before a field existed counts as having its default, which is how it ran. A
-        field that no longer exists always differs, because its effect is unknown; one that only
-        other kinds of run read does not.
+        field that no longer exists always differs; one that only other kinds of run read does not.
         """
         ours = self.to_dict()
         defaults = {each.name: each.default for each in fields(self)}
@@ -441,10 +440,9 @@ def _names(kind: type[Recipe]) -> set[str]:
 def on_corpus(recipe: Kind, corpus: str) -> Kind:
     """Returns a recipe for scenes, adapted to any other corpus.
 
-    Siblings share captions there, so each family gives the CE only one match and one mismatch, from
-    another family or mined; the recipe takes `FAMILY_SIZE` times as many families to keep the batch
-    size, and as many more for dev. The vocabulary has room for more words. Only the backbone of a
-    fresh grid learns before the rounds, from the corpus itself.
+    Siblings share captions there, so each family gives the CE only one match and one mismatch; the
+    recipe takes `FAMILY_SIZE` times as many families to keep the batch size, and as many more for
+    dev. Only the backbone of a fresh grid learns before the rounds, from the corpus itself.
     """
     changes: dict[str, Any] = {"corpus": corpus}
     changes["vocabulary_size"] = max(recipe.vocabulary_size, 8_000)
@@ -460,8 +458,7 @@ def on_corpus(recipe: Kind, corpus: str) -> Kind:
 def in_rounds(recipe: Kind, round_count: int) -> Kind:
     """Returns the recipe with `round_count` rounds and everything counted in rounds scaled alike.
 
-    So are a matcher's steps and the warm-up, which a shorter run would otherwise spend up to a
-    tenth of its length in. The number of minings stays the same. Raises ValueError for no rounds.
+    So are a matcher's steps and the warm-up. The number of minings stays the same.
     """
     if round_count < 1:
         raise ValueError(f"round_count is {round_count}; it must be at least 1")

@@ -32,9 +32,11 @@ class StepPlace:
         try:
             yield
         except (NotFinite, WeightsNotFinite) as error:
+            finer = "--precision fp32, " if self.precision != "fp32" else ""
             raise TrainingDiverged(
                 f"step {self.number:,} of {self.count:,} of stage {self.stage}: {error}. "
-                f"{self._kept()} To try: {self._to_try()}"
+                f"{self._kept()} To try: {finer}another --seed, another start (--init, --from), or "
+                "a recipe with a lower learning_rate; also check the corpus' pictures and regions"
             ) from error
 
     def check_weights(self, modules: Iterable[nn.Module]) -> None:
@@ -44,18 +46,7 @@ class StepPlace:
 
     def _kept(self) -> str:
         has_checkpoint = (self.folder / WEIGHTS).is_file() and (self.folder / TRAINING).is_file()
-        kept = (
-            f"{self.folder} keeps its earlier checkpoint."
-            if has_checkpoint
-            else f"{self.folder} has no checkpoint."
-        )
+        kept = f"{self.folder} {'keeps its earlier' if has_checkpoint else 'has no'} checkpoint."
         if (self.folder / FILE_NAME).is_file():
             kept += " --resume continues from the last state before it."
         return kept
-
-    def _to_try(self) -> str:
-        finer = "--precision fp32, " if self.precision != "fp32" else ""
-        return (
-            f"{finer}another --seed, another start (--init, --from), or a recipe with a "
-            "lower learning_rate; also check the corpus' pictures and regions"
-        )

@@ -60,9 +60,7 @@ def check_init_stays(init: Path, folder: Path) -> None:
 def check_unfinished(folder: Path) -> None:
     """Raises RunStateInvalid for a finished run, whose result a resume would overwrite.
 
-    A run is finished where no state is left and the curve reaches the last round of the
-    checkpoint's recipe, or, without rounds, its matcher is measured. A run that was killed before
-    its first state is not: it starts over.
+    A run that was killed before its first state is not finished: it starts over.
     """
     if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
         return
@@ -133,8 +131,8 @@ class Run:
     ) -> None:
         """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
 
-        `state_every`: steps between states on disk. `resume`: load the state. `skipped_counts`:
-        skipped records by fault. `trained_pictures`: pictures to record in the checkpoint.
+        `state_every`: steps between states on disk. `skipped_counts`: skipped records by fault.
+        `trained_pictures`: pictures to record in the checkpoint.
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
@@ -151,8 +149,9 @@ class Run:
         self.compute, self.processes = Compute(device, recipe.precision), processes
         self.progress: Progress = progress if processes.is_first else no_progress
         self.state_file = RunStateFile(folder, recipe)
-        self._found = self.state_file.load() if resume else None
-        if self._found and self._found.best and not (folder / WEIGHTS).is_file():
+        self.state = self.state_file.load() if resume else None
+        """The state to resume from, of any stage."""
+        if self.state and self.state.best and not (folder / WEIGHTS).is_file():
             raise RunStateInvalid(
                 f"{folder} lacks {WEIGHTS}, its best checkpoint so far, which no later round may "
                 f"replace; restore it, or delete {FILE_NAME} next to it to start over"
@@ -161,22 +160,15 @@ class Run:
             self.state_file.delete()  # another run's, which must never be resumed
         processes.wait()  # all have loaded the state before the first writes the next
         self._state_every = state_every
-        self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)
+        self._start_time = time.monotonic() - (self.state.seconds if self.state else 0.0)
 
     def seconds(self) -> float:
         """Returns how long the run has taken, without the time between a stop and a resume."""
         return time.monotonic() - self._start_time
 
-    @property
-    def was_resumed(self) -> bool:
-        return self._found is not None
-
     def found(self, stage: str) -> RunState | None:
         """Returns the state to resume from, if it is of this stage."""
-        return self._found if self._found and self._found.stage == stage else None
-
-    def found_after(self, first_stage: str) -> RunState | None:
-        return self._found if self._found and self._found.stage != first_stage else None
+        return self.state if self.state and self.state.stage == stage else None
 
     def place(self, stage: str, step: int, step_count: int) -> StepPlace:
         return StepPlace(stage, step, step_count, self.folder, self.recipe.precision)

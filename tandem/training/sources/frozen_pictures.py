@@ -41,7 +41,6 @@ class FrozenPictures:
         view_count: int = 1,
         view_stretch: float = 0.0,
     ) -> None:
-        """`folder` gets a subfolder for each network."""
         self._records, self._check, self._config = records, check, config
         self._folder, self._view_count, self._view_stretch = folder, view_count, view_stretch
 

@@ -43,10 +43,7 @@ class KeptTokens:
     """Holds the tokens of one frozen network."""
 
     def __init__(self, folder: Path, made_by: Mapping[str, Any], shape: tuple[int, int]) -> None:
-        """`made_by` identifies the network and its pixels; `shape` is (R, D).
-
-        Raises ValueError for a folder with tokens of another network.
-        """
+        """`made_by` identifies the network and its pixels; `shape` is (R, D)."""
         self.folder, self._shape = folder, shape
         folder.mkdir(parents=True, exist_ok=True)
         manifest = {"made_by": dict(made_by), "shape": list(shape)}

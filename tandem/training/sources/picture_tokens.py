@@ -3,8 +3,7 @@
 Shapes: N pictures, H W pixels, R image tokens, D width.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -14,30 +13,24 @@ from torch import Tensor, nn
 from tandem.training.data.pooled_images import HeldImages
 from tandem.training.runs.run import Run
 
-Picture = TypeVar("Picture")
-
 _CHUNK_SIZE = 64
 
 
-class PixelPictures(Generic[Picture]):
+class PixelPictures:
     """Pictures whose tokens a backbone makes of their pixels."""
 
-    def __init__(
-        self, pictures: Sequence[Picture], pixels_of: Callable[[Picture], NDArray[np.uint8]]
-    ) -> None:
-        self._pictures, self._pixels_of = pictures, pixels_of
-
-    def pixels(self, number: int) -> NDArray[np.uint8]:
-        return self._pixels_of(self._pictures[number])
+    def __init__(self, count: int, pixels_of: Callable[[int], NDArray[np.uint8]]) -> None:
+        """`pixels_of` gives a picture's uint8 [H, W, 3] by its number."""
+        self._count, self._pixels_of = count, pixels_of
 
     @torch.inference_mode()
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> HeldImages:
         """Returns the tokens of every picture, on the CPU; each process computes its share."""
-        count = len(self._pictures)
+        count = self._count
 
         def tokens_of_chunk(number: int) -> Tensor:
             start = number * _CHUNK_SIZE
-            chunk = self._pictures[start : start + _CHUNK_SIZE]
+            chunk = range(start, min(start + _CHUNK_SIZE, count))
             pixels_BHWC = torch.from_numpy(np.stack([self._pixels_of(each) for each in chunk]))
             with run.compute.autocast():
                 tokens_BRD: Tensor = backbone(run.compute.put(pixels_BHWC)).cpu()

@@ -43,7 +43,6 @@ def picture_view(
 
 
 def _crop_size(height: int, width: int, stretch: float, rng: random.Random) -> tuple[int, int]:
-    """Returns the crop's height and width; without a stretch nothing is drawn for it."""
     side = rng.uniform(_LEAST_AREA, 1.0) ** 0.5
     wider = math.exp(rng.uniform(-stretch, stretch) / 2) if stretch else 1.0
     high, wide = max(1, round(height * side / wider)), max(1, round(width * side * wider))

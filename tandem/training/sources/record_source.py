@@ -56,7 +56,7 @@ class RecordSource:
         """`regions`: the file to read instead of pixels. `skipped`: where `read` counts.
 
         `features`: folder where tokens of frozen networks are kept, refused for a network that
-        learns; by default `default_features`, which is not, or else memory.
+        learns; by default `default_features`, which is not.
         """
         self._features, self._default_features = features, default_features
         self._train_records, self._dev_records = train_records, dev_records
@@ -123,7 +123,6 @@ class RecordSource:
         dev_records, dev_captions = _dev_pairs(held_out, recipe)
         pairs = RecordPairs(records)
         check_family_count(pairs, recipe.batch_family_counts)
-        pictures = PixelPictures(records, pixel_check.pixels)
 
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
             if region_file:
@@ -137,10 +136,12 @@ class RecordSource:
                     f"view_count is {view_count}, and only tokens that are kept have views: name a "
                     "folder with --features, and a frozen image source"
                 )
-            return PixelPictures(some, pixel_check.pixels)
+            return PixelPictures(len(some), lambda number: pixel_check.pixels(some[number]))
 
         def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
-            return PairLesson(model, pairs, pictures.pixels, tokenizer, run)
+            return PairLesson(
+                model, pairs, lambda number: pixel_check.pixels(records[number]), tokenizer, run
+            )
 
         picture_sha256s: list[bytes] = []
         corpus_sha256 = records_sha256(
@@ -210,9 +211,8 @@ def _reported(
 def divided(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[Record]]:
     """Returns the records to train on, and those that the recipe holds out.
 
-    These are `held_out_family_count` families, or one picture each of `held_out_picture_count`
-    families that have others. Families that share a caption stay together. Raises ValueError where
-    fewer than twice as many such families are there.
+    These are families, or one picture each of families that have others. Families that share a
+    caption stay together. Raises ValueError where fewer than twice as many such families are there.
     """
     families = RecordPairs(records).families
     rng = random.Random(f"held out/{recipe.seed}")

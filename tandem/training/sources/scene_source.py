@@ -61,8 +61,8 @@ class SceneSource:
         return TrainingData(
             recipe=recipe,
             pairs=ScenePairs(families),
-            train=PixelPictures([s for family in families for s in family], scene_pixels),
-            dev=PixelPictures(dev_scenes, scene_pixels),
+            train=_pictures(scene for family in families for scene in family),
+            dev=_pictures(dev_scenes),
             dev_captions=[
                 captions_of(scene, LANGUAGES[number % len(LANGUAGES)])[0]
                 for number, scene in enumerate(dev_scenes)
@@ -70,6 +70,11 @@ class SceneSource:
             lesson=_lesson,
             skipped_counts={},
         )
+
+
+def _pictures(scenes: Iterable[Scene]) -> PixelPictures:
+    every = list(scenes)
+    return PixelPictures(len(every), lambda number: scene_pixels(every[number]))
 
 
 def _lesson(model: JointModel, _: Tokenizer, run: Run) -> BackboneLesson | None:

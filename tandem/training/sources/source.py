@@ -39,16 +39,13 @@ class TrainingData:
     """One caption of each dev picture."""
     lesson: Callable[[JointModel, Tokenizer, Run], BackboneLesson | None]
     """Returns what teaches the image backbone before the rounds; None if it has nothing to learn.
-    Raises ValueError where the backbone cannot learn."""
+    """
     skipped_counts: Mapping[str, int]
     """Records that were skipped, by fault."""
     trained_pictures: TrainedPictures | None = None
     """Digests of the training pictures' files; None where no files are read."""
 
     def all_trained_pictures(self, init: Path) -> TrainedPictures | None:
-        """Returns the training pictures, with those of the checkpoint that the run begins with.
-
-        Any of its weights may have learned from them: the whole model, its towers or its backbone.
-        """
+        """Returns the training pictures, with those of the checkpoint that the run begins with."""
         earlier = TrainedPictures.read(init) if self.recipe.begins_with_checkpoint else None
         return self.trained_pictures.joined(earlier) if self.trained_pictures else earlier

@@ -22,8 +22,7 @@ BackboneLesson = LabelLesson | PairLesson
 def train_image_backbone(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
     """Trains the backbone for the recipe's `backbone_step_count` and freezes it.
 
-    Only the first process trains, because batch norm reads whole batches; the others receive its
-    weights. A resumed run continues from its state, in this stage or after it.
+    Only the first process trains, because batch norm reads whole batches.
     """
     # Convolutions on a CPU are faster with channels last.
     lesson.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -44,13 +43,13 @@ def _train(model: JointModel, lesson: BackboneLesson, run: Run) -> None:
 
     # Where the run was stopped: after this stage, within it, or nowhere.
     done = 0
-    later = run.found_after(BACKBONE_STAGE)
-    if later and "backbone" in later.modules:  # a matcher's state of an older release has none
-        restore_modules(later, {n: each for n, each in modules.items() if n in later.modules})
-        done = step_count
-    elif state := run.found(BACKBONE_STAGE):
+    if state := run.found(BACKBONE_STAGE):
         restore(state, modules, optimiser, schedule, lesson.rng)
         done = state.step
+    elif run.state and "backbone" in run.state.modules:  # an older release's matcher has none
+        kept = run.state.modules
+        restore_modules(run.state, {n: each for n, each in modules.items() if n in kept})
+        done = step_count
     model.train()
     run.progress(BACKBONE_STAGE, done, step_count, "")
     if done == step_count:

@@ -56,9 +56,9 @@ def masked(
 def with_hidden_words(
     texts: TextBatch, share: float, mask_id: int, rng: random.Random
 ) -> TextBatch:
-    """Returns the texts with a share of their tokens masked, as the recipe's `word_drop_share`.
+    """Returns the texts with a share of their tokens masked, but for the first.
 
-    The first token stays. Nothing is drawn where the share is 0.
+    Nothing is drawn where the share is 0.
     """
     if not share:
         return texts

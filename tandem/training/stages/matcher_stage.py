@@ -63,7 +63,7 @@ def train_matcher(
     for part in encoder.matcher_parts():
         part.requires_grad_(True).train()
     dev = run.compute.put(dev)
-    groups, _ = tower_groups(encoder, recipe, recipe.matcher_learning_rate)
+    groups = tower_groups(encoder, recipe, recipe.matcher_learning_rate)
     optimiser = recipe_optimiser(groups, recipe.matcher_learning_rate, recipe)
     schedule = recipe_schedule(optimiser, step_count, recipe)
     rng = random.Random(f"matcher/{recipe.seed}")
@@ -137,7 +137,6 @@ def _parts(model: JointModel) -> tuple[TwoTowers, WordGridMatcher]:
 
 
 def _logits(encoder: TwoTowers, batch: MatchBatch, run: Run) -> Tensor:
-    """Returns the matcher's logits of all pairs, picture by caption."""
     assert encoder.matcher is not None, "this stage trains it"
     with run.compute.autocast():
         words_BTD, grid_BRD, mask_BR = encoder.matcher_states(
@@ -184,7 +183,6 @@ def _choose_cosine_weight(model: JointModel, dev: DevSet, tokenizer: Tokenizer) 
 
 
 def _dev_logits(encoder: TwoTowers, matcher: WordGridMatcher, dev: DevSet) -> Tensor:
-    """Returns the matcher's logits of all dev texts with all dev pictures, [Q, Q]."""
     whole = (dev.texts.ids, dev.texts.mask, dev.tokens, dev.image_mask)
     some = zip(*(each.split(_SCORED_AT_ONCE) for each in whole), strict=True)
     parts = [encoder.matcher_states(*each) for each in some]
@@ -194,7 +192,6 @@ def _dev_logits(encoder: TwoTowers, matcher: WordGridMatcher, dev: DevSet) -> Te
 
 
 def _reciprocal_rank(scores_QQ: Tensor) -> float:
-    """Returns the mean reciprocal rank of the diagonal, over rows and columns."""
     own_Q = scores_QQ.diagonal()
     ranks = [1 + (each > own_Q[:, None]).sum(1) for each in (scores_QQ, scores_QQ.T)]
     return torch.cat(ranks).double().reciprocal().mean().item()

@@ -140,10 +140,9 @@ class Objectives:
         return sampled_triplet_loss(texts_CD.view(shape), images_CD.view(shape), recipe.margin)
 
     def mine(self, groups_N: Tensor, round_number: int) -> MinedNegatives:
-        """Returns the nearest wrong texts and images by the present weights.
+        """Returns the nearest wrong texts and images by the present weights; one caption a picture.
 
-        One caption of each picture is drawn, by a generator of its own that follows from seed and
-        round. Every process mines everything itself.
+        A generator of its own draws the captions. Every process mines everything itself.
         """
         recipe = self._recipe
         rng = random.Random(f"mining/{recipe.seed}/{round_number}")

@@ -68,7 +68,7 @@ class PairLesson:
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         recipe = self._recipe
-        encoder, _ = recipe_groups(self._model.joint_encoder, recipe)
+        encoder = recipe_groups(self._model.joint_encoder, recipe)
         return [
             *({"lr": recipe.learning_rate, **group} for group in encoder),
             {"params": list(self.backbone.parameters()), "lr": recipe.backbone_learning_rate},

@@ -128,8 +128,9 @@ class EncoderRounds(Objectives):
         self.rng = random.Random(f"rounds/{recipe.seed}")
         super().__init__(model, pool, self.rng, tokenizer, run)
         self._run, self._tokenizer, self._dev = run, tokenizer, run.compute.put(dev)
-        groups, self._learning = recipe_groups(model.joint_encoder, recipe)
+        groups = recipe_groups(model.joint_encoder, recipe)
         self.optimiser = recipe_optimiser(groups, recipe.learning_rate, recipe)
+        self._learning = [each for group in groups for each in group["params"]]  # type: ignore[attr-defined]
         self.schedule = recipe_schedule(self.optimiser, recipe.round_count, recipe)
         self.modules: Mapping[str, nn.Module] = {
             "backbone": model.image_backbone,

@@ -11,7 +11,6 @@ ABOUT = {"title": "a", "corpus": "scenes", "split": "test", "seed": 1}
 
 
 def report(*ranks: int) -> Report:
-    """Returns one direction's bi-encoder."""
     ranking = Ranking("text→image", BE, 0, ranks)
     return Report(ABOUT, {"text→image": ["en"] * len(ranks)}, (ranking,), {})
 

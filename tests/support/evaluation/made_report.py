@@ -11,7 +11,6 @@ CE = "BE + CE 20"
 
 
 def report(ce_ranks: tuple[int | None, ...] = (1, 1, 1, 4)) -> Report:
-    """Returns four queries each way, in two languages."""
     rankings = (
         Ranking(TEXT, BE, 0, (1, 2, 6, 4), 0.010),
         Ranking(TEXT, CE, 20, ce_ranks, 0.060),

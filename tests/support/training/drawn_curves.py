@@ -9,7 +9,6 @@ from tandem.training.runs.loss_curve import FILE_NAME
 
 
 def write_curve(folder: Path, *, with_ce: bool, round_count: int = 30) -> None:
-    """Writes rounds, measured every ten."""
     folder.mkdir()
     lines = []
     for round_number in range(1, round_count + 1):
@@ -25,7 +24,6 @@ def write_curve(folder: Path, *, with_ce: bool, round_count: int = 30) -> None:
 
 
 def colours(path: Path) -> int:
-    """Returns how many strong colours lines are drawn in."""
     with Image.open(path) as image:
         counted = image.convert("RGB").getcolors(2**20) or []
     return sum(count > 50 and max(colour) - min(colour) > 100 for count, colour in counted)  # type: ignore[arg-type]

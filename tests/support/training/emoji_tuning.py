@@ -36,7 +36,6 @@ def train_further(
     folder: Path,
     **options: object,
 ) -> RunRecalls:
-    """Trains a checkpoint further, unwatched by default."""
     options.setdefault("progress", lambda *_: None)
     return train(
         as_trained(recipe, init),
@@ -45,10 +44,6 @@ def train_further(
         init=init,
         **options,  # type: ignore[arg-type]
     )
-
-
-class Stopped(Exception):
-    """Raised in the middle of a run."""
 
 
 def records(split: str, count: int) -> list[Record]:
@@ -61,7 +56,6 @@ def records(split: str, count: int) -> list[Record]:
 
 
 def save_untrained(folder: Path) -> None:
-    """Writes an untrained checkpoint that knows the words."""
     everything = records("train", 100) + records("val", 60)
     texts = [caption.text for each in everything for caption in each.captions]
     tokenizer = train_tokenizer(texts, 800)

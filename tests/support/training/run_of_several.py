@@ -53,7 +53,6 @@ WHOLE = "whole"
 
 @contextmanager
 def without(left_out: str) -> Iterator[None]:
-    """Leaves it out in the block."""
     place, name, nothing = LEFT_OUT[left_out]
     own = getattr(place, name)
     setattr(place, name, nothing)
@@ -64,7 +63,6 @@ def without(left_out: str) -> Iterator[None]:
 
 
 def run(folder: Path, processes: Processes) -> None:
-    """Trains RECIPE as one of the processes."""
     train(
         RECIPE,
         SceneSource(),

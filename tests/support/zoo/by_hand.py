@@ -9,7 +9,6 @@ Floats = NDArray[np.float64]
 
 
 def floats(tensor: Tensor) -> Floats:
-    """Returns the values in float64."""
     values: Floats = tensor.detach().double().numpy()
     return values
 
@@ -29,7 +28,6 @@ def stirred(network: nn.Module) -> nn.Module:
 
 
 def linear(layer: nn.Module, vector: Floats) -> Floats:
-    """Returns W x + b."""
     assert isinstance(layer, nn.Linear)
     out: Floats = floats(layer.weight) @ vector
     return out if layer.bias is None else out + floats(layer.bias)
@@ -66,38 +64,32 @@ def both_ways(onward: nn.Module, back: nn.Module, vectors: list[Floats]) -> list
 
 
 def sigmoid(values: Floats) -> Floats:
-    """Returns 1 / (1 + exp(-x))."""
     out: Floats = 1 / (1 + np.exp(-values))
     return out
 
 
 def relu(values: Floats) -> Floats:
-    """Returns max(0, x)."""
     out: Floats = np.maximum(values, 0.0)
     return out
 
 
 def unit(vector: Floats) -> Floats:
-    """Returns the vector by its length."""
     out: Floats = vector / np.sqrt((vector**2).sum())
     return out
 
 
 def softmax(values: Floats | list[float]) -> Floats:
-    """Returns exp(x) by their sum."""
     powers = np.exp(np.asarray(values) - np.max(values))
     out: Floats = powers / powers.sum()
     return out
 
 
 def mean(vectors: list[Floats]) -> Floats:
-    """Returns the mean of vectors."""
     out: Floats = np.sum(vectors, axis=0) / len(vectors)
     return out
 
 
 def mixed(weights: Floats | list[float], vectors: list[Floats]) -> Floats:
-    """Returns the weighted sum of vectors."""
     out: Floats = np.sum([w * v for w, v in zip(weights, vectors, strict=True)], axis=0)
     return out
 
@@ -117,7 +109,6 @@ def attended(asking: list[Floats], read: list[Floats], sharpness: float) -> list
 
 
 def read_by(queries: list[Floats], keys: list[Floats], values: list[Floats]) -> list[Floats]:
-    """Returns scaled dot-product attention of one head."""
     scale = np.sqrt(len(queries[0]))
     return [
         mixed(softmax([float(query @ key) / scale for key in keys]), values) for query in queries

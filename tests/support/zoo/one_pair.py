@@ -22,7 +22,6 @@ class OnePair:
 
     @property
     def features(self) -> list[Floats]:
-        """The regions that count."""
         return [floats(each) for each in self.tokens[0, :3]]
 
     def words(self, reader: WordReader) -> list[Floats]:
@@ -43,7 +42,6 @@ class OnePair:
 
     @torch.inference_mode()
     def score(self, network: ZooNetwork) -> float:
-        """Returns the network's score."""
         return network.every(*self.read(network)).item()
 
 

@@ -20,7 +20,6 @@ _TOKEN_WIDTH = 6
 
 
 def tiny_config(model: ZooName, *, text_reader: TextReader = "gru", **inputs: Any) -> ZooConfig:
-    """Returns a model over a grid of 2 x 2 cells."""
     fields: dict[str, Any] = {
         "vocabulary_size": VOCABULARY_SIZE,
         "width": 8,
@@ -54,13 +53,11 @@ def tiny_texts(count: int = 3, length: int = 5, seed: int = 1) -> tuple[Tensor, 
 
 
 def tiny_tokens(count: int = 3, region_count: int = REGION_COUNT, seed: int = 2) -> Tensor:
-    """Returns random image tokens, float16 [B, R, I]."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, region_count, _TOKEN_WIDTH, generator=generator).half()
 
 
 def all_regions(tokens_BRI: Tensor) -> Tensor:
-    """Returns a mask by which every region counts."""
     return torch.ones(tokens_BRI.shape[:2], dtype=torch.int64)
 
 

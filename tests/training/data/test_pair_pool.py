@@ -57,11 +57,9 @@ class Pool:
         }
 
     def text_scenes(self, texts: TextBatch) -> list[int]:
-        """Returns which scene each text tells of."""
         return [number for number, _ in self._told(texts)]
 
     def text_languages(self, texts: TextBatch) -> list[str]:
-        """Returns which language each text is in."""
         return [language for _, language in self._told(texts)]
 
     def _told(self, texts: TextBatch) -> list[tuple[int, str]]:
@@ -77,12 +75,10 @@ def _pool() -> Pool:
 
 
 def image_scenes(tokens_BRD: Tensor) -> list[int]:
-    """Returns which scene each image's tokens are of."""
     return [int(number) for number in tokens_BRD[:, 0, 0]]
 
 
 def families(numbers: list[int]) -> list[int]:
-    """Returns which family each scene is of."""
     return [number // FAMILY_SIZE for number in numbers]
 
 

@@ -24,7 +24,6 @@ from tandem.training.recipes.recipe import JointRecipe, in_rounds, on_corpus
 
 
 def joint_named(name: str, seed: int) -> JointRecipe:
-    """Returns a recipe of a joint model."""
     recipe = recipe_named(name, seed)
     assert isinstance(recipe, JointRecipe)
     return recipe

@@ -31,7 +31,6 @@ Spoil = Callable[[Tensor, Objectives], Tensor]
 
 
 def run(folder: Path, recipe: Recipe = RECIPE, *, resume: bool = False) -> None:
-    """Trains, with a state every other step."""
     train(recipe, SceneSource(), folder, lambda *_: None, state_every_step_count=2, resume=resume)
 
 

@@ -27,7 +27,6 @@ def point(number: int, recall: DevRecall | None = None) -> CurvePoint:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """Returns the curve as it lies on disk."""
     return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
 
 

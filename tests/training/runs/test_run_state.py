@@ -1,6 +1,5 @@
 """A run that is killed continues to the same weights."""
 
-import json
 import os
 import random
 import subprocess
@@ -28,6 +27,7 @@ from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.faults.run_counts import run_count
 from tests.support.faults.small_disk import SmallDisk
+from tests.support.training.small_runs import Stopped, stop_at
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("run_state")
@@ -77,7 +77,6 @@ def test_a_full_disk_keeps_the_last_state(tmp_path: Path) -> None:
 
 
 def state_at(step: int) -> RunState:
-    """Makes a state of 800 kB."""
     return RunState(
         stage="matcher",
         step=step,
@@ -90,10 +89,6 @@ def state_at(step: int) -> RunState:
         best=None,
         seconds=1.0,
     )
-
-
-class Stopped(Exception):
-    """Raised in the middle of a run."""
 
 
 @pytest.fixture
@@ -130,7 +125,6 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Returns whether the run ended within so long."""
     try:
         return child.wait(seconds) == 0
     except subprocess.TimeoutExpired:
@@ -139,17 +133,12 @@ def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
 
 def stop_after(round_count: int, folder: Path, recipe: Recipe = ENCODER_ONLY) -> None:
     """Trains until a round of the encoder, then leaves as a crash would."""
-
-    def progress(stage: str, step: int, *_: object) -> None:
-        if stage == "encoder" and step == round_count:
-            raise Stopped
-
+    stop = stop_at("encoder", round_count)
     with pytest.raises(Stopped):
-        train(recipe, SceneSource(), folder, progress, state_every_step_count=5)
+        train(recipe, SceneSource(), folder, stop, state_every_step_count=5)
 
 
 def weights(folder: Path) -> str:
-    """Returns what names the checkpoint's weights."""
     return load_checkpoint(folder).weights_sha256
 
 
@@ -166,10 +155,9 @@ def last_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def curve(folder: Path) -> list[dict[str, Any]]:
     """Returns the loss curve without the seconds, which no two runs share."""
-    lines = (folder / loss_curve.FILE_NAME).read_text().splitlines()
     return [
-        {name: value for name, value in json.loads(line).items() if name != "seconds"}
-        for line in lines
+        {name: value for name, value in line.items() if name != "seconds"}
+        for line in loss_curve.read_curve(folder)
     ]
 
 
@@ -226,7 +214,6 @@ def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The weights of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     train(ENCODER_ONLY, SceneSource(), folder, lambda *_: None)
     return weights(folder)
@@ -271,7 +258,6 @@ def test_each_state_that_a_resumed_run_omits_changes_its_weights(
 
 @pytest.fixture(scope="module")
 def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The weights of an uninterrupted run with mining."""
     folder = tmp_path_factory.mktemp("whole-mined")
     train(MINING, SceneSource(), folder, lambda *_: None)
     return weights(folder)

@@ -20,7 +20,6 @@ HALF_A_CHARACTER = "two dogs \ud83d"
 
 
 def fitting() -> FittingCaptions:
-    """Returns one for a model of 16 tokens."""
     return FittingCaptions(TextPreprocessor(tiny_tokenizer(), 16))
 
 

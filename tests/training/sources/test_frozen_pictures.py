@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from tandem.corpus.readable_records import ModelCheck
 from tandem.modeling.config import JointConfig
 from tandem.texts.text import TextPreprocessor
-from tandem.training.processes import ALONE
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.runs.run import Run
 from tandem.training.sources.frozen_pictures import FrozenPictures
@@ -19,6 +18,7 @@ from tandem.training.sources.kept_tokens import view_digest
 from tandem.training.sources.picture_views import picture_view
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.support.training.emoji_tuning import records
+from tests.support.training.small_runs import fresh_run
 
 RECORDS = records("train", 5)
 CONFIG = JointConfig(vocabulary_size=100, image_source="efficientnet_lite0", image_size=64)
@@ -33,7 +33,6 @@ class MeanColours(nn.Module):
         self.seen = 0
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, 64, 64, 3] -> float16 [B, 4, 1280]."""
         self.seen += len(pixels)
         grid = nn.functional.avg_pool2d(pixels.permute(0, 3, 1, 2).float() / 255, 32)
         tokens = grid.flatten(2).transpose(1, 2) * self.factor
@@ -42,15 +41,7 @@ class MeanColours(nn.Module):
 
 @pytest.fixture(name="run")
 def _run(tmp_path: Path) -> Run:
-    return Run(
-        tiny(1),
-        tmp_path / "run",
-        lambda *_: None,
-        state_every=50,
-        resume=False,
-        device=torch.device("cpu"),
-        processes=ALONE,
-    )
+    return fresh_run(tiny(1), tmp_path / "run")
 
 
 def pictures(folder: Path, view_count: int, view_stretch: float = 0.0) -> FrozenPictures:

@@ -12,17 +12,14 @@ SHAPE = (3, 4)
 
 
 def tokens(*values: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
-    """Returns a row for each value, filled with it."""
     return np.stack([np.full(SHAPE, value, np.float16) for value in values])
 
 
 def digests(*names: str) -> list[bytes]:
-    """Returns the keys of pictures with these contents."""
     return [view_digest(name.encode(), 0) for name in names]
 
 
 def kept_of(folder: Path) -> KeptTokens:
-    """Opens the folder."""
     return KeptTokens(folder, MADE_BY, SHAPE)
 
 

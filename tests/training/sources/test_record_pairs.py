@@ -20,17 +20,13 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 @dataclass(frozen=True)
 class Bytes:
-    """An image source that has its bytes at hand."""
-
     content: bytes
 
     def read(self) -> bytes:
-        """Returns them."""
         return self.content
 
 
 def png(shade: int = 128) -> Bytes:
-    """Returns a grey picture."""
     file = io.BytesIO()
     Image.new("RGB", (8, 8), (shade, shade, shade)).save(file, "PNG")
     return Bytes(file.getvalue())
@@ -39,7 +35,6 @@ def png(shade: int = 128) -> Bytes:
 def record(
     name: str, *texts: str, family: str | None = None, image: ImageSource | None = None
 ) -> Record:
-    """Returns a record with captions of these words."""
     captions = tuple(Caption(f"{name}-{number}", text, "en") for number, text in enumerate(texts))
     return Record(name, captions, "train", family or name, image or png())
 

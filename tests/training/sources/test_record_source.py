@@ -1,6 +1,5 @@
 """Training further: on records of any corpus, from a checkpoint, with its frozen backbone."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.training.recipes.recipe import Recipe
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.runs.run import NOTE_STAGE
 from tandem.training.train import RunRecalls
 from tests.support.modeling.published_folders import xlm_r_tokenizer
@@ -32,7 +31,6 @@ from tests.support.training.emoji_tuning import (
 
 @pytest.fixture(name="init", scope="module")
 def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained checkpoint that knows the words."""
     folder = tmp_path_factory.mktemp("init")
     save_untrained(folder)
     return folder
@@ -43,8 +41,6 @@ Tune = Callable[..., RunRecalls]
 
 @pytest.fixture(name="tune")
 def _tune(init: Path) -> Tune:
-    """Trains further on the first emoji."""
-
     def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> RunRecalls:
         train_records = options.pop("train_records", records("train", 100))
         return train_further(recipe, init, train_records, records("val", 60), folder, **options)  # type: ignore[arg-type]
@@ -113,7 +109,7 @@ def test_a_use_that_was_trained_alone_continues_alone(
     )
 
     assert (done.best.be_r1 is None, done.best.ce_r1 is None) == (trained == "ce", trained == "be")
-    lines = [json.loads(line) for line in (tmp_path / "out" / FILE_NAME).read_text().splitlines()]
+    lines = read_curve(tmp_path / "out")
     assert all(
         (f"{use}_loss" in line) == (use == trained) for line in lines for use in ("be", "ce")
     )
@@ -169,7 +165,7 @@ def test_its_provenance_is_written_next_to_it(tmp_path: Path, init: Path, tune: 
     assert training["recipe"]["corpus"] == "emoji"
     assert training["recipe"]["init_weights_sha256"] == load_checkpoint(init).weights_sha256
     assert training["recipe"]["width"] == 16
-    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    lines = read_curve(tmp_path)
     assert [line["round"] for line in lines] == list(range(1, 13))
     recalls = [line["dev_recall_percent"] for line in lines if "dev_recall_percent" in line]
     assert len(recalls) == 3

@@ -12,7 +12,6 @@ class _NoPicture:
 
 
 def record(name: str, *languages: str) -> Record:
-    """Returns a record with one caption in each language."""
     captions = tuple(Caption(f"{name}-{each}", f"{name} in {each}", each) for each in languages)
     return Record(name, captions, "train", name, _NoPicture())
 

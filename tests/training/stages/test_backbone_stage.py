@@ -1,6 +1,5 @@
 """An image backbone that learns a corpus before the rounds, and what cannot be taught so."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean as mean
@@ -16,22 +15,15 @@ from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.repository.precision import native_precision
 from tandem.texts.text import TextPreprocessor
-from tandem.training.processes import ALONE
 from tandem.training.recipes.recipe import JointRecipe
-from tandem.training.runs.loss_curve import FILE_NAME
-from tandem.training.runs.run import Run
+from tandem.training.runs.loss_curve import read_curve
 from tandem.training.sources.record_pairs import RecordPairs
 from tandem.training.stages.backbone_stage import train_image_backbone
 from tandem.training.stages.pair_lesson import PairLesson
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
-from tests.support.training.emoji_tuning import (
-    RECIPE,
-    Stopped,
-    records,
-    save_untrained,
-    train_further,
-)
+from tests.support.training.emoji_tuning import RECIPE, records, save_untrained, train_further
+from tests.support.training.small_runs import Stopped, fresh_run, stop_at
 
 TUNED = replace(
     RECIPE, backbone_step_count=6, backbone_batch_size=8, round_count=4, dev_every_round_count=4
@@ -46,7 +38,6 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuned(init: Path, folder: Path, recipe: JointRecipe, **options: object) -> None:
-    """Trains further on the first emoji."""
     train_further(recipe, init, records("train", 60), records("val", 30), folder, **options)
 
 
@@ -94,8 +85,8 @@ def test_a_learned_backbone_distinguishes_what_a_frozen_one_cannot(
     def last_loss(step_count: int) -> float:
         folder = tmp_path / str(step_count)
         tuned(tmp_path / "blind", folder, replace(recipe, backbone_step_count=step_count))
-        lines = (folder / FILE_NAME).read_text().splitlines()[-15:]
-        return mean(json.loads(line)["be_loss"] for line in lines)
+        lines = read_curve(folder)[-15:]
+        return mean(line["be_loss"] for line in lines)
 
     chance = torch.log(torch.tensor(8.0)).item()
     assert last_loss(0) > 0.95 * chance
@@ -106,15 +97,7 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
     """Norms and dropout as in use, for image tokens and dev recalls are computed next."""
     begun = load_checkpoint(init)
     shown = records("train", 60)
-    run = Run(
-        TUNED,
-        tmp_path,
-        lambda *_: None,
-        state_every=50,
-        resume=False,
-        device=torch.device("cpu"),
-        processes=ALONE,
-    )
+    run = fresh_run(TUNED, tmp_path)
     texts = TextPreprocessor(begun.tokenizer, begun.model.config.max_text_tokens)
     pixels_of = ModelCheck(begun.model.config.image_size, texts).pixels
 
@@ -138,11 +121,8 @@ def test_a_resumed_run_reaches_the_same_weights(tmp_path: Path, init: Path) -> N
         TUNED, precision=native_precision().value, backbone_step_count=12, round_count=12
     )
 
-    def stop(stage: str, step: int, *_: object) -> None:
-        if (stage, step) == ("backbone", 10):
-            raise Stopped
-
     tuned(init, tmp_path / "whole", recipe)
+    stop = stop_at("backbone", 10)
     with pytest.raises(Stopped):
         tuned(init, tmp_path / "stopped", recipe, progress=stop, state_every_step_count=4)
     stages: list[tuple[str, int]] = []
@@ -165,10 +145,7 @@ def test_of_separate_encoders_the_be_teaches_it(tmp_path: Path) -> None:
     be_folder, ce_folder = save_be_and_ce(tmp_path, texts=texts)
     combine(be_folder, ce_folder, tmp_path / "both")
 
-    def stop(stage: str, *_: object) -> None:
-        if stage == "encoder":  # before its first round: what has moved, this stage has moved
-            raise Stopped
-
+    stop = stop_at("encoder", 0)  # before its first round: the stage before moves what has moved
     with pytest.raises(Stopped):
         tuned(tmp_path / "both", tmp_path / "out", TUNED, progress=stop, state_every_step_count=6)
 

@@ -16,14 +16,13 @@ from tandem.training.data.batches import LengthPart, TextBatch
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.data.pooled_images import HeldImages
-from tandem.training.processes import ALONE
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.recipes.recipe import PairLoss
-from tandem.training.runs.run import Run
 from tandem.training.sources.scene_pairs import ScenePairs
 from tandem.training.stages import objectives
 from tandem.training.stages.objectives import Objectives
 from tests.support.modeling.tiny_checkpoint import tiny_model
+from tests.support.training.small_runs import fresh_run
 
 USES = ("be", "mlm", "ce", "ance")
 FAMILIES = list(islice(scene_families("train", 1), 12))
@@ -53,16 +52,7 @@ def losses_and_gradients(
         mined_refresh_round_count=1,
         pair_loss=pair_loss,
     )
-    run = Run(
-        recipe,
-        folder,
-        lambda *_: None,
-        state_every=1_000,
-        resume=False,
-        device=torch.device("cpu"),
-        processes=ALONE,
-    )
-    asked = Objectives(model, pool, random.Random(3), tokenizer, run)
+    asked = Objectives(model, pool, random.Random(3), tokenizer, fresh_run(recipe, folder))
     asked.mined = asked.mine(pool.groups(), round_number)
     losses = {use: getattr(asked, f"{use}_loss")(round_number) for use in USES}
     total = torch.stack(list(losses.values())).sum()

@@ -25,7 +25,6 @@ from tests.support.zoo.tiny_zoo import tiny_config
 def _messages(
     network: Camp | GatedCamp,
 ) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
-    """Returns regions, words, and the messages to each."""
     pair = one_pair()
     regions = [linear(network.project, each) for each in pair.features]
     words = pair.words(network.words)
