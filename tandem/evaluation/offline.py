@@ -41,16 +41,6 @@ _BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class EncodeSeconds:
-    """Holds the durations of encoding a gallery."""
-
-    tokens: float
-    """Reading all pictures and computing their image tokens."""
-    images: float
-    texts: float
-
-
-@dataclass(frozen=True, slots=True)
 class OfflineSeconds:
     """Holds the durations of scoring, divided as in Tables 3 and 4 of Geigle et al. 2022."""
 
@@ -197,11 +187,9 @@ class OfflineGallery:
         self._logit_of: dict[int, float] = {}
         self._match_seconds = 0.0
         # Extrapolated to all contents, because every real query is encoded.
-        self.encode_seconds = EncodeSeconds(
-            image_start_time - token_start_time,
-            (text_start_time - image_start_time) * self._images.repetition,
-            (text_end_time - text_start_time) * self._texts.repetition,
-        )
+        self.token_seconds = image_start_time - token_start_time
+        self.image_seconds = (text_start_time - image_start_time) * self._images.repetition
+        self.text_seconds = (text_end_time - text_start_time) * self._texts.repetition
 
     def embeddings(self, modality: Modality) -> Floats:
         """Returns [M, D]: the embedding of each picture, or of each caption."""
@@ -244,12 +232,11 @@ class OfflineGallery:
         match_start_time = time.monotonic()
         logits_QK = self._pool_logits(target, query_numbers, retrieved_QM[:, :k], on_progress)
         self._match_seconds += time.monotonic() - match_start_time
-        encoding = retriever.encode_seconds
         shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
         seconds = OfflineSeconds(
-            encoding.tokens + encoding.images,
-            encoding.texts,
-            0.0 if shares_tokens else self.encode_seconds.tokens,
+            retriever.token_seconds + retriever.image_seconds,
+            retriever.text_seconds,
+            0.0 if shares_tokens else self.token_seconds,
             match_start_time - start_time,
             # Extrapolated to all pairs from those that were scored.
             self._match_seconds * logits_QK.size / max(1, len(self._logit_of)),

@@ -20,6 +20,8 @@ from tandem.modeling.towers.text_trunk import TextTrunk
 from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.training.recipes.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
 
+_MATCHER = ("head_dropout", "matcher_width", "matcher_has_towers", "matcher_layer_count")
+
 
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe with the shape and the digest of the weights that it begins from, if any.
@@ -117,14 +119,12 @@ def starting_model(
 
 
 def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
-    changes: dict[str, Any] = {
-        "image_source": recipe.image_source,
-        "image_size": recipe.image_size,
-        "picture_fit": recipe.picture_fit,
-        "dropout": recipe.dropout,
-    }
+    names = ["image_source", "image_size", "picture_fit", "dropout"]
     if isinstance(recipe, JointRecipe):
-        changes["embedding_pooling"] = recipe.embedding_pooling
+        names.append("embedding_pooling")
+    if isinstance(recipe, Towers):
+        names += ["head_width", *_MATCHER]
+    changes: dict[str, Any] = {name: getattr(recipe, name) for name in names}
     if recipe.vision:
         vision = PublishedVision.open(recipe.vision)
         changes |= {
@@ -133,15 +133,7 @@ def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
             "vision_token_width": vision.token_width,
         }
     if isinstance(recipe, Towers):
-        changes |= {
-            "has_two_towers": True,
-            "embedding_width": recipe.embedding_width or None,
-            "head_width": recipe.head_width,
-            "head_dropout": recipe.head_dropout,
-            "matcher_width": recipe.matcher_width,
-            "matcher_has_towers": recipe.matcher_has_towers,
-            "matcher_layer_count": recipe.matcher_layer_count,
-        }
+        changes |= {"has_two_towers": True, "embedding_width": recipe.embedding_width or None}
     return replace(config, **changes)
 
 
@@ -176,16 +168,8 @@ def _over_towers(recipe: MatcherRecipe, files: CheckpointFiles) -> Recipe:
 
 def _with_other_matcher(trained: JointModel, recipe: MatcherRecipe) -> JointModel:
     """Returns the towers that embed, with the recipe's matcher of random weights."""
-    model = JointModel(
-        replace(
-            trained.config,
-            dropout=recipe.dropout,
-            head_dropout=recipe.head_dropout,
-            matcher_width=recipe.matcher_width,
-            matcher_has_towers=recipe.matcher_has_towers,
-            matcher_layer_count=recipe.matcher_layer_count,
-        )
-    )
+    changes = {name: getattr(recipe, name) for name in ("dropout", *_MATCHER)}
+    model = JointModel(replace(trained.config, **changes))
     taken, given = trained.joint_encoder, model.joint_encoder
     assert isinstance(taken, TwoTowers), "the recipe's shape is that of two towers"
     assert isinstance(given, TwoTowers), "the recipe's shape is that of two towers"

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,6 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 class LossCurveIncomplete(ValueError):
     """A run resumes from a round that its curve does not reach."""
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    round_number: int
-    losses: Mapping[str, float]
-    """By use: "be", "mlm", "ce", "ance"."""
-    learning_rate: float
-    seconds: float
-    recall: DevRecall | None
-
-    def to_dict(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"round": self.round_number}
-        fields |= {f"{use}_loss": loss for use, loss in self.losses.items()}
-        fields |= {"learning_rate": self.learning_rate, "seconds": round(self.seconds, 3)}
-        if self.recall:
-            fields["dev_recall_percent"] = self.recall.to_dict()
-        return fields
 
 
 class LossCurve:
@@ -62,9 +43,23 @@ class LossCurve:
         self._file = path.open("a", encoding="utf-8")
         self._tensorboard = _Tensorboard(folder / TENSORBOARD_FOLDER, lines, seconds)
 
-    def add(self, point: CurvePoint) -> None:
-        """Returns once the round is on disk, which it must be before its state is kept."""
-        line = point.to_dict()
+    def add(
+        self,
+        round_number: int,
+        losses: Mapping[str, float],
+        learning_rate: float,
+        seconds: float,
+        recall: DevRecall | None,
+    ) -> None:
+        """Returns once the round is on disk, which it must be before its state is kept.
+
+        `losses` are by use: "be", "mlm", "ce", "ance".
+        """
+        line: dict[str, Any] = {"round": round_number}
+        line |= {f"{use}_loss": loss for use, loss in losses.items()}
+        line |= {"learning_rate": learning_rate, "seconds": round(seconds, 3)}
+        if recall:
+            line["dev_recall_percent"] = recall.to_dict()
         self._file.write(f"{json.dumps(line)}\n")
         self._file.flush()
         os.fsync(self._file.fileno())

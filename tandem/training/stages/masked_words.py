@@ -56,7 +56,7 @@ def masked(
 def with_hidden_words(
     texts: TextBatch, share: float, mask_id: int, rng: random.Random
 ) -> TextBatch:
-    """Returns the texts with a share of their tokens masked, but for the first.
+    """Returns the texts with a share of their tokens masked, never the first.
 
     Nothing is drawn where the share is 0.
     """

@@ -131,8 +131,8 @@ def matching_loss(logits_BB: Tensor, groups_B: Tensor) -> Tensor:
 
 def _parts(model: JointModel) -> tuple[TwoTowers, WordGridMatcher]:
     encoder = model.joint_encoder
-    if not isinstance(encoder, TwoTowers) or encoder.matcher is None:
-        raise ValueError("only two towers have a matcher; set has_two_towers and matcher_width")
+    assert isinstance(encoder, TwoTowers), "only two towers have a matcher"
+    assert encoder.matcher is not None, "the recipe's steps need one"
     return encoder, encoder.matcher
 
 

@@ -33,7 +33,7 @@ from tandem.training.optimisation import (
 )
 from tandem.training.recipes.recipe import Rounds
 from tandem.training.runs.divergence import StepPlace
-from tandem.training.runs.loss_curve import CurvePoint, LossCurve
+from tandem.training.runs.loss_curve import LossCurve
 from tandem.training.runs.run import Run, restore
 from tandem.training.stages.objectives import Objectives
 
@@ -102,7 +102,7 @@ def train_in_rounds(learner: Learner, run: Run) -> DevRecall:
 
             # Record the round in the curve before the state: a resumed run needs both.
             if curve:
-                curve.add(CurvePoint(number, losses, learning_rate, run.seconds(), recall))
+                curve.add(number, losses, learning_rate, run.seconds(), recall)
             if number % 10 == 0:
                 note = ", ".join(f"{use.upper()} loss {loss:.3f}" for use, loss in losses.items())
                 run.progress(stage, number, recipe.round_count, note)

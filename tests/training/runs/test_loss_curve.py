@@ -11,7 +11,6 @@ from tandem.training.dev_recall import DevRecall
 from tandem.training.runs.loss_curve import (
     FILE_NAME,
     TENSORBOARD_FOLDER,
-    CurvePoint,
     LossCurve,
     LossCurveIncomplete,
 )
@@ -19,11 +18,10 @@ from tandem.training.runs.loss_curve import (
 RECALL = DevRecall(be_r1=40.0, be_r10=80.0, ce_r1=None)
 
 
-def point(number: int, recall: DevRecall | None = None) -> CurvePoint:
-    """Returns a round whose numbers follow from its own; exact in TensorBoard's float32."""
-    return CurvePoint(
-        number, {"be": number / 4, "ce": number / 8}, number / 2, 1.5 * number, recall
-    )
+def add(curve: LossCurve, number: int, recall: DevRecall | None = None) -> None:
+    """Adds a round whose numbers follow from its own; exact in TensorBoard's float32."""
+    losses = {"be": number / 4, "ce": number / 8}
+    curve.add(number, losses, number / 2, 1.5 * number, recall)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -34,7 +32,7 @@ def write(folder: Path, numbers: range, done: int = 0) -> None:
     """Adds rounds to the curve of a run that has `done` rounds behind it."""
     curve = LossCurve(folder, done, seconds=1.5 * done)
     for number in numbers:
-        curve.add(point(number))
+        add(curve, number)
     curve.close()
 
 
@@ -51,8 +49,8 @@ def tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def test_a_line_says_what_the_module_promises(tmp_path: Path) -> None:
     """Recalls only where they were measured; what was not trained is not there."""
     curve = LossCurve(tmp_path, 0, 0.0)
-    curve.add(point(1))
-    curve.add(CurvePoint(2, {"be": 0.5}, 0.25, 3.0, RECALL))
+    add(curve, 1)
+    curve.add(2, {"be": 0.5}, 0.25, 3.0, RECALL)
     curve.close()
 
     assert lines(tmp_path) == [
@@ -69,8 +67,8 @@ def test_a_line_says_what_the_module_promises(tmp_path: Path) -> None:
 
 def test_tensorboard_has_the_same_numbers(tmp_path: Path) -> None:
     curve = LossCurve(tmp_path, 0, 0.0)
-    curve.add(point(1))
-    curve.add(point(2, RECALL))
+    add(curve, 1)
+    add(curve, 2, RECALL)
     curve.close()
 
     assert tensorboard(tmp_path) == {
