@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -15,11 +16,8 @@ import pytest_asyncio
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
 from tandem.chassis.access.callers import CALLER_KEY
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import (
     Content,
@@ -45,6 +43,7 @@ from tandem.v1.encoder_service_pb2_grpc import (
     add_EncoderServiceServicer_to_server,
 )
 from tandem.wire import content_to_proto, encoding_from_proto
+from tests.support.chassis.served import served
 from tests.support.pictures.pictures import BLUE, encoded, noise, plain, png_header
 
 TIMEOUT_SECONDS = 20
@@ -65,19 +64,10 @@ async def served_channel(
         encoder = Encoder(model, served_texts, turns)
         queries = QueryEncodings(encoder, turns, cache_bytes)
         servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
-        server = await make_server(
-            "encoder",
-            Health("encoder", []),
-            lambda server: add_EncoderServiceServicer_to_server(servicer, server),
-            [],
-        )
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        try:
-            async with open_channel(f"127.0.0.1:{port}") as channel:
-                yield channel
-        finally:
-            await server.stop(None)
+        async with served(
+            partial(add_EncoderServiceServicer_to_server, servicer), "encoder"
+        ) as channel:
+            yield channel
 
 
 @pytest_asyncio.fixture(scope="module")

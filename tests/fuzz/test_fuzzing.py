@@ -4,14 +4,12 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import grpc
 import pytest
 import structlog
 
-from tandem.chassis.calls.channels import open_channel
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.chassis.telemetry import log
 from tandem.errors import InternalFault
 from tandem.v1 import content_pb2
@@ -21,6 +19,7 @@ from tandem.v1.encoder_service_pb2_grpc import (
     add_EncoderServiceServicer_to_server,
 )
 from tandem.wire import item_error_to_proto
+from tests.support.chassis.served import served
 from tests.support.fuzz import fuzzing
 from tests.support.fuzz.fuzzing import (
     Tally,
@@ -91,19 +90,9 @@ class BlamingItself(Sound):
 @asynccontextmanager
 async def channel_to(servicer: EncoderServiceServicer) -> AsyncIterator[grpc.aio.Channel]:
     """Serves behind the chassis's interceptors."""
-    server = await make_server(
-        "encoder",
-        Health("encoder", []),
-        lambda server: add_EncoderServiceServicer_to_server(servicer, server),
-        ["tandem.v1.EncoderService"],
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
-            yield channel
-    finally:
-        await server.stop(None)
+    register = partial(add_EncoderServiceServicer_to_server, servicer)
+    async with served(register, "encoder", ["tandem.v1.EncoderService"]) as channel:
+        yield channel
 
 
 async def tally(servicer: EncoderServiceServicer, seed: int = 1) -> Tally:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,7 @@ from google.protobuf.message import Message
 
 from index_svc.servicer import IndexServicer
 from tandem import errors
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.contract.content import ImageContent
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.shard import Shard
@@ -28,6 +26,7 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceStub,
     add_IndexServiceServicer_to_server,
 )
+from tests.support.chassis import served as chassis
 from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
@@ -48,21 +47,13 @@ async def served(
     threads = ThreadPoolExecutor(2)
     if loaded:
         shard.load()
-    server = await make_server(
-        "index",
-        Health("index", []),
-        lambda server: add_IndexServiceServicer_to_server(
-            IndexServicer(shard, threads, shard_map_version=shard_map_version), server
-        ),
-        [],
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    servicer = IndexServicer(shard, threads, shard_map_version=shard_map_version)
     try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
+        async with chassis.served(
+            partial(add_IndexServiceServicer_to_server, servicer), "index"
+        ) as channel:
             yield channel
     finally:
-        await server.stop(None)
         threads.shutdown()
         shard.close()
 

@@ -1,12 +1,10 @@
 """ModelService over a real server."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from tandem.chassis.calls.channels import open_channel
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,
@@ -16,6 +14,7 @@ from tandem.contract.model_description import (
 from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import model_service_pb2
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub, add_ModelServiceServicer_to_server
+from tests.support.chassis.served import served
 
 PLAIN = ModelDescription(
     fingerprint="m",
@@ -46,21 +45,11 @@ MEASURED = replace(
 @pytest.mark.parametrize("model", [PLAIN, MEASURED], ids=["plain", "measured"])
 async def test_a_caller_gets_the_whole_description(model: ModelDescription) -> None:
     """What was not measured is unset, not 0."""
-    server = await make_server(
-        "test",
-        Health("test", []),
-        lambda server: add_ModelServiceServicer_to_server(ModelServicer(lambda: model), server),
-        [MODEL_SERVICE_NAME],
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
-            response = await ModelServiceStub(channel).DescribeModel(
-                model_service_pb2.DescribeModelRequest(), timeout=10
-            )
-    finally:
-        await server.stop(None)
+    register = partial(add_ModelServiceServicer_to_server, ModelServicer(lambda: model))
+    async with served(register, service_names=[MODEL_SERVICE_NAME]) as channel:
+        response = await ModelServiceStub(channel).DescribeModel(
+            model_service_pb2.DescribeModelRequest(), timeout=10
+        )
 
     assert model_from_proto(response.model) == model
     assert response.model.HasField("probability_calibration") == (model is MEASURED)

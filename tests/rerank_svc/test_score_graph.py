@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -11,10 +12,7 @@ import pytest_asyncio
 
 from rerank_svc.servicer import RerankServicer
 from tandem import errors
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.contract.content import Modality, Tokens
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
@@ -27,6 +25,7 @@ from tandem.v1.rerank_service_pb2_grpc import (
     add_RerankServiceServicer_to_server,
 )
 from tandem.wire import embedding_to_proto, modality_to_proto
+from tests.support.chassis.served import served
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
     FINGERPRINT,
@@ -74,27 +73,17 @@ def manifest(served_models: Path) -> NeighbourModelManifest:
 async def stub(
     tiny_client: TritonClient, manifest: NeighbourModelManifest
 ) -> AsyncIterator[RerankServiceStub]:
-    async with served(NeighbourScorer(ServedNeighbourModel(tiny_client, manifest))) as stub:
+    async with scoring(NeighbourScorer(ServedNeighbourModel(tiny_client, manifest))) as stub:
         yield stub
 
 
 @asynccontextmanager
-async def served(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
+async def scoring(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
     """Serves the scorer, and yields a stub that calls it."""
     servicer = RerankServicer(NoPairs(), TIMEOUT_SECONDS, scorer)
-    server = await make_server(
-        "rerank",
-        Health("rerank", []),
-        lambda server: add_RerankServiceServicer_to_server(servicer, server),
-        [],
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
-            yield RerankServiceStub(channel)
-    finally:
-        await server.stop(None)
+    register = partial(add_RerankServiceServicer_to_server, servicer)
+    async with served(register, "rerank") as channel:
+        yield RerankServiceStub(channel)
 
 
 def order(query: np.ndarray, items: np.ndarray, count: int) -> list[int]:
@@ -215,7 +204,7 @@ async def test_a_graph_that_the_model_does_not_read_is_named(
 
 
 async def test_a_service_without_a_neighbour_model_is_refused_by_name() -> None:
-    async with served(None) as stub:
+    async with scoring(None) as stub:
         error = await refusal(stub, graph(Modality.TEXT, 0))
 
     assert isinstance(error, errors.NeighbourModelMissing)

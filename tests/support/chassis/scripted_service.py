@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import grpc
 
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceServicer,
     add_SearchServiceServicer_to_server,
 )
+from tests.support.chassis.served import served
 
 SEARCH_SERVICE = "tandem.v1.SearchService"
 
@@ -66,21 +65,9 @@ async def scripted_service(
     search: Search, *, name: str = "scripted", limits: AdmissionLimits = DEFAULT_LIMITS
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves `search` on a free port of the loopback and yields a channel to it."""
-    health = Health(name, [SEARCH_SERVICE])
-    server = await make_server(
-        name,
-        health,
-        lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
-        [SEARCH_SERVICE],
-        limits,
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
-            yield channel
-    finally:
-        await server.stop(None)
+    register = partial(add_SearchServiceServicer_to_server, ScriptedSearch(search))
+    async with served(register, name, [SEARCH_SERVICE], limits) as channel:
+        yield channel
 
 
 async def nothing_found(

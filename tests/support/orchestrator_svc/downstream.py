@@ -80,6 +80,7 @@ from tandem.v1.search_service_pb2_grpc import (
     add_SearchServiceServicer_to_server,
 )
 from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+from tests.support.chassis.served import served
 from tests.support.orchestrator_svc.scripted import Before, Describing, FakeReranker
 
 FINGERPRINT = "model-a"
@@ -476,14 +477,14 @@ async def stack(
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
         encoder_channel = await opened.enter_async_context(
-            _served(lambda server: _add_encoder(encoder, server))
+            served(lambda server: _add_encoder(encoder, server))
         )
         clients, servers = [], []
         for number, shard in enumerate(shards):
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
             rerank_channel = channel
             if reranker is not None:
-                rerank_channel = await opened.enter_async_context(_served(reranker))
+                rerank_channel = await opened.enter_async_context(served(reranker))
             clients.append(
                 ShardClient(
                     channel, rerank_channel, number, shard_map_version, retry_budget, breaker_rule
@@ -537,7 +538,7 @@ async def door(
 ) -> AsyncIterator[SearchServiceStub]:
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
     add = _door(behind, timeout_seconds, pending_batch_count)
-    async with _served(add) as channel:
+    async with served(add) as channel:
         stub = SearchServiceStub(channel)
         stub.DescribeModel = ModelServiceStub(channel).DescribeModel  # type: ignore[attr-defined]
         yield stub
@@ -546,7 +547,7 @@ async def door(
 @asynccontextmanager
 async def content_door(behind: Stack) -> AsyncIterator[ContentServiceStub]:
     """Serves the same, and yields a stub of ContentService."""
-    async with _served(_door(behind, 10.0, 4)) as channel:
+    async with served(_door(behind, 10.0, 4)) as channel:
         yield ContentServiceStub(channel)
 
 
@@ -642,12 +643,6 @@ def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
 def _add_encoder(encoder: FakeEncoder, server: grpc.aio.Server) -> None:
     add_EncoderServiceServicer_to_server(encoder, server)
     add_ModelServiceServicer_to_server(encoder, server)
-
-
-@asynccontextmanager
-async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[grpc.aio.Channel]:
-    async with _serving(register) as (_, channel):
-        yield channel
 
 
 @asynccontextmanager

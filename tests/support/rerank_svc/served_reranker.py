@@ -3,15 +3,13 @@
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from rerank_svc.servicer import RerankServicer
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -32,6 +30,7 @@ from tandem.v1.rerank_service_pb2_grpc import (
     add_RerankServiceServicer_to_server,
 )
 from tandem.wire import tokens_to_proto
+from tests.support.chassis import served as chassis
 from tests.support.item_store.made_items import unit_vector
 
 MAP_BYTES = 64 << 20
@@ -114,19 +113,9 @@ async def serving(reranker: Reranker, *, warm: bool = True) -> AsyncIterator[Rer
     if warm:
         await reranker.check()
     servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
-    server = await make_server(
-        "rerank",
-        Health("rerank", []),
-        lambda server: add_RerankServiceServicer_to_server(servicer, server),
-        [],
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
-            yield RerankServiceStub(channel)
-    finally:
-        await server.stop(None)
+    register = partial(add_RerankServiceServicer_to_server, servicer)
+    async with chassis.served(register, "rerank") as channel:
+        yield RerankServiceStub(channel)
 
 
 def request(
