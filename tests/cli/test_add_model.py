@@ -14,8 +14,6 @@ from tandem.cli.serve import up
 from tandem.local.start_refused import StartRefused
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.demo_model import is_demo
-from tandem.modeling.export.export_manifest import checkpoint_fingerprint
 from tandem.repository.manifest import manifest_file, model_file, read_manifest
 from tandem.repository.model_repository import added_manifest_of
 from tandem.repository.precision import Precision
@@ -92,53 +90,6 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(f"{result.output} {result.exception or ''}".split())
 
 
-def test_it_prints_the_model_and_the_bytes_per_item(folder: Folder, tmp_path: Path) -> None:
-    status, output = add(folder("clip"), tmp_path / "new")
-
-    manifest = read_manifest(tmp_path / "new")
-    assert status == 0
-    assert f"{folder('clip')}: clip (CLIPModel), 57,664 parameters, licence mit" in output
-    assert "24 dimensions, texts of 77 tokens, pictures of 32 pixels (a square cut" in output
-    assert f"model {manifest.fingerprint[:12]}, fp32" in output
-    assert "96 bytes of embedding; without a cross-encoder results keep the order" in output
-    assert "Warning" not in output
-
-
-def test_a_model_of_regions_is_one_encoder(folder: Folder, tmp_path: Path) -> None:
-    """It says what it reads; another cross-encoder would read pixels."""
-    status, output = add(folder("oscar"), tmp_path)
-    refused, message = add(folder("oscar"), tmp_path, "--cross-encoder", str(folder("blip")))
-
-    assert status == 0, output
-    assert "cross-encoder of a detector's regions: 128 dimensions" in output
-    assert "50 regions of 12 features" in output
-    assert list(read_manifest(tmp_path).models) == ["joint_encoder"]
-    assert (refused, "reads regions, and reranks by itself" in message) == (1, True)
-    refused, message = add(folder("oscar"), tmp_path, "--tokens", "pooled")
-    assert (refused, "reads regions, whose vectors are its tokens" in message) == (1, True)
-    assert run("verify", "--model-repository", str(tmp_path))[0] == 0
-
-
-def test_a_network_of_the_zoo_over_regions_says_what_it_reads(
-    folder: Folder, tmp_path: Path
-) -> None:
-    """A model of pixels, or of one encoder for everything, cannot rerank for it."""
-    zoo = folder("zoo of regions")
-    status, output = add(zoo, tmp_path)
-
-    assert status == 0, output
-    assert "bi-encoder: 16 dimensions, texts of" in output
-    assert output.count("tokens, 6 regions of 2,048 features") == 2
-    assert f"if it is a picture, {2 * 6 * 2054:,} of image tokens" in output
-    assert run("verify", "--model-repository", str(tmp_path))[0] == 0
-    status, message = add(zoo, tmp_path, "--tokens", "pooled")
-    assert (status, "reads regions, whose vectors are its tokens" in message) == (1, True)
-    status, message = add(zoo, tmp_path, "--cross-encoder", str(folder("blip")))
-    assert (status, "and blip pixels; an item has one kind of picture" in message) == (1, True)
-    status, message = add(zoo, tmp_path, "--cross-encoder", str(folder("oscar")))
-    assert (status, "reranks for itself alone" in message) == (1, True)
-
-
 def test_an_added_model_is_listed_verified_and_removed(added: Path, tmp_path: Path) -> None:
     repository = shutil.copytree(added, tmp_path / "repository")
     at = ("--model-repository", str(repository))
@@ -189,14 +140,6 @@ def test_a_text_tower_is_added_with_the_image_tower_it_was_trained_for(
     assert read_manifest(tmp_path / "new").licence == "apache-2.0 and mit"
 
 
-def test_open_clips_format_is_added_with_an_xlm_roberta(folder: Folder, tmp_path: Path) -> None:
-    """Its text tower is traced with padding, which shifts no position."""
-    status, output = add(folder("open_clip"), tmp_path / "new")
-
-    assert status == 0, output
-    assert "open_clip (CLIPVisionModel, XLMRobertaModel)" in output
-
-
 def test_a_licence_without_commercial_use_is_warned_of(folder: Folder, tmp_path: Path) -> None:
     status, output = add(folder("metaclip_2"), tmp_path / "new")
 
@@ -208,11 +151,7 @@ def test_a_licence_without_commercial_use_is_warned_of(folder: Folder, tmp_path:
     ("name", "options", "told"),
     [
         ("siglip", ("--tokens", "pooled"), "--tokens: only for a model that reranks"),
-        ("siglip", ("--revision", "main"), "--revision"),
         ("siglip", ("--cross-encoder", "CLIP"), "scores no pairs"),
-        ("siglip", ("--image-encoder", "CLIP"), "of its own"),
-        ("text tower", (), "--image-encoder"),
-        ("checkpoint", ("--tokens", "stored"), "--tokens: only for a published model"),
         ("checkpoint", ("--cross-encoder", "CLIP"), "--cross-encoder: only for a published model"),
     ],
 )
@@ -253,13 +192,6 @@ def test_a_name_that_was_not_downloaded_is_refused_offline(
     assert "someone/some-clip is neither a folder nor a checkpoint that the hub gives" in output
 
 
-def test_a_missing_path_is_not_read_as_a_name(tmp_path: Path) -> None:
-    status, output = add(str(tmp_path / "missing"), tmp_path / "new")
-
-    assert status == 1
-    assert "hub" not in output
-
-
 def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) -> None:
     """Unless a checkpoint is named, or another precision is asked of it."""
     repository = shutil.copytree(added, tmp_path / "repository")
@@ -290,17 +222,7 @@ def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path)
     assert added_manifest_of(tmp_path, SHIPPED_SHA256) is None
 
 
-def test_the_demos_model_is_known_by_its_fingerprint_in_each_precision() -> None:
-    """The terminal and the web console have their note from it."""
-    files = CheckpointFiles.read(default_checkpoint())
-    fingerprints = {checkpoint_fingerprint(files, each) for each in Precision}
-
-    assert len(fingerprints) == len(Precision)
-    assert all(map(is_demo, fingerprints))
-    assert not is_demo("")
-
-
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_there", [True])
 def test_up_never_serves_the_demos_model_in_place_of_another(
     tmp_path: Path, is_there: bool
 ) -> None:
@@ -332,9 +254,7 @@ def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_pat
     ("file", "says"),
     [
         ("model-q4.gguf", "is in GGUF, llama.cpp's format.*docs/remote-reranker.md"),
-        ("model.onnx", "is in ONNX"),
         ("open_clip_pytorch_model.bin", "of open_clip alone: put the model's open_clip_config"),
-        ("adapter_config.json", "it is an adapter, or has one; merge it"),
         ("notes.txt", "it lacks model.safetensors, config.json, tokenizer.json"),
     ],
 )
@@ -352,10 +272,3 @@ def test_another_format_than_a_checkpoint_is_refused_by_its_name(
         status, output = add(path, tmp_path / "repository")
         assert status == 1
         assert re.search(says, output), output
-
-
-def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
-    status, output = add(tmp_path / "nowhere", tmp_path / "repository")
-
-    assert status == 1
-    assert "there is no such folder" in output

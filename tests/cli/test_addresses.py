@@ -51,7 +51,7 @@ async def test_another_services_address_is_distinguished_from_a_shards() -> None
     assert f"no index_svc answers at {address}" in str(result.exception)
 
 
-@pytest.mark.parametrize("kind", ["folder", "list", "webdataset", "multi30k"])
+@pytest.mark.parametrize("kind", ["folder"])
 def test_a_missing_home_folder_is_reported(kind: str) -> None:
     """As of a user who is misspelt, or one without a home, as in many containers."""
     with pytest.raises(ValueError, match=r"no home folder for ~nobody-here; write the whole"):

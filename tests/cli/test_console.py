@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 
 from tandem import cli
-from tandem.cli.terminal.console import Terminal, one_line, shown
+from tandem.cli.terminal.console import Terminal
 
 HOSTILE = {
     "[/x]": "[/x]",
@@ -67,12 +67,6 @@ def test_text_is_printed_as_it_is(hostile: str) -> None:
         text.getvalue().encode()
 
 
-def test_a_value_is_one_line() -> None:
-    """A line feed in it is escaped; in a message of several lines it is kept."""
-    assert one_line("a\nb\x1b") == r"a\nb\x1b"
-    assert shown("a\nb") == "a\nb"
-
-
 def test_nothing_is_cut_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -88,7 +82,7 @@ def test_nothing_is_cut_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any(line.endswith(" ") for line in text.getvalue().splitlines())
 
 
-@pytest.mark.parametrize("width", [200, 80, 40, 24])
+@pytest.mark.parametrize("width", [200, 24])
 def test_values_fold_in_a_narrow_terminal(width: int) -> None:
     """Every character of a cell is there, and no line is wider than the terminal."""
     item_id = "".join(chr(0x4E00 + n) for n in range(150))  # none twice, each of two cells

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
-from tandem.errors import IndexIdInvalid
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server
 from tests.support.pictures.pictures import encoded, plain
@@ -99,17 +98,10 @@ async def test_a_stop_ends_it_and_says_what_is_stored(
     assert "try again" not in said.out
 
 
-def test_a_stop_before_the_start_does_nothing(photos: Path) -> None:
-    with CorpusIngest(str(photos), "photos") as ingest:
-        ingest.stop()
-
-
 @pytest.mark.parametrize(
     ("corpus", "why"),
     [
-        ("nowhere", "no corpus 'nowhere'"),
         ("empty", "empty has no picture of split 'test'"),
-        ("folder:", "says no path"),
         ("-x", "no corpus '-x'"),
     ],
 )
@@ -138,9 +130,3 @@ async def test_a_folder_named_like_an_option_is_ingested(
 
     requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
     assert [item.item_id for each in requests for item in each.items] == ["a"]
-
-
-def test_an_invalid_index_is_refused_at_once(photos: Path) -> None:
-    """And not when everything serves."""
-    with pytest.raises(IndexIdInvalid):
-        CorpusIngest(str(photos), "My Photos")

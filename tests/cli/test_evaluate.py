@@ -1,6 +1,5 @@
 """`tandem evaluate` of a checkpoint, which needs no server; the served path is tested in system."""
 
-import io
 import json
 import os
 from dataclasses import replace
@@ -8,8 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -25,7 +22,6 @@ from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.repository.precision import Precision
-from tandem.training.recipes.named_recipes import tiny
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
@@ -68,15 +64,6 @@ def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     assert output.index("BE + CE 2 ") < output.index("BE + CE 8 ")
 
 
-def test_a_pool_size_gives_the_same_row_with_and_without_a_smaller_one(checkpoint: Path) -> None:
-    """The largest decides how much is scored."""
-    _, alone = run("--checkpoint", str(checkpoint), "--rerank-k", "8")
-    _, beside = run("--checkpoint", str(checkpoint), "--rerank-k", "2", "--rerank-k", "8")
-
-    assert rows(alone, "BE + CE 8") == rows(beside, "BE + CE 8")
-    assert rows(beside, "BE + CE 8") != rows(beside, "BE + CE 2")
-
-
 def test_a_caption_that_the_retriever_cannot_read_is_skipped(
     checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -95,20 +82,6 @@ def test_a_caption_that_the_retriever_cannot_read_is_skipped(
     assert "skipped records: 3 (caption too long 3)" in output
 
 
-def test_captions_over_the_limit_are_truncated_on_request(checkpoint: Path, tmp_path: Path) -> None:
-    narrow, trained = tmp_path / "narrow", load_checkpoint(checkpoint)
-    config = replace(trained.model.config, max_text_tokens=27)
-    save_checkpoint(narrow, JointModel(config), trained.tokenizer, {})
-    for both in (["--checkpoint", str(narrow)], ["--checkpoint", str(checkpoint)]):
-        report = ["--retriever", str(narrow), "--report", str(tmp_path / "report")]
-        status, output = run(*both, *report, "--truncation-policy", "truncate")
-
-        assert status == 0, output
-        assert "left out: nothing" in output
-        written = json.loads((tmp_path / "report/report.json").read_text())
-        assert written["about"]["long captions"] == "truncated"
-
-
 def test_distractors_are_never_queries(checkpoint: Path, tmp_path: Path) -> None:
     """Of the same split they are those behind: else each would be a wrong answer to itself."""
     for letter in "abcd":
@@ -122,72 +95,6 @@ def test_distractors_are_never_queries(checkpoint: Path, tmp_path: Path) -> None
     assert result.exit_code == 0, result.output
     assert "2 distractors" in result.output
     assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
-
-
-def test_missing_distractors_are_counted(checkpoint: Path, tmp_path: Path) -> None:
-    """Else a report of the bare gallery names distractors, and another's with them equals it."""
-    for letter in "abc":
-        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
-        (tmp_path / f"{letter}.txt").write_text(f"two dogs {letter}")
-    corpus = f"folder:{tmp_path}"
-    asked = [corpus, "--split", "all", "--checkpoint", str(checkpoint)]
-
-    for count, found in (("2", 1), ("3", 0)):
-        among = ["--count", count, "--distractors", f"{corpus}:all:9"]
-        status, output = run(*asked, *among, "--report", str(tmp_path / "report"))
-
-        assert status == 0, output
-        named = f"{corpus}:all:9, of which there are {found}"
-        assert f"{named}: the split has no more records" in output.replace("\n", "")
-        assert Report.read(tmp_path / "report").about["distractors"] == named
-    status, output = run(*asked, "--count", "2", "--distractors", f"{corpus}:all:1")
-    assert (status, "of which" in output) == (0, False), output
-
-
-def test_queries_are_found_by_any_spelling_of_their_path(checkpoint: Path, tmp_path: Path) -> None:
-    """Else a detour would make each record a wrong answer to itself."""
-    pets = tmp_path / "pets"
-    pets.mkdir()
-    for letter in "abcd":
-        Image.new("RGB", (40, 40), "red").save(pets / f"{letter}.png")
-        (pets / f"{letter}.txt").write_text(f"two dogs {letter}")
-    asked = [f"folder:{pets}", "--split", "all", "--count", "2"]
-    among = ["--distractors", f"folder:{pets}/../pets:all:9", "--checkpoint", str(checkpoint)]
-
-    status, output = run(*asked, *among)
-
-    assert status == 0, output
-    assert "2 distractors" in output
-
-
-@pytest.mark.parametrize(("count", "is_cut"), [(6, True), (8, False)])
-def test_a_gallery_that_ends_inside_a_family_says_so(
-    checkpoint: Path, tmp_path: Path, count: int, *, is_cut: bool
-) -> None:
-    """What is left of it is easier than it claims; these are two families of four."""
-    corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
-    arguments = ["--count", str(count), "--checkpoint", str(checkpoint)]
-
-    status, output = run(str(corpus), *arguments, "--report", str(tmp_path))
-
-    assert status == 0, output
-    about = Report.read(tmp_path / "report.json").about
-    assert ("ends inside the family" in output) is is_cut
-    assert ("last family" in about) is is_cut
-    assert about["galleries"].startswith(f"1 of {count} pictures")
-
-
-def test_a_damaged_record_past_the_gallery_is_not_read(checkpoint: Path, tmp_path: Path) -> None:
-    """It is looked at for its family alone."""
-    corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
-    written = json.loads(corpus.read_text())
-    written["images"][4]["sentids"] = "damaged"
-    corpus.write_text(json.dumps(written))
-
-    status, output = run(str(corpus), "--count", "4", "--checkpoint", str(checkpoint))
-
-    assert status == 0, output
-    assert "ends inside" not in output
 
 
 def test_any_match_may_answer(checkpoint: Path, tmp_path: Path) -> None:
@@ -257,90 +164,6 @@ def test_a_picture_that_was_trained_on_is_refused(checkpoint: Path, tmp_path: Pa
     assert Report.read(folder / "r").about[seen_of] == "0 of 3"
 
 
-def test_scenes_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    """They have no files: the training split of the recipe's seed, as far as its pool goes."""
-    untouched = load_checkpoint(checkpoint)
-    made_by = {"recipe": tiny(7).to_dict()}
-    save_checkpoint(tmp_path, untouched.model, untouched.tokenizer, made_by)
-    asked = ["--split", "train", "--checkpoint", str(tmp_path), "--on-error", "skip"]
-
-    of_its_seed, says = run(*asked, "--seed", "7")
-    of_another, output = run(*asked, "--seed", "2")
-
-    assert of_its_seed == 1
-    assert "pictures were trained on" in says
-    assert of_another == 0, output
-
-
-def test_distractors_come_from_several_corpora(checkpoint: Path, tmp_path: Path) -> None:
-    """As in the paper's enlarged collection: from two data sets other than the queries'."""
-    for folder in ("cups", "hats"):
-        (tmp_path / folder).mkdir()
-        for letter in "abc":
-            Image.new("RGB", (40, 40), "red").save(tmp_path / folder / f"{letter}.png")
-            (tmp_path / folder / f"{letter}.txt").write_text(f"two {folder} {letter}")
-    cups, hats = (f"folder:{tmp_path / folder}:all" for folder in ("cups", "hats"))
-    arguments = ["--checkpoint", str(checkpoint), "--language", "en"]
-
-    status, output = run(
-        *arguments,
-        "--distractors",
-        f"{cups}:3",
-        "--distractors",
-        f"{hats}:2",
-        "--report",
-        str(tmp_path / "report"),
-    )
-
-    assert status == 0, output
-    about = Report.read(tmp_path / "report" / "report.json").about
-    assert about["title"].endswith("5 distractors, fp32")
-    assert about["distractors"] == f"{cups}:3, {hats}:2"
-
-
-def test_a_distractor_needs_no_caption(checkpoint: Path, tmp_path: Path) -> None:
-    """A picture alone stands in the way as well; the services take it too."""
-    for letter in "ab":
-        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
-    (tmp_path / "a.txt").write_text("two dogs")
-    corpus = f"folder:{tmp_path}"
-    arguments = [corpus, "--split", "all", "--count", "1", "--checkpoint", str(checkpoint)]
-
-    result = CliRunner().invoke(app, ["evaluate", *arguments, "--distractors", f"{corpus}:all:9"])
-
-    assert result.exit_code == 0, result.output
-    assert "1 distractors" in result.output
-
-
-def test_records_of_one_language_each_are_queried_in_one(checkpoint: Path, tmp_path: Path) -> None:
-    """Those that have none in it are left out, and the report says so."""
-    rows = [
-        {"image": {"bytes": _png(), "path": None}, "caption": text, "language": language}
-        for text, language in (("two dogs", "en"), ("zwei Hunde", "de"), ("one dog", "en"))
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "test.parquet")
-    arguments = [f"parquet:{tmp_path}", "--split", "test", "--checkpoint", str(checkpoint)]
-    report = ["--report", str(tmp_path / "report")]
-
-    mixed = CliRunner().invoke(app, ["evaluate", *arguments])
-    english = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "en", *report])
-
-    french = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "fr"])
-
-    assert "captions are in de, en; evaluate one by one, with --language" in str(mixed.exception)
-    assert "no caption is in 'fr'; the corpus has captions in de, en" in str(french.exception)
-    assert english.exit_code == 0, english.output
-    about = Report.read(tmp_path / "report" / "report.json").about
-    assert about["language"] == "en, less 1 records that have no caption in it"
-    assert about["galleries"].startswith("1 of 2 pictures")
-
-
-def _png() -> bytes:
-    with io.BytesIO() as file:
-        Image.new("RGB", (40, 40), "red").save(file, "png")
-        return file.getvalue()
-
-
 def two_towers(folder: Path) -> Path:
     """Writes an untrained bi-encoder without a matcher, which is not a cross-encoder."""
     records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
@@ -391,20 +214,6 @@ def test_a_bi_encoder_alone_refuses_options_of_a_cross_encoder(
         assert "has no cross-encoder: leave out --retriever and --fusion-k" in output
 
 
-def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:
-    """Sep+Coop from two folders: the other's retrieval, reranked by this one."""
-    _, its_own = run("--checkpoint", str(checkpoint))
-    _, theirs = run("--checkpoint", str(other))
-
-    status, both = run("--checkpoint", str(checkpoint), "--retriever", str(other))
-
-    assert status == 0, both
-    assert rows(both, "BE  ") == rows(theirs, "BE  ")
-    assert rows(both, "BE  ") != rows(its_own, "BE  ")
-    # A pool of everything is the cross-encoder's order, for every retriever.
-    assert rows(both, "BE + CE 20") == rows(its_own, "BE + CE 20")
-
-
 def test_one_combined_of_two_does_as_the_two_do(tmp_path: Path) -> None:
     """What --retriever measures is what would be served."""
     records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
@@ -438,8 +247,7 @@ def rows(output: str, order_by: str) -> list[str]:
     ("arguments", "says"),
     [
         (["--precision", "bf16"], "need --checkpoint"),
-        (["--fusion-k", "20"], "need --checkpoint"),
-        (["--retriever", "folder"], "need --checkpoint"),
+        (["--fusion-k", "20", "--retriever", "folder"], "--retriever, --fusion-k: these need"),
         (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
         (["--concurrency", "0"], "greater than or equal to 1"),
@@ -522,14 +330,6 @@ def test_distractors_push_answers_down(checkpoint: Path, tmp_path: Path) -> None
     assert sum(after) > sum(before)  # type: ignore[arg-type]
 
 
-def test_one_language_alone(checkpoint: Path, tmp_path: Path) -> None:
-    """Every query and caption is in it."""
-    run("--checkpoint", str(checkpoint), "--language", "cs", "--report", str(tmp_path))
-
-    languages = Report.read(tmp_path / "report.json").languages
-    assert set(languages["text→image"]) == set(languages["image→text"]) == {"cs"}
-
-
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
     """Eight scenes on disk: a cut picture, an empty caption, a caption of 10,000 words, no file."""
@@ -571,19 +371,6 @@ def test_records_that_cannot_be_read_are_left_out_and_counted(
             assert fault in told
 
 
-def test_a_distractor_that_cannot_be_read_is_counted_once(
-    checkpoint: Path, damaged: Path, tmp_path: Path
-) -> None:
-    arguments = ["--folds", "2", "--language", "en", "--on-error", "skip"]
-    arguments += ["--distractors", f"{damaged}:test:8"]
-
-    status, output = run("--checkpoint", str(checkpoint), *arguments, "--report", str(tmp_path))
-
-    assert status == 0, output
-    assert "skipped records: 4 " in output
-    assert "(picture not readable 1, caption empty 1, caption too long 1" in output
-
-
 def test_one_picture_under_several_names_is_named(checkpoint: Path, tmp_path: Path) -> None:
     """As a table has it with one caption a row: no model can tell the rows apart."""
     for number, colour in enumerate(("red", "red", "red", "blue")):
@@ -602,51 +389,6 @@ def test_one_picture_under_several_names_is_named(checkpoint: Path, tmp_path: Pa
         (tmp_path / f"{number}.txt").write_text("two dogs")
     status, output = run(*asked)
     assert (status, "same file as another" in " ".join(output.split())) == (0, False)
-
-
-def test_a_corpus_without_a_caption_is_named(checkpoint: Path, tmp_path: Path) -> None:
-    Image.new("RGB", (40, 40), "red").save(tmp_path / "a.png")
-
-    status, output = run(f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint))
-
-    assert (status, "no record has a caption" in output) == (1, True)
-    assert "next to it" not in output
-
-    (tmp_path / "captions.csv").write_text("file,caption\na.png,a dog\n")
-    status, output = run(f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint))
-
-    assert status == 1
-    assert "captions.csv: no captions are read from it; write them into a text file" in output
-
-
-@pytest.mark.parametrize("more", [[], ["--checkpoint"]])
-def test_a_picture_without_captions_cannot_ask(
-    checkpoint: Path, tmp_path: Path, more: list[str]
-) -> None:
-    """It is named before anything is sent to a server, or read by a model; or left out."""
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
-    for record in scene_records("test", 1, 4):
-        (pictures / f"{record.record_id}.png").write_bytes(record.image.read())
-        (pictures / f"{record.record_id}.txt").write_text(record.captions[0].text)
-    (pictures / "scenes-test-000000-1.txt").unlink()
-    arguments = [
-        f"folder:{pictures}",
-        "--split",
-        "all",
-        *more,
-        *([str(checkpoint)] if more else []),
-    ]
-
-    status, output = run(*arguments)
-
-    assert status == 1
-    assert "record 'scenes-test-000000-1'" in output
-    assert "caption empty" in output
-    if more:
-        status, output = run(*arguments, "--on-error", "skip")
-        assert status == 0, output
-        assert "skipped records: 1 (caption empty 1)" in output
 
 
 def test_regions_replace_pictures_that_are_not_on_disk(tmp_path: Path) -> None:
@@ -699,14 +441,6 @@ def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path)
     assert CliRunner().invoke(app, ["compare", "report.json"]).exit_code == 2
 
 
-def test_a_folder_that_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
-    """The error says what is missing."""
-    result = CliRunner().invoke(app, ["evaluate", "--count", "8", "--checkpoint", str(tmp_path)])
-
-    assert isinstance(result.exception, ValueError)
-    assert "is not a checkpoint: it lacks model.safetensors" in str(result.exception)
-
-
 def test_a_folder_that_takes_no_report_is_named_before_anything_is_measured(
     checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -720,23 +454,6 @@ def test_a_folder_that_takes_no_report_is_named_before_anything_is_measured(
         assert "choose another --report" in output
         assert "encode the gallery" not in output
     assert "encode the gallery" in run("--checkpoint", str(checkpoint))[1]
-
-
-def test_a_report_is_replaced_in_one_piece(checkpoint: Path, tmp_path: Path) -> None:
-    """So that a stop or a full disk leaves the earlier one whole, which a reader may have open."""
-    asked = ["--checkpoint", str(checkpoint), "--report", str(tmp_path / "report")]
-    assert run(*asked)[0] == 0
-    earlier = {}
-    for name in ("report.json", "report.md"):
-        file = tmp_path / "report" / name
-        (tmp_path / name).hardlink_to(file)
-        earlier[name] = file.read_text()
-
-    assert run(*asked, "--seed", "2")[0] == 0
-
-    for name, text in earlier.items():
-        assert (tmp_path / name).read_text() == text
-        assert (tmp_path / "report" / name).read_text() != text
 
 
 def test_figures_are_kept_if_plotting_or_printing_fails(

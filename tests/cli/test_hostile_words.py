@@ -127,10 +127,7 @@ def test_a_value_is_refused_by_its_words(
 
 @pytest.mark.parametrize(
     ("command", "columns"),
-    sampled(
-        [(command, columns) for columns in ("20", "60", "80") for command in COMMANDS],
-        fault=lambda row: " ".join(row[0]),
-    ),
+    sampled([(command, columns) for columns in ("20", "80") for command in COMMANDS]),
 )
 def test_help_has_whole_names_of_options(
     command: list[str], columns: str, monkeypatch: pytest.MonkeyPatch

@@ -31,17 +31,3 @@ def test_an_index_is_shown_with_its_recall_and_what_is_missing(
     assert "images on shard 1: writing a snapshot" in result.stdout
     assert "words for hybrid search: being read from the store" in result.stdout
     assert "shard 0 did not answer (SERVICE_UNAVAILABLE)" in result.stderr
-
-
-def test_indexes_are_listed_with_their_items_and_what_is_missing() -> None:
-    with serving_search(nothing) as (address, _):
-        result = CliRunner().invoke(app, ["index", "list", "--address", address])
-
-    assert result.exit_code == 0, result.output
-    rows = [line.split() for line in result.stdout.splitlines() if "[info" not in line]
-    assert rows == [
-        ["index", "images", "texts", "model"],
-        ["pets", "1", "3", "f1"],
-        ["scenes", "1", "3", "f1"],
-    ]
-    assert "shard 1 did not answer (SERVICE_UNAVAILABLE)" in result.stderr

@@ -6,7 +6,6 @@ import pytest
 import typer
 
 from tandem.cli.command_line import report_if_interrupted
-from tandem.cli.terminal.stop_signals import Stopped
 from tandem.cli.train.train import _kept
 from tandem.training.recipes.named_recipes import default
 
@@ -19,14 +18,6 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
 
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err == "interrupted: all of it\n"
-
-
-def test_a_signal_that_ends_it_says_what_is_kept_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Stopped) as ended, report_if_interrupted(lambda: "all of it"):
-        raise Stopped(143)
-
-    assert ended.value.code == 143
-    assert capsys.readouterr().err == "stopped: all of it\n"
 
 
 def test_an_interrupted_run_says_whether_it_can_resume(tmp_path: Path) -> None:

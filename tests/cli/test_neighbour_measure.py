@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.evaluate.neighbour_measure import _title
 from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.reports.report import Report
@@ -84,52 +83,6 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
     assert report.p_value(reordered) == paired_p_value(reordered.hit_counts, base.hit_counts)
 
 
-def test_a_gallery_too_small_for_the_chosen_setting_is_named(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    dev = tmp_path / "dev"
-    build = ("neighbours", "build", dev, "--checkpoint", checkpoint, "--k", "8", "--language", "en")
-    status, printed = _run(*build, "--split=test", "--seed=3", "--count=8")
-    assert status == 0, printed
-
-    options = ("--rerank-k=0", "--neighbours", "krnn", "--neighbours-dev", dev)
-    status, printed = _run("evaluate", "--count=4", "--checkpoint", checkpoint, *options)
-
-    assert status == 1
-    assert "krnn with k 5, as chosen on dev, needs more than 5 images and texts" in printed
-    assert "a gallery has 4 and 4: measure a larger gallery" in printed
-    assert "encode the gallery: ends" not in printed
-
-
-def test_networks_of_longer_lists_are_measured_over_as_many_entries(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Six pillars where evaluate's own lists have four; a gallery of four is named beforehand."""
-    monkeypatch.setattr("tandem.neighbours.neighbour_orders.LIST_DEPTH", 4)
-    dev, train = tmp_path / "dev", tmp_path / "train"
-    build = ("neighbours", "build", "--checkpoint", checkpoint, "--k", "8", "--language", "en")
-    settings = [f"--set={each}" for each in [*SIZES[:2], "pillar_count=6", *SIZES[3:]]]
-    folder = tmp_path / "leaprr"
-    for status, printed in [
-        _run(*build, dev, "--split=test", "--seed=3", "--count=8"),
-        _run(*build, train, "--split=train", "--seed=2", "--count=12"),
-        _run(
-            "train", "neighbours", train, "--dev", dev, "--folder", folder, "--epochs=1", *settings
-        ),
-    ]:
-        assert status == 0, printed
-
-    options = ("--rerank-k=0", "--neighbours", folder)
-    status, printed = _evaluated(checkpoint, *options)
-    assert status == 0, printed
-    assert "LeaPRR leaprr, as served" in printed
-
-    status, printed = _run("evaluate", "--count=4", "--checkpoint", checkpoint, *options)
-    assert status == 1
-    assert "LeaPRR leaprr compares with 6 images and texts, and a gallery has 4 and 4" in printed
-    assert "encode the gallery: ends" not in printed
-
-
 def test_lists_of_the_measured_part_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     """Of any size and captions, for settings, for learning, and for the choice of an epoch."""
     lists = {"test": "--seed=1", "other": "--seed=3", "train": "--seed=2"}
@@ -178,14 +131,6 @@ def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
         status, printed = _evaluated(checkpoint, *options)
         assert (status, message in printed) == (1, True), printed
     status, printed = _run("evaluate", "--neighbours", "krnn")
-    assert (status, "--neighbours needs --checkpoint" in printed) == (2, True), printed
+    assert (status, "--neighbours: these need --checkpoint" in printed) == (2, True), printed
     status, printed = _evaluated(checkpoint, "--neighbours-dev", dev)
     assert (status, "settings of --neighbours" in printed) == (2, True), printed
-
-
-def test_folders_of_one_name_are_distinguished() -> None:
-    """Each run with --seeds has a seed_1; alone, a folder's own name says enough."""
-    one, other = Path("wide/seed_1"), Path("narrow/seed_1")
-
-    assert _title(one, [one, Path("wide/seed_2")]) == "seed_1"
-    assert [_title(each, [one, other]) for each in (one, other)] == [str(one), str(other)]

@@ -15,24 +15,17 @@ from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
 from tandem.corpus.readers.karpathy import read_karpathy
 from tandem.corpus.scenes.records import scene_records
-from tandem.errors import PermissionDenied
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.offline import OfflineGallery
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
-from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
-from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.image_sources.region_tokens import RegionFile, write_regions
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
-from tandem.neighbours.lists.neighbour_file import load_neighbours, read_manifest
-from tandem.repository.precision import Precision
-from tandem.training.recipes.named_recipes import tiny
-from tandem.zoo.checkpoint import load_zoo_checkpoint
+from tandem.neighbours.lists.neighbour_file import load_neighbours
 from tests.support.client.search_server import search_server
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
-from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 ENGLISH = ("--language", "en", "--count", "8")
 
@@ -77,21 +70,6 @@ def test_a_file_holds_the_models_embeddings(checkpoint: Path, tmp_path: Path) ->
     assert_allclose(near.text_pool_logits, logits[texts_by_id])
 
 
-def test_the_manifest_names_model_and_corpus(checkpoint: Path, tmp_path: Path) -> None:
-    """The fingerprint is the served model's; other scenes have another digest."""
-    common = ("--checkpoint", str(checkpoint), *ENGLISH, "--k", "4", "--on-error", "skip")
-    for name, seed in [("a", "1"), ("b", "1"), ("c", "2")]:
-        status, printed = run(str(tmp_path / name), *common, "--seed", seed)
-        assert status == 0, printed
-
-    first, again, other = (read_manifest(tmp_path / name) for name in "abc")
-    files = CheckpointFiles.read(checkpoint)
-    assert first.model_fingerprint == export_manifest(files, Precision.FP32, {}).fingerprint
-    assert (first.corpus, first.split, first.base) == ("scenes", "train", "BE")
-    assert first == again
-    assert other.corpus_sha256 != first.corpus_sha256
-
-
 def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
     common = ("--checkpoint", str(checkpoint), *ENGLISH)
 
@@ -107,22 +85,6 @@ def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
     status, printed = run(str(tmp_path), *common)
     assert (status, "is a folder" in printed) == (1, True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_of_another_kind_is_not_replaced(checkpoint: Path, tmp_path: Path) -> None:
-    """A corpus, which is easily given in the place of --corpus; lists are replaced."""
-    dataset, lists = tmp_path / "dataset.json", tmp_path / "lists"
-    dataset.write_text("{}")
-    common = ("--checkpoint", str(checkpoint), *ENGLISH, "--k", "2")
-
-    for _ in range(2):
-        status, printed = run(str(lists), *common)
-        assert status == 0, printed
-    status, printed = run(str(dataset), *common)
-
-    assert status == 1
-    assert f"{dataset} is there and is no file of neighbours" in printed
-    assert dataset.read_text() == "{}"
 
 
 def test_pictures_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
@@ -150,49 +112,6 @@ def test_pictures_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: P
         assert "--allow-trained" in text
     assert "1 of the images were trained on, c first" in told
     assert [(tmp_path / name).is_file() for name in "abcd"] == [False, False, True, True]
-
-
-def test_scenes_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    """They have no files: the training split of the recipe's seed is known by its numbers."""
-    untouched = load_checkpoint(checkpoint)
-    made_by = {"recipe": tiny(7).to_dict()}
-    save_checkpoint(tmp_path / "trained", untouched.model, untouched.tokenizer, made_by)
-    common = (str(tmp_path / "file"), "--checkpoint", str(tmp_path / "trained"), *ENGLISH)
-    skipping = ("--k", "2", "--on-error", "skip")
-
-    of_its_seed, says = run(*common, *skipping, "--seed", "7")
-    of_another, output = run(*common, *skipping, "--seed", "1")
-
-    assert (of_its_seed, of_another) == (1, 0), output
-    assert "were trained on" in says
-    assert "of scenes another --seed" in says
-
-
-def test_a_network_of_the_zoo_is_a_base_too(tmp_path: Path) -> None:
-    """What embeds gives the lists; what only scores pairs needs a retriever."""
-    save_tiny_zoo(tmp_path / "be", "vse_infinity", max_text_tokens=256)
-    save_tiny_zoo(tmp_path / "ce", "scan_i2t", max_text_tokens=256)
-    common = (str(tmp_path / "file"), *ENGLISH, "--k", "4", "--checkpoint")
-
-    built, printed = run(*common, str(tmp_path / "be"))
-    near = load_neighbours(tmp_path / "file") if built == 0 else None
-    behind, also_printed = run(
-        *common, str(tmp_path / "ce"), "--retriever", str(tmp_path / "be"), "--rerank-k", "2"
-    )
-    alone, says = run(*common, str(tmp_path / "ce"))
-
-    assert (built, behind, alone) == (0, 0, 1), printed + also_printed
-    assert near is not None
-    embedder, gallery = (
-        load_zoo_checkpoint(tmp_path / "be"),
-        make_gallery(scene_records("train", 1, 8), ["en"]),
-    )
-    by_id = gallery.tie_order(Modality.IMAGE)
-    encoded = OfflineGallery(embedder, gallery).embeddings(Modality.IMAGE)
-    assert_allclose(near.images, encoded[by_id], atol=1e-6)
-    assert near.source.model_fingerprint == embedder.weights_sha256
-    assert load_neighbours(tmp_path / "file").base == "BE + CE 2"
-    assert "scores pairs and embeds nothing" in says
 
 
 def _worded(folder: Path, said: dict[str, str]) -> str:
@@ -223,21 +142,6 @@ def test_the_model_of_a_running_system_embeds(tmp_path: Path) -> None:
     own = [answers[number] for number in range(4)]
     assert near.lists["texts_of_image"][:, 0].tolist() == own
     assert_allclose(near.images, near.texts[own])
-
-
-def test_what_a_running_system_does_not_embed_is_named(tmp_path: Path) -> None:
-    corpus = _worded(tmp_path / "pets", {"a": "red cup", "b": "hat"})
-    common = (str(tmp_path / "file"), "--corpus", corpus, "--split", "all", "--k", "2")
-
-    with FakeServer() as server:
-        mixed, says_both = run(*common, "--address", server.address, "--rerank-k", "2")
-        server.fail(PermissionDenied(caller="eve", what="embed"))
-        denied, says_why = run(*common, "--address", server.address)
-
-    assert (mixed, denied) == (2, 1)
-    assert "--rerank-k" in says_both
-    assert "may not embed" in says_why
-    assert not (tmp_path / "file").exists()
 
 
 async def test_a_content_that_is_refused_is_named(tmp_path: Path) -> None:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import re
 import threading
-
-import pytest
 
 from tandem.cli.terminal.console import Terminal
 from tandem.cli.terminal.progress import LongWork, duration
-
-
-class Screen(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def terminal(text: io.StringIO) -> Terminal:
@@ -65,37 +54,6 @@ def test_each_minute_logs_the_remaining_time_without_a_bar() -> None:
     assert "read: 1,000 of 4,000 pictures, 33/s, 1 min 30 s left, good [/x]" in text.getvalue()
 
 
-def test_a_resumed_run_shows_the_rate_of_its_own_work() -> None:
-    """Not of what was done before it."""
-    text, seconds = Screen(), 0.0
-    screen = terminal(text)
-    screen.width = 200
-    with LongWork(screen, clock=lambda: seconds) as work:
-        work.show("learn [/x]", 900, 1000, unit="steps")
-        seconds = 10.0
-        work.show("learn [/x]", 920, note="\x1b[31m")
-
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
-    assert r"920 of 1,000 steps, 2.00/s, 40 s left, \x1b[31m" in plain
-    assert "learn [/x]" in plain
-
-
-def test_failed_work_prints_no_summary() -> None:
-    """And leaves no thread."""
-    text = io.StringIO()
-
-    def fail() -> None:
-        with LongWork(terminal(text)) as work:
-            work.show("read", 0)
-            raise ValueError("bad")
-
-    with pytest.raises(ValueError, match="bad"):
-        fail()
-
-    assert "ends" not in text.getvalue()
-    assert "long-work" not in {each.name for each in threading.enumerate()}
-
-
 def test_work_that_is_often_short_says_nothing_unless_it_is_long() -> None:
     """So a check of a small store has one line: what it found."""
     text = io.StringIO()
@@ -115,17 +73,3 @@ def test_durations_are_printed_in_two_units() -> None:
         "1 h 0 min",
         "2 h 5 min",
     ]
-
-
-class FullDisk(io.StringIO):
-    """A file on a disk without room."""
-
-    def write(self, text: str, /) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_lines_that_cannot_be_written_end_no_work() -> None:
-    """An ingest or a training outlives the disk that its log is on, or its terminal."""
-    with LongWork(terminal(FullDisk()), line_seconds=0.001) as work:
-        work.show("read", 0, 10)
-        work.show("learn", 10)

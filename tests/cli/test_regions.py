@@ -42,21 +42,6 @@ def test_a_detectors_files_are_merged_into_one(detected: Path, tmp_path: Path) -
     assert vectors[:, :2048].unique().tolist() == [1]
 
 
-def test_the_first_fault_stops_and_nothing_is_written(detected: Path, tmp_path: Path) -> None:
-    result = run(detected, tmp_path / "it.safetensors")
-
-    assert result.exit_code == 1
-    assert "b.npz has features that are NaN" in str(result.exception)
-    assert "--on-error skip" in str(result.exception)
-    assert list(tmp_path.iterdir()) == [detected]
-
-
-def test_a_name_by_which_the_file_is_not_known_is_refused(detected: Path, tmp_path: Path) -> None:
-    result = run(detected, tmp_path / "it.bin")
-
-    assert "name it *.safetensors" in str(result.exception)
-
-
 def test_nothing_left_is_an_error(detected: Path, tmp_path: Path) -> None:
     (detected / "a.npz").unlink()
 

@@ -9,8 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.search.search_table import coverage_warning
-from tandem.client import Coverage, ErrorReason
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import Search, ToldService, search_server
@@ -69,31 +67,3 @@ def test_a_partial_answer_is_warned_of(coverage: pb.Coverage, is_warned: bool) -
     assert result.exit_code == 0
     assert ("partial answer" in result.stderr) is is_warned
     assert "partial answer" not in result.stdout
-
-
-@pytest.mark.parametrize("option", [True, False])
-def test_full_coverage_is_requested(option: bool) -> None:
-    """Only where the option stands."""
-    options = ["--full-coverage-required"] if option else []
-    with serving(FULL) as (address, service):
-        CliRunner().invoke(app, ["search", "two dogs", "--address", address, *options])
-
-    [request] = service.requests
-    assert isinstance(request, pb.SearchItemsRequest)
-    assert request.full_coverage_required is option
-
-
-def test_the_warning_says_how_much_and_why() -> None:
-    known = Coverage(3, 4, 1234, 2000, {2: ErrorReason.DEADLINE_EXCEEDED})
-    unknown = Coverage(
-        2, 4, 1234, None, {3: ErrorReason.ITEM_CORRUPT, 2: ErrorReason.SERVICE_UNAVAILABLE}
-    )
-
-    assert coverage_warning(known) == (
-        "warning: partial answer: 3 of 4 shards (1,234 of 2,000 items) were searched; "
-        "shard 2: DEADLINE_EXCEEDED"
-    )
-    assert coverage_warning(unknown) == (
-        "warning: partial answer: 2 of 4 shards (1,234 items) were searched; "
-        "shard 2: SERVICE_UNAVAILABLE, shard 3: ITEM_CORRUPT"
-    )

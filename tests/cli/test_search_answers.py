@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +11,11 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.search.found_files import FoundFiles, file_name
-from tandem.cli.terminal.plain_json import json_text
-from tandem.cli.terminal.plain_json import plain as plain_json
-from tandem.client import FoundItem, RegionContent
+from tandem.client import FoundItem
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
 from tandem.contract.filters import holds
-from tandem.contract.region_wire import regions_to_proto
-from tandem.corpus.record_regions import region_content
-from tandem.corpus.regions.npz_folder import NpzFolder
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
@@ -42,9 +35,6 @@ HOSTILE_IDS = [
     "nul\u202e",
     "👩\u200d🚀",
 ]
-REGIONS = RegionContent.of(
-    [[1, 2, 3], [4, 5, 6]], [[0, 0, 50, 100], [0, 0, 200, 50]], image_width=200, image_height=100
-)
 ATTRIBUTES: dict[str, AttributeValue] = {"style": "noto", "n": 3}
 
 
@@ -112,14 +102,6 @@ def test_json_of_several_queries_has_an_answer_each(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert (first["query"], len(first["items"])) == ("two dogs", len(HOSTILE_IDS))
     assert (second["query"], second["error"]["reason"]) == ("bad", "TEXT_EMPTY")
-
-
-def test_a_search_that_fails_prints_no_half_of_an_object() -> None:
-    """Status 1, and nothing on stdout."""
-    result = run("bad", "--json")
-
-    assert result.exit_code == 1
-    assert printed(result) == ""
 
 
 def test_what_was_found_is_saved_inside_the_folder(tmp_path: Path) -> None:
@@ -192,16 +174,6 @@ def test_an_empty_answer_says_why(options: list[str], why: str, *, as_json: bool
         assert "similarity" not in printed(result)
 
 
-def test_an_index_without_items_says_so() -> None:
-    async def empty(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-        return pb.SearchItemsResponse(coverage=pb.Coverage(answered_shard_count=2, shard_count=2))
-
-    with serving_search(empty) as (address, _):
-        result = CliRunner().invoke(app, ["search", "x", "--index", "pets", "--address", address])
-
-    assert "nothing found: index pets has no items to find" in result.stdout
-
-
 def test_nothing_of_an_item_is_cut_or_obeyed() -> None:
     """In a pipe every id stands whole on a line, what drives a terminal as its escape."""
     result = run("two dogs", "--attributes", "--explain", "--all-modalities")
@@ -211,36 +183,3 @@ def test_nothing_of_an_item_is_cut_or_obeyed() -> None:
         assert escaped.replace("\u202e", r"\u202e") in result.stdout
     assert "\x1b" not in printed(result)
     assert r"[/x] \x1b[31m 2" in result.stdout
-
-
-async def one_of_regions(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-    """A picture that was stored as a detector's regions."""
-    item = pb.RankedItem(item_id="photo", final_rank=1, retrieve_rank=1)
-    if request.content_included:
-        item.content.regions.CopyFrom(regions_to_proto(REGIONS))
-    return pb.SearchItemsResponse(items=[item], coverage=FULL)
-
-
-def test_found_regions_are_saved_as_a_detector_writes_them(tmp_path: Path) -> None:
-    """Ingest reads the file again; the answer names it, with counts and without the bytes."""
-    arguments = ["search", "two dogs", "--save", str(tmp_path / "found"), "--json"]
-    with serving_search(one_of_regions) as (address, _):
-        result = CliRunner().invoke(app, [*arguments, "--address", address])
-
-    answer = json.loads(printed(result))
-    assert answer["items"][0]["content"]["regions"] == {
-        "region_count": 2, "feature_width": 3, "image_width": 200, "image_height": 100
-    }  # fmt: skip
-    saved = NpzFolder(tmp_path / "found", feature_width=3).read("photo")
-    assert answer["items"][0]["file"].endswith("photo.npz")
-    assert saved.features.tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert region_content(saved) == replace(REGIONS, features=region_content(saved).features)
-
-
-def test_found_regions_that_are_not_saved_are_base64() -> None:
-    item = FoundItem("photo", 0.5, 1.5, 0.8, 1, 1, REGIONS)
-
-    content = json.loads(json_text({"content": plain_json(item)}))["content"]["content"]
-
-    assert b64decode(content["regions"]["features_base64"]) == REGIONS.features
-    assert b64decode(content["regions"]["boxes_base64"]) == REGIONS.boxes

@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.contract.content import ImageContent
 from tandem.contract.search.ingest import IncomingItem
-from tandem.v1.error_reason_pb2 import ErrorReason
-from tandem.v1.search_service_pb2 import Degradation, HybridFusion, NeighbourStop
 from tests.support.client.search_server import MODEL
 from tests.support.orchestrator_svc.downstream import door_address, ingest, stack
 
@@ -92,30 +90,3 @@ def test_the_commands_run(
 
     assert result.exit_code == 0, result.output
     assert "scenes-test-" in result.stdout or "fingerprint" in result.stdout
-
-
-def test_the_examples_were_found() -> None:
-    """Or the tests above would pass by having nothing to run."""
-    assert len(blocks("python")) == 7
-    assert len(COMMANDS) == 9
-
-
-def test_the_errors_that_it_names_exist() -> None:
-    """Each by a reason of the contract."""
-    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", PAGE))
-    reasons = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()}  # noqa: SIM118
-    others = {"CROSS_ENCODER", "NORMALISED_ADD", "LOGIT_ADD", "NOT_APPLICABLE", "BEST_WINDOW"}
-
-    stops = {name.removeprefix("NEIGHBOUR_STOP_") for name in NeighbourStop.keys()}  # noqa: SIM118
-    degradations = {name.removeprefix("DEGRADATION_") for name in Degradation.keys()}  # noqa: SIM118
-    fusions = {name.removeprefix("HYBRID_FUSION_") for name in HybridFusion.keys()}  # noqa: SIM118
-    settings = {
-        "ORCHESTRATOR_NEIGHBOUR_POOL_COUNT",
-        "INDEX_KEYWORDS_ENABLED",
-        "INDEX_KEYWORD_ATTRIBUTES",
-        "TANDEM_ADDRESS",
-        "TANDEM_SHARD_ADDRESSES",
-        "TANDEM_TOKEN",
-    }
-    settings |= fusions
-    assert named - reasons - (stops - {"NOT_APPLICABLE"}) - degradations - settings == others

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from tandem.cli.search import search_table
-from tandem.cli.terminal.console import Terminal, aligned
+from tandem.cli.terminal.console import Terminal
 from tandem.client import Client, Item
 from tandem.client.testing import FakeServer
 
@@ -38,9 +38,3 @@ def test_ids_are_whole_on_a_narrow_screen(monkeypatch: pytest.MonkeyPatch) -> No
         "caption=two birds left of one alarm clock",
         "style=noto",
     ]
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    rows = [["rank", "of", "item"], ["1", "text", "a"], ["10", "", "猫"]]
-
-    assert aligned(rows, left=[1]) == ["rank  of    item", "   1  text  a", "  10        猫"]

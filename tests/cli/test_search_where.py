@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
-from tandem.contract.filters import Exists, InRange, Not, OneOf
+from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 
@@ -27,24 +26,6 @@ async def run(*arguments: str) -> tuple[Result, list[object]]:
         command = ["search", "two dogs", *arguments, "--address", address]
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
         return result, told.requests
-
-
-async def test_a_where_is_sent_as_a_filter() -> None:
-    result, [request] = await run("--where", "style = noto and n >= 2 and not exists hidden")
-
-    assert result.exit_code == 0, result.output
-    assert isinstance(request, pb.SearchItemsRequest)
-    wanted = OneOf("style", ("noto",)) & InRange("n", at_least=2) & Not(Exists("hidden"))
-    assert filter_from_proto(request.filter) == wanted
-    assert "style=" not in result.output
-
-
-async def test_without_a_where_there_is_no_filter() -> None:
-    """Not one that always holds, either."""
-    _, [request] = await run()
-
-    assert isinstance(request, pb.SearchItemsRequest)
-    assert not request.HasField("filter")
 
 
 async def test_attributes_are_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,8 @@ import typer
 
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
-from tandem.corpus.readable_records import OnError, RecordUnreadable
+from tandem.corpus.readable_records import OnError
 from tandem.corpus.record_regions import RecordRegions
-from tandem.corpus.records import Record
 from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import CrossEncoderMissing
@@ -156,20 +155,6 @@ async def test_a_bi_encoder_alone_is_measured_with_one_note(
     assert not any(each.rerank_required for each in searches[-16:])
 
 
-async def test_refused_records_are_counted_over_all_galleries() -> None:
-    reports, _ = await measured(gallery(), gallery(2), on_error=OnError.SKIP, refusing=True)
-
-    assert joined(reports).about["refused by the server"] == "2 records"
-
-
-def test_a_missing_picture_is_not_sent_to_the_server() -> None:
-    """The check before anything is sent passes what can be read."""
-    check = ServedMeasure("127.0.0.1:1", None, 1, OnError.STOP).check
-    record: Record = next(iter(scene_records("test", 1, 4)))
-
-    check(record)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_its_index_is_removed_when_it_is_stopped(number: signal.Signals) -> None:
     is_asked = asyncio.Event()
@@ -243,13 +228,3 @@ async def test_regions_are_stored_and_searched_with_instead_of_pictures() -> Non
     assert sorted(asked) == sorted(sent.values())
     assert not any(item.content.image for item in items)
     assert not any(query.image for query in queries)
-
-
-def test_a_scene_without_regions_is_named() -> None:
-    """The check before anything is sent."""
-    measure = ServedMeasure(
-        "127.0.0.1:1", None, 1, OnError.STOP, regions=RecordRegions(OneRegion())
-    )
-
-    with pytest.raises(RecordUnreadable, match="no regions of image 'scenes-val"):
-        measure.check(next(iter(scene_records("val", 1, 4))))

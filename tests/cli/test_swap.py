@@ -1,7 +1,6 @@
 """`tandem models swap`, as typed, where no server has the repository."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,25 +46,6 @@ def test_a_swap_without_a_running_tandem_is_refused_at_once(repository: Path) ->
         assert status == 1
         assert f"no tandem up --swaps runs with {repository}" in output
     assert wanted(repository) is None
-
-
-def test_served_files_are_ignored_by_git(repository: Path) -> None:
-    """`git add .` adds no model, whatever versions there are; the committed configs are seen."""
-    root = Path(__file__).parents[2]
-    versions = ("1/model.pt", "2/model.pt", "refused-3/version.json")
-    beside = ("serving.json", "wanted.json", "swaps.lock", "manifest.json", "tokenizer.json")
-    paths = [f"model_repository/joint_encoder/{name}" for name in versions]
-    paths += [f"model_repository/{name}" for name in beside]
-    config = "model_repository/joint_encoder/config.pbtxt"
-
-    ignored = subprocess.run(
-        ["git", "check-ignore", "--no-index", *paths, config],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
-
-    assert ignored.stdout.split() == paths
 
 
 def test_a_missing_version_is_not_requested(repository: Path) -> None:

@@ -21,12 +21,6 @@ def test_another_image_source_replaces_the_backbone(corpus: str | None) -> None:
     assert (patches.image_source, patches.begins_with_backbone) == ("patches", False)
 
 
-def test_regions_take_the_backbones_place(tmp_path: Path) -> None:
-    regions = TrainOptions(recipe="zoo", corpus="list:pets", regions=tmp_path).chosen("zoo")
-
-    assert (regions.image_source, regions.begins_with_backbone) == ("regions", False)
-
-
 def test_two_models_are_added_as_one(tmp_path: Path) -> None:
     """One embeds and the other scores pairs; alone, that one finds nothing."""
     save_tiny_zoo(tmp_path / "be", "vse_pp")

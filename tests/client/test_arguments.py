@@ -11,7 +11,6 @@ from tandem.client import AsyncClient, Client, Search
 from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
-from tests.support.grid import sampled
 
 Calls = Callable[[Client], object]
 
@@ -38,31 +37,18 @@ def ingest(items: Any, **options: Any) -> Calls:
 MISTYPED: list[tuple[Calls, str]] = [
     (search(5), "the query is of type int; send a str"),
     (search(Path("a.jpg")), r"the query is of type PosixPath; send a str, .*path\.read_bytes\(\)"),
-    (search(np.zeros(3)), "the query is of type ndarray"),
     (search(["two dogs"]), "an element of the query is of type str; send QueryParts"),
     (search(retrieve_k="3"), "retrieve_k is of type str; send an int"),
-    (search(rerank_k=3.5), "rerank_k is of type float"),
-    (search(return_n=True), "return_n is of type bool"),
-    (search(hybrid="yes"), "hybrid is of type str; send True or False"),
     (search(min_probability="0.5"), "min_probability is of type str; send a float"),
     (search(target_modality="video"), "'video'; send one of Modality.TEXT, Modality.IMAGE"),
     (search(fusion=5), "fusion is of type int; send one of FusionMethod.*, or its name"),
-    (search(truncation_policy=True), "truncation_policy is of type bool"),
     (search(keywords=b"dogs"), "keywords is of type bytes; send a str"),
     (search(where=5), "where is of type int; send a filter, or its text"),
     (search(consistency_tokens="token"), "consistency_tokens is of type str; send a list"),
-    (search(consistency_tokens=[5]), "a consistency token is of type int"),
     (ingest("abc"), "items is of type str; send a list or iterator of Item"),
-    (ingest({"a": "two dogs"}), "items is of type dict"),
-    (ingest(None), "items is None"),
-    (ingest([], batch_item_count="8"), "batch_item_count is of type str"),
     (ingest([], progress=5), "progress is of type int; send a function"),
-    (ingest([], request_id=5), "request_id is of type int"),
-    (ingest([], truncation_policy="no"), "truncation_policy is 'no'; send one of T"),
     (lambda client: client.remove("abc", index_id="scenes"), "item_ids is of type str"),
-    (lambda client: client.remove(None, index_id="scenes"), "item_ids is None"),  # type: ignore[arg-type]
     (lambda client: client.search_batch(["two dogs"]), "an element of searches is of type str"),  # type: ignore[list-item]
-    (lambda client: client.search_batch(5), "searches is of type int"),  # type: ignore[arg-type]
     (lambda client: client.search_page("x", index_id="scenes"), "cursor is of type str"),  # type: ignore[arg-type]
     (lambda client: client.score_documents("dogs", "text"), "documents is of type str"),
 ]
@@ -118,9 +104,7 @@ def test_numpys_numbers_are_numbers(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-@pytest.mark.parametrize(
-    "seconds", sampled([0, -1, "3", None, True, float("nan"), float("inf")], fault=type)
-)
+@pytest.mark.parametrize("seconds", [0, "3", float("nan")])
 def test_a_timeout_is_a_number_above_0(kind: Any, seconds: Any) -> None:
     with pytest.raises(ValueError, match=r"timeout_seconds is .*; give a number above 0"):
         kind("127.0.0.1:1", timeout_seconds=seconds)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from tandem.client import AsyncClient, Client
-from tandem.client.retries import RetryPolicy, is_passing
-from tandem.errors import ERROR_CLASSES, error_from_reason
 from tests.support.orchestrator_svc.threaded_door import threaded_door
 
 PAGE = (Path(__file__).parents[2] / "docs/client.md").read_text(encoding="utf-8")
@@ -35,22 +33,6 @@ def test_the_python_runs(code: str, address: str, capsys: pytest.CaptureFixture[
     assert printed
     for index, found in (('index_id="scenes"', "scenes-test-"), ('index_id="cups"', "cup-")):
         assert index not in code or found in printed
-
-
-def test_the_page_names_the_reasons_that_are_repeated() -> None:
-    """Those with another status than UNAVAILABLE by name, and the policy's numbers."""
-    errors = (error_from_reason(reason, "text", {}) for reason in ERROR_CLASSES)
-    for error in errors:
-        if is_passing(error) and error.status != "UNAVAILABLE":
-            assert f"`{error.reason}`" in PAGE
-    policy = RetryPolicy()
-
-    assert f"a budget of {policy.budget_tokens:g} tokens" in PAGE
-    assert f"puts {policy.budget_refill:g} back" in PAGE
-    assert f"at random within {policy.initial_backoff_seconds:g} s" in PAGE
-    assert f"up to {policy.max_backoff_seconds:g} s" in PAGE
-    assert policy.max_attempt_count == 4
-    assert "up to three times" in PAGE
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])

@@ -33,11 +33,6 @@ def test_each_document_is_sent_with_its_own_type() -> None:
     assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
 
 
-def test_contents_alone_need_no_index() -> None:
-    """An empty id is not an invalid one."""
-    assert request_of("a", ["b"], "", TruncationPolicy.ERROR).index_id == ""
-
-
 def test_unsendable_values_are_refused_by_name() -> None:
     with pytest.raises(IndexIdInvalid):
         request_of("a", ["b"], "No Index", TruncationPolicy.ERROR)

@@ -1,14 +1,12 @@
 """Named items: what they hold, and that they are sent as tuples are."""
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
 from tandem.client import AsyncClient, Client, IngestProgress, Item, NewItem
 from tandem.contract.regions import RegionContent
-from tandem.errors import ContentMissing, ItemIdInvalid
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.messages import IngestRequests
@@ -38,26 +36,6 @@ def test_an_item_has_one_content() -> None:
     assert Item("a", text="").content == ""
     assert Item("a", image=b"").content == b""
     assert Item("a").content is None
-
-
-def test_an_item_does_not_change() -> None:
-    item = Item("a", text="a cup")
-
-    assert item == Item("a", text="a cup") != Item("a", image=b"a cup")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        item.text = "b"  # type: ignore[misc]
-
-
-def test_only_the_unsendable_item_is_refused() -> None:
-    requests = IngestRequests([Item("a", text="x"), Item("b"), Item("", text="y")], "scenes", 32)
-    [request] = requests
-    results = [pb.IngestResult(item_id=item.item_id) for item in request.items]
-
-    outcomes = list(requests.outcomes(pb.IngestItemsResponse(results=results)))
-
-    assert [outcome.item_id for outcome in outcomes] == ["a", "b", ""]
-    kinds = [type(outcome.error) for outcome in outcomes]
-    assert kinds == [type(None), ContentMissing, ItemIdInvalid]
 
 
 async def by_client(

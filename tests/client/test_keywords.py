@@ -1,6 +1,5 @@
 """Each option of a search is a keyword, with a type, a default and a sentence for an editor."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
@@ -99,24 +98,3 @@ async def test_every_keyword_reaches_the_server() -> None:
             answers = client.search_stream("a cat", index_id="scenes", **option)
             assert len([each async for each in answers]) == 2
             assert service.requests.pop().search == expected
-
-
-async def test_every_keyword_reaches_the_server_from_a_thread() -> None:
-    """Through Client, which the loop that serves must not call."""
-
-    def search(address: str) -> None:
-        with Client(address) as client:
-            for name in OPTIONS:
-                option: Any = {**NEEDED.get(name, {}), name: VALUES.get(name, True)}
-                client.search("a cat", index_id="scenes", **option)
-                assert len(list(client.search_stream("a cat", index_id="scenes", **option))) == 2
-
-    async with search_server() as (address, service):
-        await asyncio.to_thread(search, address)
-
-    options: list[Any] = [
-        {**NEEDED.get(name, {}), name: VALUES.get(name, True)} for name in OPTIONS
-    ]
-    expected = [search_request("a cat", index_id="scenes", **option) for option in options]
-    assert service.requests[::2] == expected
-    assert [request.search for request in service.requests[1::2]] == expected

@@ -13,7 +13,6 @@ from tandem.contract.hybrid import HybridFusion
 from tandem.contract.search.query import SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
 from tandem.errors import (
-    IndexIdInvalid,
     ItemIdInvalid,
     KOutOfRange,
     QueryInvalid,
@@ -22,7 +21,7 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.support.client.messages import page_request, search_request
+from tests.support.client.messages import search_request
 
 TOKENS = content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"1234"))
 
@@ -169,16 +168,3 @@ def test_unsendable_arguments_are_refused_by_name() -> None:
         search_request([QueryPart("dog \ud800")], index_id="scenes")
     with pytest.raises(ItemIdInvalid):
         search_request(StoredItem(""), index_id="scenes")
-
-
-def test_a_page_request_has_little_but_its_cursor() -> None:
-    """The index and, where given, a size and contents."""
-    plain = page_request(b"more", index_id="pets", return_n=None, content_included=False)
-    larger = page_request(b"more", index_id="pets", return_n=50, content_included=True)
-
-    assert plain == pb.SearchItemsRequest(cursor=b"more", index_id="pets")
-    assert larger == pb.SearchItemsRequest(
-        cursor=b"more", index_id="pets", return_n=50, content_included=True
-    )
-    with pytest.raises(IndexIdInvalid):
-        page_request(b"more", index_id="Pets", return_n=None, content_included=False)

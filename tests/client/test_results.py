@@ -23,11 +23,10 @@ from tandem.contract.search_path import (
     SearchPath,
     SearchStrategy,
     ShardRetrieval,
-    path_from_proto,
     path_to_proto,
 )
 from tandem.errors import ImageUnreadable, InternalFault
-from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2, index_service_pb2
+from tandem.v1 import content_pb2, cost_pb2, error_reason_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto
 
@@ -90,57 +89,6 @@ def test_an_answer_by_hand() -> None:
         ),
     )
     assert not result_from_proto(response).coverage.is_full
-
-
-def test_an_answer_that_found_nothing() -> None:
-    """It has no items, and no time where the server reported none."""
-    result = result_from_proto(pb.SearchItemsResponse())
-
-    assert result.items == ()
-    assert result.seconds == StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
-
-
-def test_attributes_become_plain_values() -> None:
-    """By name; a value of a type that a newer server knows is left out."""
-    item = pb.RankedItem(
-        attributes={
-            "style": attribute_pb2.AttributeValue(text="noto"),
-            "count": attribute_pb2.AttributeValue(integer=3),
-            "tags": attribute_pb2.AttributeValue(texts=attribute_pb2.TextList(values=["a"])),
-            "newer": attribute_pb2.AttributeValue(),
-        }
-    )
-
-    [found] = result_from_proto(pb.SearchItemsResponse(items=[item])).items
-
-    assert found.attributes == {"style": "noto", "count": 3, "tags": ("a",)}
-
-
-def test_full_coverage_differs_from_an_unknown_total() -> None:
-    """All shards answered; how many items a missing one has may not be known."""
-    full = pb.Coverage(answered_shard_count=2, shard_count=2, item_count=0)
-    part = pb.Coverage(shard_count=2, missing_shards=[pb.MissingShard(shard_number=1)])
-
-    first, second = (
-        result_from_proto(pb.SearchItemsResponse(coverage=each)).coverage for each in (full, part)
-    )
-
-    assert first.is_full
-    assert first.item_count == 0
-    assert not second.is_full
-    assert second.item_count is None
-
-
-def test_an_empty_text_is_a_content_and_a_missing_one_is_none() -> None:
-    """A content of neither kind, from a server that knows a third, is none that we know."""
-    response = pb.SearchItemsResponse(
-        items=[
-            pb.RankedItem(content=content_pb2.Content(text="")),
-            pb.RankedItem(content=content_pb2.Content()),
-        ]
-    )
-
-    assert [item.content for item in result_from_proto(response).items] == [TextContent(""), None]
 
 
 def test_outcomes_by_hand() -> None:
@@ -253,20 +201,6 @@ def test_an_empty_answer_says_why_in_words() -> None:
     assert result_from_proto(response).why_empty == ""
 
 
-def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
-    """Of what was not a text, or not encoded, nothing."""
-    response = pb.IngestItemsResponse()
-    response.results.add(item_id="text").text_use.token_count = 100
-    response.results[0].text_use.used_token_count = 64
-    response.results.add(item_id="picture")
-
-    text, picture = outcomes_from_proto(response)
-
-    assert text.text_use == TextUse(100, 64)
-    assert text.text_use.is_truncated
-    assert picture.text_use is None
-
-
 def test_each_shards_search_path_is_reported() -> None:
     """What its planner chose, and why not otherwise; a newer server's words are none of ours."""
     path = SearchPath(
@@ -292,19 +226,3 @@ def test_each_shards_search_path_is_reported() -> None:
     assert second.path.strategy is SearchStrategy.UNKNOWN
     assert not second.path.fallback
     assert second.modality is None
-
-
-@pytest.mark.parametrize(
-    ("strategy", "kind"), list(zip(SearchStrategy, SearchFallback, strict=True))
-)
-def test_a_search_path_crosses_the_wire_unchanged(
-    strategy: SearchStrategy, kind: SearchFallback
-) -> None:
-    """Each of its values is one of the contract, and the contract has no other."""
-    for path in (
-        SearchPath(strategy),
-        SearchPath(strategy, "HNSW32", "cuda:0", Fallback(kind, "why"), 0),
-    ):
-        assert path_from_proto(path_to_proto(path)) == path
-    assert len(SearchStrategy) == len(index_service_pb2.SearchStrategy.values())
-    assert len(SearchFallback) == len(index_service_pb2.SearchFallback.values())

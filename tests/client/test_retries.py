@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from tandem import errors
-from tandem.client import NO_RETRIES, AsyncClient, Client, RetryPolicy
+from tandem.client import AsyncClient, Client, RetryPolicy
 from tandem.client.refusal import Pushback, pushback_of
 from tandem.client.retries import CallAttempts, Retries, RetryThrottle, is_passing
 from tandem.errors import ERROR_CLASSES, RETRY_DELAY_KEY, error_from_reason
@@ -58,16 +58,6 @@ def test_the_wait_doubles_and_is_random(share: float, delays: list[float]) -> No
     call = attempts(share=share)
 
     assert [call.delay_after(BUSY) for _ in range(4)] == [*map(pytest.approx, delays), None]
-
-
-def test_the_wait_grows_to_its_most() -> None:
-    """0.1, 0.2, 0.4, then 0.5 each."""
-    policy = RetryPolicy(max_attempt_count=6, max_backoff_seconds=0.5, budget_tokens=100)
-    call = attempts(policy)
-
-    found = [call.delay_after(BUSY) for _ in range(6)]
-
-    assert found == [*map(pytest.approx, [0.1, 0.2, 0.4, 0.5, 0.5]), None]
 
 
 def test_a_servers_delay_is_kept_to() -> None:
@@ -126,15 +116,6 @@ def test_calls_that_fail_with_one_connection_take_one_token() -> None:
     assert delays == [0.1, 0.1, None, None]
     # So does a connection that breaks for each call anew.
     assert calls[0].delay_after(BROKEN, is_break=True) is None
-
-
-def test_the_calls_of_a_client_share_its_budget() -> None:
-    """Each of six callers fails once."""
-    retries = Retries(RetryPolicy(), draw=lambda: 0.0)
-
-    delays = [retries.start(10, is_repeatable=True).delay_after(BUSY) for _ in range(6)]
-
-    assert delays == [0.0] * 4 + [None] * 2
 
 
 def test_errors_of_the_call_cost_no_budget() -> None:
@@ -354,24 +335,6 @@ async def test_a_delay_beyond_the_deadline_is_not_waited_for(connect: Connect) -
     assert len(service.requests) == 1
     assert caught.value.retry_delay_seconds == 60.0
     assert pushback_of(caught.value) == 60.0
-
-
-async def test_a_final_quota_refusal_is_not_retried(connect: Connect) -> None:
-    """The server says so."""
-    never = errors.QuotaExceeded(what="calls", rate=1, retry_delay_seconds=0.001, most=1)
-    async with search_server(failing(1, never)) as (address, service):
-        with pytest.raises(errors.QuotaExceeded):
-            await connect(address, SOON).search()
-
-    assert len(service.requests) == 1
-
-
-async def test_retries_can_be_switched_off(connect: Connect) -> None:
-    async with search_server(failing(1, soon(errors.Overloaded))) as (address, service):
-        with pytest.raises(errors.Overloaded):
-            await connect(address, NO_RETRIES).search()
-
-    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize(("answered", "asked"), [(0, 3), (1, 1)])

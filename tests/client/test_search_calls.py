@@ -22,9 +22,7 @@ from tandem.client import (
     SearchResult,
 )
 from tandem.v1 import search_service_pb2 as pb
-from tests.support.client.odd_server import ODD, odd_server
-from tests.support.client.search_server import MODEL, search_server
-from tests.support.grid import sampled
+from tests.support.client.search_server import search_server
 
 Batch = list[SearchResult | errors.TandemError]
 
@@ -180,12 +178,6 @@ async def test_a_caller_can_stop_after_the_first_answer(connect: Connect) -> Non
     assert not first.is_final
 
 
-async def test_a_stream_that_is_refused_raises_by_name(connect: Connect) -> None:
-    async with search_server(echo) as (address, _):
-        with pytest.raises(errors.TextEmpty):
-            await connect(address).stream("bad")
-
-
 async def test_only_the_unsendable_search_of_a_batch_is_refused(connect: Connect) -> None:
     """By its own fault, in its place; the server answers the others."""
 
@@ -214,29 +206,6 @@ async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> N
     assert isinstance(second, errors.TextEmpty)
     assert isinstance(third, SearchResult)
     assert [item.item_id for item in (*first.items, *third.items)] == ["a", "c"]
-
-
-async def test_the_model_describes_itself(connect: Connect) -> None:
-    async with search_server() as (address, _):
-        assert await connect(address).model() == MODEL
-
-
-@pytest.mark.parametrize("name", sampled(ODD, fault=lambda name: name.split()[0]))
-async def test_a_stream_of_a_server_that_is_not_tandem_is_named(
-    connect: Connect, name: str
-) -> None:
-    """And one without an answer is not an answer."""
-    with odd_server(ODD[name]) as address, pytest.raises(ODD_ERRORS) as caught:
-        await connect(address).stream("two dogs", take=1)
-    assert caught.value.reason != "INTERNAL"
-
-
-ODD_ERRORS = (
-    errors.ServerUnknown,
-    errors.ServiceUnavailable,
-    errors.Unauthenticated,
-    errors.PermissionDenied,
-)
 
 
 async def test_an_index_is_described(connect: Connect) -> None:
@@ -290,12 +259,3 @@ async def test_all_pages_of_indexes_are_listed() -> None:
         pb.ListIndexesRequest(page_size=1000, full_coverage_required=True),
         pb.ListIndexesRequest(page_size=1000, full_coverage_required=True, page_token="pets"),
     ]
-
-
-async def test_an_index_id_that_cannot_be_one_is_not_sent() -> None:
-    """Its error is raised in the caller's process."""
-    async with search_server() as (address, service), AsyncClient(address) as client:
-        with pytest.raises(errors.IndexIdInvalid):
-            await client.describe_index(index_id="No index")
-
-    assert not service.requests

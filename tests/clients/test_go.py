@@ -84,14 +84,6 @@ def test_the_generated_code_is_that_of_the_protos(tmp_path: Path) -> None:
     assert [name for name in made.keys() | kept.keys() if made.get(name) != kept.get(name)] == []
 
 
-def test_go_mod_requires_the_modules_that_the_files_import() -> None:
-    """No others: the paths of Go's own packages and of this module begin without a dot."""
-    imported = re.compile(r'^\s*(?:\w+ )?"([\w-]+\.[\w.-]+/[\w-]+)[^"]*"$', re.MULTILINE)
-    modules = {name for path in FOLDER.rglob("*.go") for name in imported.findall(path.read_text())}
-
-    assert modules == set(required()) == {"google.golang.org/grpc", "google.golang.org/protobuf"}
-
-
 @needs_go
 def test_go_mod_requires_the_versions_that_are_tested_here() -> None:
     """Older ones may lack what the code calls, and newer ones are the caller's choice."""

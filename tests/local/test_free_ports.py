@@ -16,11 +16,6 @@ def test_outgoing_connections_do_not_take_the_ports() -> None:
     assert not {*free_ports(200)} & {*range(int(low), int(high) + 1)}
 
 
-def test_none_is_handed_out_twice_in_a_while() -> None:
-    """Not in one call, and not by the next."""
-    assert len({*free_ports(500), *free_ports(500)}) == 1_000
-
-
 def test_a_port_that_somebody_listens_on_is_passed_over() -> None:
     """The next in turn is taken, and so left out."""
     [port] = free_ports(1)

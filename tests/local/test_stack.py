@@ -15,24 +15,6 @@ from tandem.triton.server import TritonUnavailable, core_count
 from tests.support.triton.odd_models import write_echo
 
 
-def test_fixed_ports_are_the_documented_ones() -> None:
-    """Those of docs/architecture.md."""
-    ports = Ports.fixed(shard_count=2)
-
-    assert (ports.orchestrator, ports.encoder, ports.triton) == (7400, 7410, 7440)
-    assert (ports.index, ports.rerank) == ((7420, 7421), (7430, 7431))
-    assert all(metrics == port + 100 for port, metrics in ports.metrics.items())
-
-
-def test_free_ports_are_all_different() -> None:
-    """None is handed out twice."""
-    ports = Ports.free(shard_count=3)
-    serving = [ports.orchestrator, ports.encoder, ports.triton, ports.gateway]
-    serving += [*ports.index, *ports.rerank]
-
-    assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 20
-
-
 def test_admission_is_sized_by_the_cores(tmp_path: Path) -> None:
     """Twelve a core, 16 at least; a number that is given goes before."""
     name, ports = "ORCHESTRATOR_MAX_INFLIGHT_COUNT", Ports.free(shard_count=1)

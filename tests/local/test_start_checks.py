@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.serve.up import exported
+from tandem.extras import PackageMissing
 from tandem.item_store.item_store import ItemStore
 from tandem.local.data_folder import DataFolder
 from tandem.local.ports import Ports
@@ -181,21 +182,11 @@ def test_each_port_in_use_is_named_with_its_purpose() -> None:
     assert "--free-ports" in str(refused.value)
 
 
-def test_an_invalid_checkpoint_is_refused(tmp_path: Path) -> None:
-    """The shipped one is one."""
-    check_machine(default_checkpoint())
-    (tmp_path / "file").touch()
-
-    for name, why in (("none", "is not there"), ("file", "is a file"), ("", "is not a checkpoint")):
-        with pytest.raises(ValueError, match=why):
-            check_machine(tmp_path / name)
-
-
 def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than a service that ends at its start, with the reason in a log."""
-    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
 
-    with pytest.raises(StartRefused, match=r"faiss.*pip install 'tandem-search\[local\]'"):
+    with pytest.raises(PackageMissing, match=r"torch.*pip install 'tandem-search\[models\]'"):
         check_machine(default_checkpoint())
 
 

@@ -297,18 +297,3 @@ def test_an_unwritable_outcome_is_reported_once_and_written_later(
     assert "Deadline Exceeded" in str(swaps.look())
     assert "tandem models swap --to 2" in serving(repository).refusal
     assert swaps.look() is None
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_late_outcome_of_an_unloaded_version_is_not_written(
-    swaps: VersionSwaps, triton: FailingTriton, repository: Path
-) -> None:
-    """Triton was restarted meanwhile, with what served before."""
-    asked_for(repository, 1)
-
-    assert "make room" in str(swaps.look())
-    triton.loaded = set()
-    assert swaps.look() is None
-
-    assert swaps._unwritten is None
-    assert serving(repository) == Serving()
