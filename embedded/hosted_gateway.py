@@ -22,11 +22,11 @@ def hosted_gateway(environ: Mapping[str, str], identity: Identity | None) -> Att
         return None
     try:
         # Only here, as an HTTP framework is an extra.
-        from gateway_svc.serving import AttachedGateway
+        from gateway_svc.serving import Gateway
         from gateway_svc.settings import GatewaySettings
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"{_ADDRESS}: HTTP needs {error.name}: pip install 'tandem-search[gateway]'"
         ) from error
     settings = load(GatewaySettings, "GATEWAY_", environ)
-    return AttachedGateway(settings, identity, load_guard_or_exit(identity))
+    return Gateway(settings, identity, load_guard_or_exit(identity))

@@ -5,7 +5,6 @@ import sys
 
 import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
-from gateway_svc.upstream import Upstream
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.serve.arguments import load_or_exit
@@ -24,13 +23,7 @@ async def main(settings: GatewaySettings) -> None:
         sys.exit(f"gateway_svc: python -m embedded serves HTTP {IN_PROCESS}")
     identity = load_identity_or_exit()
     channel = open_channel(settings.orchestrator_address, identity)
-    await serve(
-        settings,
-        upstream=Upstream(channel),
-        close=channel.close,
-        identity=identity,
-        guard=load_guard_or_exit(identity),
-    )
+    await serve(settings, channel=channel, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

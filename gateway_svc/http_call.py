@@ -9,7 +9,8 @@ An operation is a function below its path, its method of the contract and its de
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -112,6 +113,31 @@ class HttpCall:
         kind = self.operation.method.answer_class
         return await by_size(len(answer), lambda: answer_json(kind.FromString(answer)))
 
+    def streamed(
+        self,
+        method: Method,
+        requests: Iterable[bytes],
+        piece: Callable[[bytes], Awaitable[bytes]],
+        end: Callable[[TandemError | None], bytes],
+        kind: str,
+    ) -> Response:
+        """Returns the response with a piece of each answer and the end of all of them.
+
+        No proxy is to keep, cache or compress it. `end` gets the error that ended the answers.
+        """
+
+        async def pieces() -> AsyncIterator[bytes]:
+            failure: TandemError | None = None
+            try:
+                async with aclosing(self.upstream.answers(method, requests, self.context)) as found:
+                    async for each in found:
+                        yield await piece(each)
+            except TandemError as error:
+                self.outcome.fail(failure := error)
+            yield end(failure)
+
+        return StreamingResponse(pieces(), headers=_UNBUFFERED, media_type=kind)
+
 
 Serve = Callable[[HttpCall], Awaitable[Response]]
 """Returns the response; raises TandemError or HttpRefusal."""
@@ -209,8 +235,3 @@ def content_type(headers: Headers) -> str:
 def answer_json(message: Message) -> Response:
     """Returns the response with every field of a message."""
     return Response(message_to_json(message, is_canonical=False), media_type=JSON_TYPE)
-
-
-def streamed(pieces: AsyncIterator[bytes], kind: str) -> Response:
-    """Returns the response of several answers, which no proxy is to keep, cache or compress."""
-    return StreamingResponse(pieces, headers=_UNBUFFERED, media_type=kind)

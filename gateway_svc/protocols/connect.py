@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal, error_headers, http_status, malformed
-from gateway_svc.http_call import HttpCall, streamed
+from gateway_svc.http_call import HttpCall
 from gateway_svc.json_message import by_size, message_to_json, parse_message
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Method
@@ -65,18 +64,10 @@ async def stream(call: HttpCall, kind: str) -> Response:
     messages = messages_of(call.body) if method.is_request_stream else [one_message(call.body)]
     requests = [await _request(method, message, is_json=is_json) for message in messages]
 
-    async def answers() -> AsyncIterator[bytes]:
-        end: dict[str, Any] = {}
-        try:
-            async with aclosing(call.upstream.answers(method, requests, call.context)) as found:
-                async for each in found:
-                    yield envelope(await _answer(method, each, is_json=is_json))
-        except TandemError as error:
-            call.outcome.fail(error)
-            end = _failed_end(error)
-        yield envelope(json.dumps(end).encode(), _END_STREAM)
+    async def piece(message: bytes) -> bytes:
+        return envelope(await _answer(method, message, is_json=is_json))
 
-    return streamed(answers(), kind)
+    return call.streamed(method, requests, piece, _end, kind)
 
 
 def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
@@ -88,15 +79,17 @@ def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
         headers = {**error_headers(error), **dict(plain_metadata(error))}
     if kind in STREAM_TYPES and isinstance(error, TandemError):
         # A stream's status is 200, and its end says how it ended.
-        end = json.dumps(_failed_end(error)).encode()
-        return Response(envelope(end, _END_STREAM), 200, {}, kind)
+        return Response(_end(error), 200, {}, kind)
     return Response(json.dumps(members), status, headers, "application/json")
 
 
-def _failed_end(error: TandemError) -> dict[str, Any]:
+def _end(error: TandemError | None) -> bytes:
     """Returns the end of a stream: the error, and what clients show as its metadata."""
-    metadata = {name: [value] for name, value in plain_metadata(error)}
-    return {"error": error_members(error), "metadata": metadata}
+    members: dict[str, Any] = {}
+    if error is not None:
+        metadata = {name: [value] for name, value in plain_metadata(error)}
+        members = {"error": error_members(error), "metadata": metadata}
+    return envelope(json.dumps(members).encode(), _END_STREAM)
 
 
 def error_members(error: TandemError) -> Mapping[str, Any]:

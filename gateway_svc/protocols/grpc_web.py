@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+import re
+from collections.abc import Callable
 from urllib.parse import quote
 
 import grpc
 from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal, malformed
-from gateway_svc.http_call import HttpCall, streamed
+from gateway_svc.http_call import HttpCall
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from tandem.chassis.calls.status import plain_metadata, rich_status
 from tandem.errors import InternalFault, TandemError
@@ -21,6 +21,8 @@ BINARY_TYPES = {"application/grpc-web", "application/grpc-web+proto"}
 TEXT_TYPES = {"application/grpc-web-text", "application/grpc-web-text+proto"}
 
 _TRAILERS = 0x80
+# Base64 up to its padding.
+_RUN = re.compile(rb"[^=]+={0,2}")
 _OK = "grpc-status:0\r\n"
 
 
@@ -34,18 +36,14 @@ async def answer(call: HttpCall, kind: str) -> Response:
         return Response(encode(whole), media_type=kind)
     requests = list(messages_of(body)) if method.is_request_stream else [one_message(body)]
 
-    async def answers() -> AsyncIterator[bytes]:
-        trailers = _OK
-        try:
-            async with aclosing(call.upstream.answers(method, requests, call.context)) as found:
-                async for each in found:
-                    yield encode(envelope(each))
-        except TandemError as error:
-            call.outcome.fail(error)
-            trailers = _trailers(error)
-        yield encode(envelope(trailers.encode(), _TRAILERS))
+    async def piece(message: bytes) -> bytes:
+        return encode(envelope(message))
 
-    return streamed(answers(), kind)
+    def end(error: TandemError | None) -> bytes:
+        trailers = _OK if error is None else _trailers(error)
+        return encode(envelope(trailers.encode(), _TRAILERS))
+
+    return call.streamed(method, requests, piece, end, kind)
 
 
 def refusal(error: TandemError | HttpRefusal, kind: str) -> Response:
@@ -61,29 +59,15 @@ def _encoder(kind: str) -> Callable[[bytes], bytes]:
 
 def _decoded(body: bytes) -> bytes:
     """Returns the bytes of base64, which may be padded after each message."""
+    runs = _RUN.findall(body)
     try:
-        if b"=" not in body[:-2]:
-            return base64.b64decode(body, validate=True)
-        pieces = body.replace(b"=", b"= ").split()
-        return b"".join(_joined(pieces))
+        if sum(map(len, runs)) < len(body):
+            raise ValueError("padding without base64")
+        return b"".join(base64.b64decode(run, validate=True) for run in runs)
     except (binascii.Error, ValueError):
         raise malformed(
             "the body is not base64", "send base64, or bytes as application/grpc-web+proto"
         ) from None
-
-
-def _joined(pieces: list[bytes]) -> list[bytes]:
-    """Returns the decoded runs of base64; a run ends after its padding."""
-    runs: list[bytes] = []
-    run = b""
-    for piece in pieces:
-        run += piece
-        if len(run) % 4 == 0:
-            runs.append(base64.b64decode(run, validate=True))
-            run = b""
-    if run:
-        raise ValueError("the last run is not whole")
-    return runs
 
 
 def _trailers(error: TandemError) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -13,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from gateway_svc.faults import malformed, problem_members
-from gateway_svc.http_call import HttpCall, flag, operation, streamed
+from gateway_svc.http_call import HttpCall, flag, operation
 from gateway_svc.json_message import by_size, message_to_json
 from gateway_svc.openapi import (
     CONTENT,
@@ -59,7 +57,7 @@ async def search(call: HttpCall) -> Response:
     if not is_stream:
         return await call.answered(request)
     sent = pb.StreamSearchItemsRequest(search=request).SerializeToString()
-    return streamed(_events(call, sent), EVENTS_TYPE)
+    return call.streamed(_STREAM, [sent], _event_of, _last_event, EVENTS_TYPE)
 
 
 async def _request(call: HttpCall, members: dict[str, Any]) -> pb.SearchItemsRequest:
@@ -75,17 +73,17 @@ async def _request(call: HttpCall, members: dict[str, Any]) -> pb.SearchItemsReq
     return request
 
 
-async def _events(call: HttpCall, request: bytes) -> AsyncIterator[bytes]:
-    try:
-        async with aclosing(call.upstream.answers(_STREAM, [request], call.context)) as answers:
-            async for answer in answers:
-                message = pb.StreamSearchItemsResponse.FromString(answer)
-                name = _EVENT_NAMES.get(message.phase, "answer")
-                write = partial(message_to_json, message.answer, is_canonical=False)
-                yield _event(name, await by_size(len(answer), write))
-    except TandemError as error:
-        call.outcome.fail(error)
-        yield _event("error", json.dumps(problem_members(error)).encode())
+async def _event_of(answer: bytes) -> bytes:
+    message = pb.StreamSearchItemsResponse.FromString(answer)
+    name = _EVENT_NAMES.get(message.phase, "answer")
+    write = partial(message_to_json, message.answer, is_canonical=False)
+    return _event(name, await by_size(len(answer), write))
+
+
+def _last_event(error: TandemError | None) -> bytes:
+    if error is None:
+        return b""
+    return _event("error", json.dumps(problem_members(error)).encode())
 
 
 def _event(name: str, data: bytes) -> bytes:

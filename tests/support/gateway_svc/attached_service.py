@@ -10,7 +10,7 @@ import os
 from functools import partial
 from typing import Any
 
-from gateway_svc.serving import AttachedGateway
+from gateway_svc.serving import Gateway
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.serve.server import serve
@@ -50,7 +50,7 @@ async def main() -> None:
             warm=nothing,
             close=nothing,
         ),
-        attached=AttachedGateway(load(GatewaySettings, "GATEWAY_", os.environ), None, Guard()),
+        attached=Gateway(load(GatewaySettings, "GATEWAY_", os.environ), None, Guard()),
     )
 
 
