@@ -5,19 +5,7 @@ import pytest
 from tests.support.chassis.longer_times import holds_with_longer_times
 
 
-async def test_a_passing_check_runs_once() -> None:
-    factors = []
-
-    async def check(factor: float) -> None:
-        factors.append(factor)
-
-    await holds_with_longer_times(check)
-
-    assert factors == [1]
-
-
 async def test_a_check_that_passes_with_longer_times_passes() -> None:
-    """The machine takes 3 of what may take 1, and of what may take 4."""
     factors = []
 
     async def check(factor: float) -> None:

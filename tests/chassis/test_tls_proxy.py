@@ -121,7 +121,6 @@ async def shown_serial(port: int, files: Files) -> int:
 
 
 async def test_calls_pass(proxy_files: Files, caller_files: Files) -> None:
-    """Of a caller of the same authority, one that is on the list."""
     async with (
         plain_server() as port,
         proxy_before(port, named(proxy_files, "encoder")) as proxy,
@@ -134,7 +133,6 @@ async def test_calls_pass(proxy_files: Files, caller_files: Files) -> None:
 async def test_strangers_are_refused(
     tmp_path: Path, proxy_files: Files, authority: trustme.CA
 ) -> None:
-    """Plain text, no certificate, another authority's, a name that is not on the list."""
     stranger = Files(tmp_path / "stranger")
     stranger.write(trustme.CA(), "encoder", trusted=(authority,))
     other_name = Files(tmp_path / "other_name")
@@ -162,7 +160,6 @@ async def test_strangers_are_refused(
 async def test_a_rotation_ends_no_connection(
     proxy_files: Files, caller_files: Files, authority: trustme.CA
 ) -> None:
-    """New handshakes see the new certificate, and open calls continue."""
     async with (
         plain_server() as port,
         proxy_before(port, proxy_files.identity()) as proxy,
@@ -209,7 +206,6 @@ async def test_files_that_do_not_fit_leave_those_before(
 async def test_silent_connections_do_not_block_others(
     proxy_files: Files, caller_files: Files
 ) -> None:
-    """Forty that never shake hands, and one that does."""
     async with (
         plain_server() as port,
         proxy_before(port, proxy_files.identity()) as proxy,
@@ -223,11 +219,10 @@ async def test_silent_connections_do_not_block_others(
                 each.close()
 
 
-@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("turns", [0, 2])
 async def test_a_connection_that_arrives_during_close_is_closed(
     proxy_files: Files, turns: int
 ) -> None:
-    """In whatever turn of the event loop; what is lost open is a warning, and so an error here."""
     async with proxy_before(1, proxy_files.identity()) as proxy:
         await asyncio.sleep(0.01)  # it waits for connections
         caller = socket.create_connection(("127.0.0.1", proxy.port))
@@ -258,11 +253,9 @@ async def test_a_server_that_is_away_is_unavailable(
     [
         ({"TLS_KEY_FILE": ""}, "TLS_KEY_FILE"),
         ({"TLSPROXY_ADDRESS": "7440"}, "'7440' is not an address"),
-        ({"TLSPROXY_TARGT": "x"}, "TLSPROXY_TARGT"),
     ],
 )
 def test_a_wrong_setting_is_named(proxy_files: Files, changed: dict[str, str], told: str) -> None:
-    """As a service's: on stderr, with status 2."""
     settings = proxy_files.settings
     variables = {
         "TLS_CERTIFICATE_FILE": settings.certificate_file,

@@ -41,7 +41,6 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 def test_a_service_runs_no_file_of_the_folder_it_is_started_in(
     shadowed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor of a folder that PYTHONPATH names, and other variables of Python change nothing."""
     environment = python_environment()
     plain = [sys.executable, "-m", "orchestrator_svc", "--settings"]
     # The control: as services were started before.
@@ -66,7 +65,6 @@ def test_a_service_runs_no_file_of_the_folder_it_is_started_in(
 def test_a_child_reads_and_writes_utf_8_in_any_locale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Paths and texts of the world outlive a locale that has no letters for them."""
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("PYTHONUTF8", "0")
     program = tmp_path / "says.py"
@@ -80,7 +78,6 @@ def test_a_child_reads_and_writes_utf_8_in_any_locale(
 
 
 def test_installed_modules_are_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then in PYTHONPATH, never in relative folders of it; Tandem's own is always there."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}::relative:.")
 
     path = module_path()
@@ -104,7 +101,6 @@ def test_a_tandem_that_pythonpath_names_is_the_one_that_children_run(
 
 
 def test_loopback_is_exempt_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the user spares stays so."""
     monkeypatch.setenv("no_proxy", "example.org, localhost")
     monkeypatch.delenv("NO_PROXY", raising=False)
 

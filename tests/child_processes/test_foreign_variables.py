@@ -68,7 +68,6 @@ async def test_a_service_and_the_command_start_with_the_variables_of_other_progr
 
 
 def test_metrics_stay_in_the_process_and_out_of_another_programs_folder(tmp_path: Path) -> None:
-    """With a folder of another program's, and with one that is missing."""
     for folder in (tmp_path, tmp_path / "missing"):
         environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
         told = subprocess.run(
@@ -82,7 +81,6 @@ def test_metrics_stay_in_the_process_and_out_of_another_programs_folder(tmp_path
 def test_a_child_gets_no_variable_that_stops_a_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its other variables are its parent's."""
     for name in ("GRPC_POLL_STRATEGY", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "OTHER"):
         monkeypatch.setenv(name, "nonsense")
 

@@ -9,7 +9,6 @@ from tandem.child_processes.private_log import bound_log, private_log
 
 
 def test_a_log_that_is_too_large_begins_again(tmp_path: Path) -> None:
-    """Its process continues to write; the lines before are kept once, for their owner alone."""
     path = tmp_path / "encoder.log"
     with private_log(path) as log:
         for word in (b"first", b"second", b"third"):
@@ -24,7 +23,6 @@ def test_a_log_that_is_too_large_begins_again(tmp_path: Path) -> None:
 
 
 def test_a_log_within_its_size_stays(tmp_path: Path) -> None:
-    """So does one that was removed, of which there is nothing to bound."""
     path = tmp_path / "encoder.log"
     path.write_bytes(b"four")
 
@@ -34,7 +32,6 @@ def test_a_log_within_its_size_stays(tmp_path: Path) -> None:
 
 
 def test_without_space_for_a_copy_the_lines_go(tmp_path: Path) -> None:
-    """A folder in the copy's place stands for the disk that is full."""
     path = tmp_path / "encoder.log"
     path.write_bytes(b"first")
     (tmp_path / "encoder.log.1").mkdir()

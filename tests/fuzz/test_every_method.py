@@ -57,7 +57,6 @@ async def known(tiny_stack: LocalStack) -> Known:
 async def test_no_request_makes_a_service_fail(
     tiny_stack: LocalStack, known: Known, service: str
 ) -> None:
-    """Every answer is an allowed one; in the end all processes live, and a search is answered."""
     address = tiny_stack.address if service == "orchestrator" else tiny_stack.address_of(service)
     tallies: dict[str, Tally] = {}
     async with open_channel(address) as channel:

@@ -18,7 +18,6 @@ ATTACHED = "tests.support.gateway_svc.attached_service"
 
 
 async def test_http_drains_before_grpc_ends() -> None:
-    """A request in flight is answered, for which its end needs a call by gRPC after the signal."""
     async with (
         gateway_process("in-process", module=ATTACHED, GATEWAY_GRACE_SECONDS="60") as service,
         httpx2.AsyncClient(trust_env=False, timeout=60.0) as client,
@@ -46,7 +45,6 @@ async def test_http_drains_before_grpc_ends() -> None:
 
 
 async def test_a_taken_port_of_http_ends_the_start() -> None:
-    """Exit code 1, with the address, as for a port of gRPC."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with gateway_process(
@@ -59,7 +57,6 @@ async def test_a_taken_port_of_http_ends_the_start() -> None:
 
 
 async def test_the_gateways_own_process_has_no_orchestrator_in_it() -> None:
-    """So it says which program has."""
     async with gateway_process("in-process") as service:
         assert service.process.stderr is not None
         said = (await service.process.stderr.read()).decode()

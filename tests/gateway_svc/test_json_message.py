@@ -27,34 +27,20 @@ URL_SAFE = base64.urlsafe_b64encode(BYTES).decode()
         ({"queryParts": [{"x": 1}]}, '"x" at "SearchItemsRequest.queryParts[0]"'),
         ({"x" * 5_000: 1}, "SearchItemsRequest"),
         ({"query": ""}, "query is not a JSON object"),
-        ({"query": []}, "query is not a JSON object"),
         ({"queryParts": {}}, "repeated field queryParts must be in []"),
-        ({"consistency_tokens": "abc"}, "repeated field consistency_tokens must be in []"),
-        ({"consistency_tokens": ["a", 1]}, "consistency_tokens"),
         ({"query_parts": [{}, {"content": 1}]}, "query_parts[1].content is not a JSON object"),
-        ({"query_parts": [{}, None]}, "query_parts[1] is not a JSON object"),
         ({"filter": {"all_of": {"filters": [3]}}}, "filter.all_of.filters[0] is not a JSON object"),
         ({"index_id": "a", "indexId": "b"}, "indexId and index_id are one field"),
-        ({"indexId": None, "index_id": "b"}, "index_id and indexId are one field"),
         ({"query": {"image": "AAAA", "text": "a"}}, "multiple"),
         ({"index_id": 5}, "index_id"),
-        ({"query": {"image": 5}}, "query.image is not base64"),
         ({"query": {"image": "a!b#"}}, "query.image is not base64"),
-        ({"query": {"image": "AA AA\n"}}, "query.image is not base64"),
         ({"query": {"image": "AA==AAAA"}}, "query.image is not base64"),
         ({"query": {"image": "AAAAA"}}, "query.image is not base64"),
         ({"query": {"image": "A" * 300_000 + "?" + "A" * 3}}, "query.image is not base64"),
-        ({"explained": 1}, "explained"),
         ({"return_n": True}, "return_n is neither a text nor a number"),
         ({"return_n": 1.5}, "return_n"),
-        ({"return_n": "many"}, "return_n"),
-        ({"return_n": 2**31}, "return_n"),
-        ({"min_probability": True}, "min_probability is neither a text nor a number"),
         ({"min_probability": 10**400}, "too large"),
-        ({"min_probability": 1e39}, "min_probability"),
         ({"target_modality": "image"}, "Invalid enum value image"),
-        ({"target_modality": []}, "target_modality is neither a text nor a number"),
-        ({"target_modality": True}, "target_modality is neither a text nor a number"),
     ],
     ids=str,
 )  # fmt: skip
@@ -78,31 +64,23 @@ async def test_the_values_of_a_map_are_checked_by_their_names() -> None:
     ("value", "message"),
     [
         ({"return_n": "5"}, pb.SearchItemsRequest(return_n=5)),
-        ({"return_n": 5.0}, pb.SearchItemsRequest(return_n=5)),
         ({"return_n": "5e1"}, pb.SearchItemsRequest(return_n=50)),
-        ({"return_n": -5}, pb.SearchItemsRequest(return_n=-5)),
         ({"min_probability": "0.5"}, pb.SearchItemsRequest(min_probability=0.5)),
-        ({"min_probability": 1}, pb.SearchItemsRequest(min_probability=1)),
         ({"min_probability": "-Infinity"}, pb.SearchItemsRequest(min_probability=float("-inf"))),
         ({"target_modality": 2}, pb.SearchItemsRequest(target_modality=MODALITY_IMAGE)),
         ({"explained": False, "index_id": None}, pb.SearchItemsRequest()),
-        ({"cursor": STANDARD}, pb.SearchItemsRequest(cursor=BYTES)),
         ({"cursor": URL_SAFE}, pb.SearchItemsRequest(cursor=BYTES)),
         ({"cursor": URL_SAFE.rstrip("=")}, pb.SearchItemsRequest(cursor=BYTES)),
-        ({"cursor": ""}, pb.SearchItemsRequest()),
-        ({"cursor": "A" * 400_000}, pb.SearchItemsRequest(cursor=bytes(300_000))),
     ],
     ids=str,
 )  # fmt: skip
 async def test_what_protobuf_has_in_json_is_read(
     value: Any, message: pb.SearchItemsRequest
 ) -> None:
-    """Numbers in texts too, as large ones are written, and both alphabets of base64."""
     assert await message_from_json(value, pb.SearchItemsRequest) == message
 
 
 async def test_a_duration_is_a_text() -> None:
-    """Messages of protobuf's own have a JSON of their own."""
     answer = {"durations": {"total_duration": "0.5s"}}
 
     message = await message_from_json(answer, pb.SearchItemsResponse)
@@ -111,7 +89,6 @@ async def test_a_duration_is_a_text() -> None:
 
 
 def test_an_answer_is_written_in_both_forms() -> None:
-    """A map, an enum, durations, plain values, and fields that are absent in one form alone."""
     item = pb.RankedItem(item_id='a"é\n😀', similarity=0.1, match_logit=-0.0, retrieve_rank=3)
     for name, value in {
         "style": attribute_pb2.AttributeValue(integer=2**60),
@@ -147,7 +124,6 @@ def test_an_answer_is_written_in_both_forms() -> None:
 
 
 async def test_a_large_body_is_parsed_off_the_event_loop() -> None:
-    """And a small one in it, which takes less than a thread does."""
     loop_thread = threading.get_ident()
 
     small = await by_size(10, threading.get_ident)

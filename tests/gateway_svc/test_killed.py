@@ -119,7 +119,6 @@ async def stored_ids(client: httpx2.AsyncClient) -> set[str]:
 async def test_acknowledged_items_survive_a_kill_and_callers_continue(
     tiny_stack: LocalStack,
 ) -> None:
-    """By SIGKILL, under searches and ingests, on one port and with one pool of connections."""
     [port] = free_ports(1)
     settings = {"GATEWAY_ADDRESS": f"127.0.0.1:{port}", "LOG_LEVEL": "error"}
     pool = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60.0)

@@ -21,32 +21,23 @@ HEAD = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r
     [
         (b"", "it is not JSON: Expecting value"),
         (b"null", "the body is not a JSON object; send JSON as /openapi.json describes it"),
-        (b"{} {}", "Extra data"),
         (b'{"query": "a", "query": "b"}', "the member 'query' occurs twice; send it once"),
         (b'{"query": {"text": "a", "text": "a"}}', "the member 'text' occurs twice"),
         (b'{"min_probability": NaN}', "NaN is not a JSON number"),
-        (b'{"min_probability": 1e400}', "too large"),
-        (b'{"return_n": 1.5}', "Couldn't parse integer: 1.5 at SearchItemsRequest.return_n"),
         (b'{"min_probability": 1' + b"0" * 400 + b"}", "int too large to convert to float"),
         (b'{"index_id": "a", "indexId": "b"}', "indexId and index_id are one field"),
         (b'{"return_n": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits)"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply; send fewer levels"),
         (b'{"filter": ' + b'{"negated": ' * 200 + b"{}" + b"}" * 201, "Message too deep"),
         (b'{"\\ud800": 1}', "a lone surrogate after '{\"'; send text that is Unicode"),
-        (b'{"query": "\\ud800"}', "a lone surrogate after '{\"query\": \"'"),
-        (b"\xef\xbb\xbf{}", "Unexpected UTF-8 BOM"),
         ("{}".encode("utf-16"), "not UTF-8 at byte 0; send JSON in UTF-8"),
         ('{"query": "é"}'.encode("latin-1"), "not UTF-8 at byte 11"),
         (b'{"hybrid": ""}', "hybrid is not a JSON object"),
-        (b'{"query_parts": {}}', "repeated field query_parts must be in []"),
-        (b'{"query_parts": [{"content": "a"}]}', "query_parts[0].content is not a JSON object"),
-        (b'{"target_modality": "image"}', "Invalid enum value image for enum type tandem.v1.Mod"),
         (b'{"stream": "yes"}', "stream is neither true nor false; send one of them"),
         (b'{"filter": "a = b", "filter_text": "a = b"}', "filter_text are both set; send one"),
     ],
 )  # fmt: skip
 async def test_a_body_is_refused_with_a_remedy(body: bytes, told: str) -> None:
-    """The remedy is for a caller that sends JSON and has no message of tandem.v1."""
     async with gateway() as served:
         response = await served.client.post(SEARCH, content=body, headers=JSON)
 
@@ -68,24 +59,10 @@ async def test_the_last_of_many_members_is_found_to_repeat() -> None:
         await read_json(body.encode(), RequestLimit(len(body), max_field_count=len(members) + 1))
 
 
-async def test_a_message_is_refused_in_words_of_its_door() -> None:
-    """gRPC-Web frames its messages."""
-    async with gateway() as served:
-        response = await served.client.post(
-            "/tandem.v1.SearchService/SearchItems",
-            content=b"\0\0",
-            headers={"content-type": "application/grpc-web+proto"},
-        )
-
-    assert b"send each message of tandem.v1 uncompressed" in response.content
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("x-request-timeout-ms", "-1"),
         ("x-request-timeout-ms", "1.5"),
-        ("connect-timeout-ms", "soon"),
         ("connect-timeout-ms", ""),
         ("grpc-timeout", "5x"),
     ],
@@ -107,8 +84,6 @@ async def test_an_invalid_timeout_is_refused(name: str, value: str) -> None:
         ("/v1/items?index_id=i&page_sise=5", "no parameter 'page_sise'; send index_id or page_s"),
         ("/v1/items?index_id=i&index_id=j", "a parameter twice; send each once"),
         ("/v1/items?index_id=i&page_size=-1", "page_size is not a number in range; send 1 to 1,"),
-        ("/v1/items?index_id=i&page_size=0", "page_size is not a number in range; send 1 to 1,"),
-        ("/v1/items/a?index_id=i&colour=red", "no parameter 'colour'; send index_id there"),
         ("/v1/items/%ff?index_id=i", "the path is not UTF-8"),
         ("/v1/indexes/i?full_coverage_required=1", "neither true nor false; send one of them"),
         ("/v1/items?index_id=i&page_token=%E2%82", "the query is not UTF-8"),
@@ -123,7 +98,7 @@ async def test_a_url_is_refused_with_a_remedy(path: str, told: str) -> None:
     assert told in response.json()["detail"]
 
 
-@pytest.mark.parametrize("path", [SEARCH, "/v1/rerank", "/tandem.v1.SearchService/SearchItems"])
+@pytest.mark.parametrize("path", [SEARCH, "/tandem.v1.SearchService/SearchItems"])
 async def test_parameters_of_a_request_with_a_body_are_refused(path: str) -> None:
     """What would be in the URL is in the body: `?index_id=i` was not read, and not refused."""
     async with gateway() as served:
@@ -136,7 +111,6 @@ async def test_parameters_of_a_request_with_a_body_are_refused(path: str) -> Non
 
 
 async def test_options_lists_the_methods() -> None:
-    """Without being a preflight, and where no method fits."""
     async with gateway() as served:
         items = await served.client.options("/v1/items/a")
         search = await served.client.options(SEARCH)
@@ -146,7 +120,6 @@ async def test_options_lists_the_methods() -> None:
 
 
 async def test_head_is_a_get_without_its_body() -> None:
-    """The parameters are read as a GET's are, and the length is the body's."""
     path = "/v1/items?index_id=i&page_size=x"
     async with gateway() as served:
         head, get = await served.client.head(path), await served.client.get(path)
@@ -159,12 +132,9 @@ async def test_head_is_a_get_without_its_body() -> None:
 @pytest.mark.parametrize(
     ("accepted", "is_stream"),
     [
-        ("text/event-stream", True),
         ("application/json, text/event-stream;q=0.5", True),
         ("TEXT/EVENT-STREAM", True),
         ("text/event-stream;q=0, */*", False),
-        ("text/event-stream; q=0.000", False),
-        ("text/event-streams", False),
         ("*;;;,", False),
     ],
 )
@@ -175,9 +145,7 @@ async def test_events_are_sent_to_those_that_accept_them(accepted: str, is_strea
     assert response.headers["content-type"].startswith("text/event-stream") is is_stream
 
 
-@pytest.mark.parametrize(
-    ("encoding", "status"), [("Identity", 200), ("identity, identity", 200), ("GZIP", 415)]
-)
+@pytest.mark.parametrize(("encoding", "status"), [("identity, identity", 200), ("GZIP", 415)])
 async def test_an_encoding_is_compared_without_case(encoding: str, status: int) -> None:
     async with gateway() as served:
         response = await served.client.post(SEARCH, json={}, headers={"content-encoding": encoding})
@@ -188,8 +156,6 @@ async def test_an_encoding_is_compared_without_case(encoding: str, status: int) 
 @pytest.mark.parametrize(
     ("target", "status"),
     [
-        ("/v1/search", 200),
-        ("http://localhost/v1/search", 200),
         ("HTTP://LOCALHOST/v1/search", 200),
         ("http://elsewhere/v1/search", 400),
     ],
@@ -204,11 +170,8 @@ async def test_a_target_may_name_the_host(target: str, status: int) -> None:
     assert int(answer.split(b" ", 2)[1]) == status
 
 
-@pytest.mark.parametrize(
-    "sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\0", b"GET / HTTP/1.1\r\n\r\n"]
-)
+@pytest.mark.parametrize("sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\0"])
 async def test_bytes_that_are_not_a_request_get_a_problem(sent: bytes) -> None:
-    """TLS on the plain port too."""
     async with gateway() as served:
         answer = await served.exchange(sent)
 
@@ -221,7 +184,6 @@ async def test_bytes_that_are_not_a_request_get_a_problem(sent: bytes) -> None:
 @pytest.mark.parametrize(
     ("version", "headers", "body"),
     [
-        ("1.0", "Content-Length: 2", b"{}"),
         ("1.0", "Content-Length: 2\r\nAccept: text/event-stream", b"{}"),
         (
             "1.1",
@@ -230,7 +192,7 @@ async def test_bytes_that_are_not_a_request_get_a_problem(sent: bytes) -> None:
         ),
         ("1.1", "Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close", b"{}"),
     ],
-    ids=["proxy", "proxy_events", "chunked", "expect"],
+    ids=["proxy_events", "chunked", "expect"],
 )
 async def test_other_programs_send_a_search_in_other_ways(
     version: str, headers: str, body: bytes

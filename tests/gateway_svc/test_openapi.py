@@ -55,7 +55,6 @@ async def test_every_path_is_described_and_every_reference_leads_somewhere() -> 
 
 
 async def test_the_answer_to_an_unknown_content_type_is_described() -> None:
-    """Problem details, for every method of the contract: there is no protocol to say it in."""
     async with gateway() as served:
         document = (await served.client.get("/openapi.json")).json()
         for path in METHODS:
@@ -68,7 +67,6 @@ async def test_the_answer_to_an_unknown_content_type_is_described() -> None:
 
 
 async def test_a_page_shows_the_description() -> None:
-    """With a script and a style of its own, as the policy of all pages asks."""
     async with gateway() as served:
         page = await served.client.get("/docs/")
         parts = [await served.client.get(f"/docs/{name}") for name in ("page.js", "page.css")]
@@ -78,16 +76,3 @@ async def test_a_page_shows_the_description() -> None:
     assert "/openapi.json" in page.text
     assert [part.status_code for part in parts] == [200, 200]
     assert outside.status_code == 404
-
-
-async def test_docs_lead_to_the_page_with_or_without_a_slash() -> None:
-    async with gateway() as served:
-        without = await served.client.get("/docs")
-        page = await served.client.get(without.headers["location"])
-        paths = (await served.client.get("/openapi.json")).json()["paths"]
-
-    assert without.status_code == 308
-    assert "<title>Tandem: HTTP API</title>" in page.text
-    assert paths["/v1/indexes/{index_id}"]["get"]["summary"].endswith("live recall.")
-    method = paths["/tandem.v1.SearchService/ListIndexes"]["post"]
-    assert method["summary"] == "ListIndexes of the gRPC API, in every protocol."

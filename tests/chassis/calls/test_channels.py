@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
-import pytest
 
-from tandem.chassis.calls.channels import CHANNEL_OPTIONS, SERVER_OPTIONS, open_channel
+from tandem.chassis.calls.channels import SERVER_OPTIONS, open_channel
 from tandem.chassis.health.health import Health
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
@@ -71,7 +70,6 @@ async def answering(health: Health, called: Counter[str]) -> AsyncIterator[int]:
 
 
 async def test_replicas_of_one_name_are_called_in_turn() -> None:
-    """A name that resolves to three addresses, as a headless service's does."""
     called: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         addresses = [await stack.enter_async_context(replica(name, called)) for name in "abc"]
@@ -88,7 +86,6 @@ async def test_replicas_of_one_name_are_called_in_turn() -> None:
 
 
 async def test_a_draining_replica_loses_no_call() -> None:
-    """It drains as ours do; callers that keep calling notice nothing."""
     called: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         staying = await stack.enter_async_context(replica("staying", called))
@@ -105,25 +102,15 @@ async def test_a_draining_replica_loses_no_call() -> None:
     assert called == {"staying": 20}
 
 
-@pytest.mark.parametrize("is_watched", [True, False])
-async def test_a_draining_replica_gets_no_calls(is_watched: bool) -> None:
-    """From its notice on, while it still answers: what reaches it as it closes would be lost. The
-    control is a channel that does not look at its health.
-    """
+async def test_a_draining_replica_gets_no_calls() -> None:
+    """From its notice on, while it still answers: what reaches it as it closes would be lost."""
     called: Counter[str] = Counter()
-    options = [(name, value) for name, value in CHANNEL_OPTIONS if name != "grpc.service_config"]
     async with AsyncExitStack() as stack:
         addresses = [await stack.enter_async_context(replica(name, called)) for name in "ab"]
         health = Health("leaving", [])
         port = await stack.enter_async_context(answering(health, called))
         address = f"ipv4:{addresses[0]},{addresses[1]},127.0.0.1:{port}"
-        channel = await stack.enter_async_context(
-            open_channel(address)
-            if is_watched
-            else grpc.aio.insecure_channel(
-                address, options=[*options, ("grpc.lb_policy_name", "round_robin")]
-            )
-        )
+        channel = await stack.enter_async_context(open_channel(address))
         stub = SearchServiceStub(channel)
         while len(called) < 3:
             await stub.SearchItems(pb.SearchItemsRequest(), timeout=60, wait_for_ready=True)
@@ -136,11 +123,10 @@ async def test_a_draining_replica_gets_no_calls(is_watched: bool) -> None:
 
     assert called["a"]
     assert called["b"]
-    assert bool(called["leaving"]) != is_watched
+    assert not called["leaving"]
 
 
 async def test_connections_that_grow_old_fail_no_call() -> None:
-    """Callers come back over new ones, which is when they look the name up again."""
     called: Counter[str] = Counter()
     async with (
         replica("old", called, max_age_milliseconds=100) as address,
@@ -158,22 +144,13 @@ async def test_connections_that_grow_old_fail_no_call() -> None:
     assert len(called) > 2, "no connection was given up, so nothing was tried"
 
 
-@pytest.mark.parametrize("is_apart", [True, False])
-async def test_a_new_channel_starts_from_scratch(is_apart: bool) -> None:
-    """Where another of the process was refused, and waits before it tries again. The control is
-    what gRPC does by default: the two share that wait.
-    """
+async def test_a_new_channel_starts_from_scratch() -> None:
+    """By gRPC's default it would share the wait of another channel that was refused."""
     called: Counter[str] = Counter()
-    options = [each for each in CHANNEL_OPTIONS if each[0] != "grpc.use_local_subchannel_pool"]
-
-    def opened(address: str) -> grpc.aio.Channel:
-        if is_apart:
-            return open_channel(address)
-        return grpc.aio.insecure_channel(address, options=options)
 
     async with AsyncExitStack() as stack:
         async with replica("first", called) as address:
-            before = await stack.enter_async_context(opened(address))
+            before = await stack.enter_async_context(open_channel(address))
             await SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=60)
         details = ""
         while "refused" not in details:  # at first it may be the connection that ends
@@ -181,8 +158,8 @@ async def test_a_new_channel_starts_from_scratch(is_apart: bool) -> None:
             details = await call.details()
 
         await stack.enter_async_context(replica("second", called, address=address))
-        channel = await stack.enter_async_context(opened(address))
+        channel = await stack.enter_async_context(open_channel(address))
         answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=60)
         code = await answer.code()
 
-    assert code == (grpc.StatusCode.OK if is_apart else grpc.StatusCode.UNAVAILABLE)
+    assert code == grpc.StatusCode.OK

@@ -63,8 +63,6 @@ def test_the_codes_are_those_that_the_contract_states() -> None:
 
 
 async def test_every_error_reaches_its_caller_whole() -> None:
-    """Its code, words, ErrorInfo and plain key arrive."""
-
     async def search(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:
@@ -100,7 +98,6 @@ async def test_a_downstream_error_is_raised_again_as_itself() -> None:
 
 
 async def test_overload_says_when_to_retry() -> None:
-    """RetryInfo, as google.rpc asks of RESOURCE_EXHAUSTED."""
     error = Overloaded(what="all seats are taken", retry_delay_seconds=0.35)
     status = rpc_status.from_call(await failed_search(error))
 
@@ -137,14 +134,12 @@ async def test_an_overlong_message_is_cut_to_fit_metadata() -> None:
 
 
 async def test_a_text_that_does_not_encode_does_not_hide_the_error() -> None:
-    """A lone surrogate, from a file name for example."""
     seen = await failed_search(IndexNotFound(index_id="\udcff"))
 
     assert seen.code() == grpc.StatusCode.NOT_FOUND
 
 
 async def test_a_closed_port_is_service_unavailable() -> None:
-    """Port 1 of the loopback; the error names the service, which the address does not."""
     async with open_channel("127.0.0.1:1") as channel:
         with pytest.raises(ServiceUnavailable) as caught:
             await search(channel)
@@ -165,7 +160,6 @@ async def test_a_slow_answer_is_deadline_exceeded() -> None:
 
 
 async def test_a_method_that_is_not_there_is_an_internal_fault() -> None:
-    """Two versions of ours that do not fit together are our fault."""
     async with scripted_service(nothing_found) as channel:
         method = channel.unary_unary("/tandem.v1.SearchService/FindItems")
         with pytest.raises(InternalFault, match="search answered UNIMPLEMENTED"):

@@ -50,7 +50,6 @@ def picture(byte_count: int) -> pb.SearchItemsRequest:
 
 
 async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> None:
-    """Refused, not queued; places come back; probes still get an answer under overload."""
     limits = AdmissionLimits(max_inflight_count=2)
     async with scripted_service(hang, name="full", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
@@ -116,7 +115,6 @@ async def test_a_full_service_refuses_before_it_has_read_the_request() -> None:
 
 
 async def test_bytes_of_requests_are_bounded() -> None:
-    """A large request is refused next to another, a small one is not; alone, any size passes."""
     limits = AdmissionLimits(max_inflight_bytes=1_000_000)
     async with scripted_service(hang, name="heavy", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
@@ -169,7 +167,6 @@ async def _fills(search: grpc.aio.UnaryUnaryMultiCallable, count: int, service: 
 
 
 async def test_neither_streams_nor_calls_take_the_others_places() -> None:
-    """A service full of streams serves a search, and one full of searches takes a stream."""
     limits = AdmissionLimits(max_inflight_count=1, max_stream_count=1)
     async with scripted_service(nothing_found, name="both", limits=limits) as channel:
         stub = SearchServiceStub(channel)
@@ -192,7 +189,6 @@ async def test_neither_streams_nor_calls_take_the_others_places() -> None:
 
 
 async def test_a_streams_messages_wait_for_room_and_are_not_refused() -> None:
-    """Of two streams with room for one message, the second's is served when the first's is."""
     release = asyncio.Event()
     begun: list[str] = []
 
@@ -219,7 +215,6 @@ async def test_a_streams_messages_wait_for_room_and_are_not_refused() -> None:
 
 
 async def test_a_broken_stream_releases_its_room() -> None:
-    """Its messages that were never answered too."""
     limits = AdmissionLimits(max_stream_count=1, max_stream_message_count=1)
     async with scripted_service(hang, name="broken", limits=limits) as channel:
         for _ in range(3):
@@ -253,8 +248,6 @@ async def test_a_refusal_says_when_to_retry() -> None:
 
 
 async def test_a_refusal_keeps_its_delay_through_a_service_in_between() -> None:
-    """The error of a downstream service reaches the first caller unchanged."""
-
     async def search(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:
@@ -308,7 +301,6 @@ class Clock:
 
 
 def test_retry_delays_follow_the_rate_at_which_calls_end() -> None:
-    """20 calls a second end: the first delay is 50 ms, each next one 50 ms more, up to a bound."""
     clock = Clock()
     pace = Pace(clock)
     for _ in range(400):
@@ -326,5 +318,4 @@ def test_retry_delays_follow_the_rate_at_which_calls_end() -> None:
 
 
 def test_without_finished_calls_the_delay_is_the_longest() -> None:
-    """A service that is stuck is not asked again soon."""
     assert Pace(Clock()).retry_delay_seconds() == MAX_RETRY_DELAY_SECONDS

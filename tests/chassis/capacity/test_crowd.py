@@ -19,12 +19,10 @@ def test_one_host_may_have_every_place_until_another_comes() -> None:
 
 
 def test_the_host_with_most_members_loses_its_oldest() -> None:
-    """Not the host of the oldest member, nor the newcomer's own."""
     assert crowd(4, "b1", "a1", "a2", "c1").least_needed("b") == "a1"
 
 
 def test_a_higher_rank_goes_last() -> None:
-    """However old, and of whatever host; where all have it, the oldest."""
     assert crowd(3, "A1", "A2", "b1").least_needed("c") == "b1"
     assert crowd(3, "A1", "A2", "B1").least_needed("c") == "A1"
 
@@ -45,7 +43,6 @@ def test_a_host_at_its_limit_loses_a_member_of_its_own() -> None:
 
 
 def test_places_are_free_again() -> None:
-    """Also for one who leaves twice, or was never there."""
     full = crowd(1, "a1")
     for each in ("a1", "a1", "b1"):
         full.remove(each)

@@ -51,7 +51,6 @@ def test_while_others_ask_a_caller_gets_half(places: Places, clock: Clock) -> No
 
 
 def test_who_comes_later_is_not_kept_out(places: Places) -> None:
-    """Not by one caller, nor by four who take what they can; the reserve has an end."""
     assert filled(places, "one") == 24
     got = [filled(places, name) for name in ("two", "three", "four", "honest")]
     assert all(each >= 1 for each in got), got
@@ -59,7 +58,6 @@ def test_who_comes_later_is_not_kept_out(places: Places) -> None:
 
 
 def test_what_comes_back_goes_to_who_has_less(places: Places, clock: Clock) -> None:
-    """A caller that has more than its share gets none of it back while the other asks."""
     filled(places, "one")
     for _ in range(14):
         assert not places.lack("two") or places.of("two")[0] >= 4
@@ -93,7 +91,6 @@ def test_nothing_is_kept_of_callers_that_have_left(places: Places) -> None:
 
 
 async def test_who_has_least_is_served_first() -> None:
-    """Of those who wait: a caller of one message does not wait for all of another's."""
     places = Places(2)
     order: list[str] = []
 
@@ -119,7 +116,6 @@ async def test_who_has_least_is_served_first() -> None:
 
 
 async def test_a_wait_that_is_given_up_leaves_nothing() -> None:
-    """Neither in the queue, nor as a place that was given in the same moment."""
     places = Places(1)
     places.take("one")
     given, queued = (asyncio.create_task(places.wait_and_take("one")) for _ in range(2))

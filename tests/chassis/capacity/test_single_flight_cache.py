@@ -65,7 +65,6 @@ def look_up(cache: Cache, worker: Worker, *keys: str) -> "asyncio.Task[Lookup[st
 
 
 async def test_a_cached_value_is_not_computed_again() -> None:
-    """Of a batch, those that are lacking are computed in one call, each once."""
     kept, worker = cache(), eager()
     await kept.get(["a", "b"], worker.compute, TIMEOUT_SECONDS)
 
@@ -78,7 +77,6 @@ async def test_a_cached_value_is_not_computed_again() -> None:
 
 
 async def test_fifty_concurrent_lookups_share_one_computation() -> None:
-    """It is reported to one of them; the others had hits."""
     kept, worker = cache(), Worker()
     lookups = [look_up(kept, worker, "a", "b") for _ in range(50)]
     await under_way(worker)
@@ -104,7 +102,6 @@ async def test_off_each_computes_for_itself() -> None:
 
 
 async def test_a_cancelled_caller_does_not_cancel_shared_work() -> None:
-    """Not even who began it; what it took is then reported to one who stayed."""
     kept, worker = cache(), Worker()
     first = look_up(kept, worker, "a")
     await under_way(worker)
@@ -122,7 +119,6 @@ async def test_a_cancelled_caller_does_not_cancel_shared_work() -> None:
 
 
 async def test_abandoned_work_is_cancelled() -> None:
-    """The next caller starts a new computation, though the old task may not have ended yet."""
     kept, worker = cache(), Worker()
     lookups = [look_up(kept, worker, "a") for _ in range(2)]
     await under_way(worker)
@@ -138,7 +134,6 @@ async def test_abandoned_work_is_cancelled() -> None:
 
 
 async def test_a_lookup_does_not_join_cancelled_work() -> None:
-    """Though it may take its time to end."""
     kept, worker = cache(), eager()
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -162,7 +157,6 @@ async def test_a_lookup_does_not_join_cancelled_work() -> None:
 
 
 async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
-    """Callers that wait for it retry together, once; later callers start a new computation."""
     kept, worker = cache(), Worker(error=ModelUnavailable(model="m", why="gone"))
     lookups = [look_up(kept, worker, "a") for _ in range(10)]
     await under_way(worker)
@@ -177,7 +171,6 @@ async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
 
 
 async def test_a_failure_by_another_key_is_not_passed_on() -> None:
-    """Who waited for the good half of a batch gets that."""
     kept, poisoned, good = cache(), Worker(error=ModelUnavailable(model="m", why="NaN")), eager()
     first = look_up(kept, poisoned, "a", "poison")
     await under_way(poisoned)
@@ -191,7 +184,6 @@ async def test_a_failure_by_another_key_is_not_passed_on() -> None:
 
 
 async def test_a_deadline_applies_only_to_its_caller() -> None:
-    """A caller with more time starts a new computation where the first ran out of it."""
     kept, hurried, patient = cache(), Worker(error=DeadlineExceeded(what="it")), eager()
     first = look_up(kept, hurried, "a")
     await under_way(hurried)
@@ -203,24 +195,6 @@ async def test_a_deadline_applies_only_to_its_caller() -> None:
         await first
     assert {lookup.values[0] for lookup in await asyncio.gather(*others)} == {value_of("a")}
     assert patient.asked == [["a"]]
-
-
-async def test_a_patient_lookup_outlasts_any_number_of_hurried_ones() -> None:
-    """Each of the hurried ones starts a computation and runs out of time."""
-    kept, patient = cache(), eager()
-    hurried = [Worker(error=DeadlineExceeded(what="it")) for _ in range(4)]
-    lookups = [look_up(kept, worker, "a") for worker in hurried]
-    await under_way(hurried[0])
-    last = look_up(kept, patient, "a")
-    await asyncio.sleep(0)
-
-    for worker in hurried:
-        worker.may_go.set()
-
-    outcomes = await asyncio.gather(*lookups, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} <= {DeadlineExceeded, Lookup}
-    assert isinstance(outcomes[0], DeadlineExceeded)
-    assert (await last).values == [value_of("a")]
 
 
 async def test_no_caller_waits_past_its_own_deadline() -> None:
@@ -273,8 +247,6 @@ async def test_metrics_tell_hits_misses_bytes_and_evictions() -> None:
     lookups=st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=5), max_size=30),
 )
 def test_the_cache_keeps_the_most_recently_used(max_bytes: int, lookups: list[list[str]]) -> None:
-    """One lookup after another: it equals a plain list of what was used, oldest first."""
-
     def size_of(key: str) -> int:
         return 1 + ord(key) % 9
 

@@ -78,7 +78,6 @@ async def check_pauses(watched_seconds: float) -> None:
 
 
 async def test_the_reported_status_follows_the_canary() -> None:
-    """Serving, not serving once it fails, serving again once it does not."""
     said: list[bool] = []
     health = Health("followed", [])
     sick = [False, True, True, False]

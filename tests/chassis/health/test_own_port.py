@@ -43,7 +43,6 @@ async def state_of(own_port: OwnPort) -> PortState:
 
 
 async def test_a_server_answers_until_it_has_ended() -> None:
-    """Whatever its health says: that it answers at all is what was asked."""
     times = iter(range(0, 1_000, 10))
     async with served() as (server, port):
         own_port = OwnPort(f"0.0.0.0:{port}", clock=lambda: float(next(times)))
@@ -60,7 +59,6 @@ async def test_a_server_answers_until_it_has_ended() -> None:
 
 @pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
 async def test_a_certificate_of_another_name_is_accepted(tmp_path: Path, name: str) -> None:
-    """Callers must show one, and this process's own names another machine."""
     files = Files(tmp_path / "own")
     files.write(trustme.CA(), name)
     async with served(files.identity()) as (_, port):
@@ -76,7 +74,6 @@ async def test_a_stranger_that_speaks_no_tls_is_hung_up_on(tmp_path: Path) -> No
 
 
 def test_a_silent_server_is_given_time() -> None:
-    """A loop that stands still for a while is alive; one that does for longer is not."""
     now = [100.0]
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -89,7 +86,6 @@ def test_a_silent_server_is_given_time() -> None:
 
 
 def test_many_questions_in_a_second_are_one() -> None:
-    """A stranger's questions to the probes cost the service no more than the platform's."""
     now = [100.0]
     with socket.create_server(("127.0.0.1", 0), backlog=16) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -85,7 +84,6 @@ async def answered(to: grpc.aio.Channel, name: str) -> None:
 
 
 async def test_one_callers_streams_do_not_keep_another_out(guard: Guard) -> None:
-    """Alone it gets every place, by any number of connections, and no more than that."""
     limits = replace(DEFAULT_LIMITS, max_stream_count=2)
     async with (
         address(guard, limits) as to,
@@ -119,7 +117,6 @@ async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
 
 
 async def test_a_stream_whose_answers_are_not_read_ends() -> None:
-    """Its caller cannot be notified; its place becomes free."""
     limits = replace(DEFAULT_LIMITS, max_unread_seconds=IDLE_SECONDS)
     item_ids = {"items": [{"item_id": "x" * 200_000}]}
     async with (
@@ -186,7 +183,6 @@ async def test_answers_that_are_not_read_hold_no_place_of_a_search(guard: Guard)
 
 
 async def test_answers_that_are_not_read_hold_no_batch_of_an_ingest(guard: Guard) -> None:
-    """A batch that is stored makes room for another caller's, read or not."""
     limits = replace(DEFAULT_LIMITS, max_stream_message_count=2)
     batch = pb.IngestItemsRequest(items=[{"item_id": "x" * 200_000}]).SerializeToString()
     async with (
@@ -202,7 +198,6 @@ async def test_answers_that_are_not_read_hold_no_batch_of_an_ingest(guard: Guard
 
 
 async def test_unread_answers_are_bounded_in_number(guard: Guard) -> None:
-    """One caller's, however small they are; another's search is answered next to them."""
     limits = replace(DEFAULT_LIMITS, max_answer_count=4)
     async with (
         address(guard, limits, large) as to,
@@ -223,7 +218,6 @@ async def test_unread_answers_are_bounded_in_number(guard: Guard) -> None:
 
 
 async def test_a_stream_with_a_slow_batch_does_not_end() -> None:
-    """It is the service that is waited for: however long its work takes, its caller is not idle."""
     idle_seconds = 0.0
 
     async def long(
@@ -277,7 +271,6 @@ async def line(to: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
 
 
 async def test_a_dead_connection_is_found_from_both_sides() -> None:
-    """Nothing comes any more and nothing says so: within 30 s each has given it up."""
     for options in (CHANNEL_OPTIONS, CLIENT_OPTIONS, SERVER_OPTIONS):
         kept: dict[str, Any] = dict(options)
         assert kept["grpc.keepalive_time_ms"] + kept["grpc.keepalive_timeout_ms"] <= 25_000
@@ -302,46 +295,7 @@ async def test_a_dead_connection_is_found_from_both_sides() -> None:
         )
 
 
-async def test_a_slow_service_is_not_considered_dead() -> None:
-    """Its event loop stands still for longer than a ping is waited for; gRPC itself answers."""
-    await holds_with_longer_times(check_slow_is_not_dead)
-
-
-async def check_slow_is_not_dead(factor: float) -> None:
-    """Where all times are so many times as long."""
-    code = (
-        "import asyncio, sys, time, grpc\n"
-        "factor = float(sys.argv[1])\n"
-        "from tests.support.chassis.open_door import address\n"
-        "from tandem.v1 import search_service_pb2 as pb\n"
-        "async def search(request, context):\n"
-        "    time.sleep(3 * factor)\n"
-        "    return pb.SearchItemsResponse()\n"
-        "async def main():\n"
-        "    async with address(search=search) as to:\n"
-        "        print(to, flush=True)\n"
-        "        await asyncio.sleep(300)\n"
-        "asyncio.run(main())\n"
-    )
-    milliseconds = int(1_000 * factor)
-    quick = {"grpc.keepalive_time_ms": milliseconds, "grpc.keepalive_timeout_ms": milliseconds}
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(factor), stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert server.stdout is not None
-        to = (await server.stdout.readline()).decode().strip()
-        options = client_options(quick)
-        async with grpc.aio.insecure_channel(to, options=options) as channel:
-            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=120)
-    finally:
-        server.kill()
-        await server.wait()
-
-
 async def test_unread_answers_are_bounded() -> None:
-    """In all and by caller; a call whose answer is not taken for long is ended, and given back."""
-
     async def larger(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchItemsResponse:

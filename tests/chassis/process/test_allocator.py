@@ -55,7 +55,6 @@ def test_large_blocks_are_returned_to_the_system(is_bounded: bool) -> None:
 
 
 def test_the_environment_takes_precedence() -> None:
-    """An operator may know better."""
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB)}
     command = [sys.executable, "-c", PROGRAM, "bounded"]
 
@@ -108,7 +107,6 @@ def test_free_memory_between_small_blocks_is_returned(is_trimmed: bool) -> None:
 
 
 def test_a_trim_is_due_once_for_each_growth() -> None:
-    """Not again and again for memory that is in use, and again after it has shrunk."""
     trimmer = Trimmer()
     assert not trimmer.is_due()
     with grown(2 * MOST_GROWN_BYTES):

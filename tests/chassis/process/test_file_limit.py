@@ -66,7 +66,6 @@ def wait_until_ready(metrics_port: int) -> None:
 
 
 def test_other_faults_and_a_later_minute_are_reported() -> None:
-    """One line a minute, and none of another kind is lost."""
     now, others = 0.0, list[dict[str, Any]]()
     loop = asyncio.new_event_loop()
     handle = brief_when_scarce("here", lambda _, context: others.append(context), lambda: now)
@@ -84,7 +83,6 @@ def test_other_faults_and_a_later_minute_are_reported() -> None:
 
 
 def test_a_service_may_open_as_many_files_as_the_system_allows() -> None:
-    """Shells often allow 1,024, fewer than the gateway's connections, and more on request."""
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256));"
         "from tandem.chassis.process.file_limit import allow_open_files; print(allow_open_files(),"

@@ -24,10 +24,3 @@ def test_all_threads_are_there_before_the_first_call() -> None:
         assert count("whole") == 5
         assert len({*ready}) == 5
         assert count("by need") == 0
-
-
-def test_they_work_side_by_side() -> None:
-    together = threading.Barrier(3)
-    with started_threads(3, "three") as threads:
-        waits = [threads.submit(together.wait, 10) for _ in range(3)]
-        assert {wait.result(10) for wait in waits} == {0, 1, 2}

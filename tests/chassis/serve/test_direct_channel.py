@@ -92,8 +92,6 @@ async def both_ways(
 
 
 async def test_errors_are_the_same_both_ways() -> None:
-    """A named one, a fault that says nothing to strangers, a late one, a large one, and none."""
-
     async def search(request: pb.SearchItemsRequest, _: Any) -> pb.SearchItemsResponse:
         match request.index_id:
             case "none":
@@ -154,7 +152,6 @@ async def test_both_ways_share_their_places_and_are_counted_together() -> None:
 
 
 async def test_a_call_has_a_request_id_a_trace_and_a_line_in_the_log() -> None:
-    """Those that its headers name, and none of them remains with the caller."""
     seen: dict[str, str] = {}
 
     async def search(_: pb.SearchItemsRequest, __: Any) -> pb.SearchItemsResponse:
@@ -206,7 +203,6 @@ async def test_a_caller_that_gives_up_cancels_the_work() -> None:
 
 
 async def test_callbacks_run_at_the_end_of_a_call() -> None:
-    """After an error too: the bytes of an answer give their place back then."""
     ended: list[str] = []
 
     async def search(request: pb.SearchItemsRequest, context: Any) -> pb.SearchItemsResponse:
@@ -260,7 +256,6 @@ async def test_a_stream_ends_at_its_deadline_though_nothing_is_read() -> None:
 
 
 async def test_health_is_asked_as_over_a_connection() -> None:
-    """By the stub that the gateway has; a method that does not exist is none."""
     async with both_ways(nothing_found) as ways:
         answers: Mapping[str, Any] = {
             name: await health_pb2_grpc.HealthStub(ways.direct).Check(

@@ -18,7 +18,6 @@ DATA = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
 
 
 async def test_texts_and_pictures_are_embedded_in_their_order() -> None:
-    """As lists of numbers, or in base64 as the official client asks for."""
     async with gateway() as served:
         numbers = await served.client.post(
             "/v1/embeddings", json={"model": "any", "input": ["a dog", DATA, {"image": DATA}]}
@@ -39,7 +38,6 @@ async def test_texts_and_pictures_are_embedded_in_their_order() -> None:
 
 
 async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
-    """64 at a time, in order."""
     async with gateway() as served:
         response = await served.client.post("/v1/embeddings", json={"input": ["x"] * 130})
 
@@ -53,28 +51,14 @@ async def test_inputs_beyond_one_call_are_sent_in_several() -> None:
     sampled(
         [
             ({}, "input is missing"),
-            ({"input": None}, "input is missing"),
             ({"input": "a", "messages": [{"content": "b"}]}, "input and messages are both set"),
             ({"input": "a", "encoding_format": ""}, "encoding_format is none of"),
-            ({"input": "a", "encoding_format": False}, "encoding_format is none of"),
             ({"input": []}, "input"),
             ({"input": [1, 2]}, "token ids"),
-            ({"input": [[1, 2]]}, "token ids"),
-            ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
             ({"input": "a", "dimensions": 3}, "dimensions"),
             ({"input": "a", "colour": "red"}, "colour"),
             ({"input": {"image": "https://x.example/a.png"}}, "fetched"),
-            ({"messages": []}, "messages"),
             ({"messages": {"content": "a"}}, "messages is not one message with one part"),
-            (
-                {"messages": [{"content": {"text": "a"}}]},
-                "messages is not one message with one part",
-            ),
-            (
-                {"messages": [{"content": {"a dog": 1}}]},
-                "messages is not one message with one part",
-            ),
-            ({"messages": [{"role": "user"}]}, "messages is not one message with one part"),
             ({"input": [{"type": "image_url", "text": "a"}]}, "input[0] has text, and its type is"),
         ],
         fault=lambda row: row[1],
@@ -91,7 +75,6 @@ async def test_invalid_inputs_are_refused_in_both_forms(body: dict[str, Any], to
 
 
 async def test_an_input_that_is_refused_fails_the_call_with_its_place() -> None:
-    """One number, one input."""
     async with gateway() as served:
         response = await served.client.post("/v1/embeddings", json={"input": ["yes", "no"]})
 

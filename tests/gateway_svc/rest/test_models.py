@@ -20,7 +20,6 @@ async def test_the_served_model_is_listed_as_embeddings_name_it() -> None:
 
 
 async def test_the_listed_model_is_returned_by_its_id_and_no_other_is() -> None:
-    """Programs look one up before they use it; ids of the hub have a slash."""
     async with gateway() as served:
         [listed] = (await served.client.get("/v1/models")).json()["data"]
         found = await served.client.get(f"/v1/models/{listed['id']}")
@@ -32,13 +31,3 @@ async def test_the_listed_model_is_returned_by_its_id_and_no_other_is() -> None:
     assert (found.status_code, found.json()) == (200, listed)
     assert [each.status_code for each in others] == [404] * 3
     assert listed["id"] in others[0].json()["detail"]
-
-
-async def test_a_parameter_is_refused_by_name() -> None:
-    """There is one model, so no page of several."""
-    async with gateway() as served:
-        response = await served.client.get("/v1/models?limit=5")
-
-    assert response.status_code == 400
-    assert "the URL has no parameter 'limit'; send none" in response.json()["detail"]
-    assert not served.service.requests

@@ -17,7 +17,6 @@ PART = {"content": [{"type": "image_url", "image_url": {"url": DATA}}]}
 
 
 async def test_documents_of_every_form_are_sorted() -> None:
-    """Data URIs, Jina's pictures, vLLM's parts, stored items; a text by its similarity."""
     documents = [DATA, {"image": DATA}, "a text", PART, {"item_id": "stored"}]
     async with gateway() as served:
         response = await served.client.post(
@@ -41,7 +40,6 @@ async def test_documents_of_every_form_are_sorted() -> None:
 
 
 async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
-    """Its score is the similarity, and says so."""
     async with gateway() as served:
         response = await served.client.post(
             "/v1/rerank",
@@ -74,16 +72,13 @@ async def test_an_uncalibrated_cross_encoder_still_orders() -> None:
         ({"query": "q", "documents": [3]}, "documents[0]"),
         ({"documents": ["a"]}, "query"),
         ({"query": "q", "documents": ["a"], "top_n": 0}, "top_n"),
-        ({"query": "q", "documents": ["a"], "colour": 1}, "colour"),
         ({"query": "q", "documents": [{"content": []}]}, "documents[0].content"),
-        ({"query": "q", "documents": ["a"], "return_documents": "yes"}, "return_documents is neit"),
         ({"query": "q", "documents": ["a"], "return_documents": 1}, "return_documents is neither"),
         ({"query": "q", "documents": [{"text": "a", "title": "b"}]}, "documents[0]"),
         ({"query": "q", "documents": [{"text": "a"}], "rank_fields": ["text"]}, "rank_fields"),
     ],
 )
 async def test_invalid_reranks_are_refused_by_name(body: dict[str, Any], told: str) -> None:
-    """A URL above all."""
     async with gateway() as served:
         response = await served.client.post("/v1/rerank", json=body)
 

@@ -9,25 +9,13 @@ from typing import Any
 
 import pytest
 
-from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
-from tests.support.gateway_svc.running import Gateway, gateway
+from tests.support.gateway_svc.running import Gateway, found_one, gateway, no_index
 
 pytestmark = pytest.mark.usefixtures("each_shape")
 
 PICTURE = b"\x89PNG picture"
 ENCODED = base64.b64encode(PICTURE).decode()
-
-
-async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-    """Finds an item named after the query."""
-    item = pb.RankedItem(item_id=request.query.text, similarity=0.5, retrieve_rank=1)
-    return pb.SearchItemsResponse(items=[item])
-
-
-async def no_index(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-    """Refuses every search."""
-    raise IndexNotFound(index_id=request.index_id)
 
 
 async def sent(body: dict[str, Any]) -> pb.SearchItemsRequest:
@@ -41,7 +29,6 @@ async def sent(body: dict[str, Any]) -> pb.SearchItemsRequest:
 
 
 async def test_a_text_is_found_by_a_text() -> None:
-    """Names are the protos', and fields that are 0 or empty are there."""
     async with gateway(found_one) as served:
         response = await served.client.post(
             "/v1/search", json={"query": "a dog", "index_id": "scenes", "retrieve_k": 5}
@@ -58,11 +45,10 @@ async def test_a_text_is_found_by_a_text() -> None:
     "query",
     [
         {"image": ENCODED},
-        {"image": f"data:image/png;base64,{ENCODED}"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED}"}},
         {"image_url": f"data:image/png;base64,{ENCODED}"},
     ],
-    ids=["base64", "data", "part", "short_part"],
+    ids=["base64", "part", "short_part"],
 )
 async def test_a_picture_is_sent_as_its_bytes(query: dict[str, Any]) -> None:
     assert (await sent({"query": query})).query.image == PICTURE
@@ -70,7 +56,6 @@ async def test_a_picture_is_sent_as_its_bytes(query: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["filter", "filter_text"])
 async def test_a_filter_may_be_a_text(name: str) -> None:
-    """The server parses it, so its errors point at the place."""
     assert (await sent({"query": "dog", name: "style = noto"})).filter_text == "style = noto"
 
 
@@ -84,20 +69,16 @@ async def test_a_filter_may_be_json() -> None:
     ("body", "told"),
     [
         ({"query": {"image": "https://example.com/dog.png"}}, "nothing is fetched"),
-        ({"query": {"image": "file:///etc/passwd"}}, "nothing is fetched"),
         ({"query": {"image_url": {"url": "http://169.254.169.254/"}}}, "nothing is fetched"),
         ({"query": {"image": "no base64!"}}, "not base64"),
         ({"query": {"image": 3}}, "query.image"),
         ({"query": {"text": "dog", "image": ENCODED}}, "needs exactly one of"),
         ({"query": 3}, "neither a text nor an object"),
-        ({"query": "\ud800"}, "surrogate"),
         ({"query": "dog", "filter": "a = 1", "filter_text": "b = 2"}, "filter_text"),
-        ({"query": "dog", "stream": "yes"}, "stream"),
         ({"query": "dog", "colour": "red"}, "colour"),
     ],
 )
 async def test_contradictory_searches_are_refused_by_name(body: dict[str, Any], told: str) -> None:
-    """A URL above all."""
     async with gateway() as served:
         response = await served.client.post(
             "/v1/search",
@@ -113,7 +94,6 @@ async def test_contradictory_searches_are_refused_by_name(body: dict[str, Any], 
 
 
 async def test_an_error_is_a_problem_with_the_reason_of_grpc() -> None:
-    """And the request id, by which the operator finds it."""
     async with gateway(no_index) as served:
         response = await served.client.post(
             "/v1/search",
@@ -148,7 +128,6 @@ async def events(served: Gateway, body: dict[str, Any], **headers: str) -> list[
 
 
 async def test_a_streamed_search_has_two_events() -> None:
-    """Asked for by the body, or by what is accepted."""
     async with gateway(found_one) as served:
         by_body = await events(served, {"query": "a dog", "stream": True})
         by_header = await events(served, {"query": "a dog"}, accept="text/event-stream")
@@ -159,7 +138,6 @@ async def test_a_streamed_search_has_two_events() -> None:
 
 
 async def test_a_streamed_search_that_fails_ends_with_its_problem() -> None:
-    """The status was sent by then."""
     async with gateway(no_index) as served:
         [(name, problem)] = await events(served, {"query": "a dog", "stream": True})
 
@@ -168,8 +146,6 @@ async def test_a_streamed_search_that_fails_ends_with_its_problem() -> None:
 
 @pytest.mark.parametrize("ends", ["closed", "reset"])
 async def test_events_that_are_cut_in_the_middle_end_the_search(ends: str) -> None:
-    """A caller who leaves in the second phase, after the first event, lets it not run on."""
-
     async def second_phase_never(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         phases.append(request)
         if len(phases) > 1:

@@ -21,6 +21,8 @@ from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.telemetry.metrics import RPC_INFLIGHT
 from tandem.chassis.tls import Identity
+from tandem.errors import IndexNotFound
+from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import (
     IngestBatch,
     Remove,
@@ -151,3 +153,14 @@ async def gateway_before(
         server.should_exit = True
         await serving
         await channel.close()
+
+
+async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Finds an item named after the query."""
+    item = pb.RankedItem(item_id=request.query.text, similarity=0.5, retrieve_rank=1)
+    return pb.SearchItemsResponse(items=[item])
+
+
+async def no_index(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Refuses every search."""
+    raise IndexNotFound(index_id=request.index_id or "nowhere")
