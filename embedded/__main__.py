@@ -29,7 +29,7 @@ async def main(settings: OrchestratorSettings) -> None:
     gateway = hosted_gateway(os.environ, identity)
     async with hosted_rooms(settings, identity, os.environ) as rooms:
         await serve_searches(
-            settings, identity, rooms.connect, rooms.start, gateway, make_clients=rooms.clients
+            settings, identity, rooms.connect, rooms.start, gateway, make_stages=rooms.stages
         )
 
 

@@ -7,18 +7,18 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import grpc
 
-from embedded.direct_clients import CallableRoom, direct_clients
-from embedded.hosted_server import HostedServer
-from embedded.local_server import LocalChannel
+from embedded.hosted_stage import hosted_stage
+from embedded.local_server import LocalChannel, LocalServer
 from embedded.operators_door import OperatorsDoor
 from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from index_svc.assembly import IndexRoom, index_room
 from index_svc.settings import IndexSettings
-from orchestrator_svc.assembly import Clients
+from orchestrator_svc.assembly import Stages, guarded_stages
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import connected_model, rerank_room
 from rerank_svc.settings import RerankSettings
@@ -31,6 +31,9 @@ from tandem.chassis.tls import Identity
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.model_service.metrics import note_shard
+from tandem.remote.encoder import RemoteEncoder
+from tandem.remote.reranker import RemoteReranker
+from tandem.remote.shard import RemoteShard
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""
@@ -43,29 +46,37 @@ class HostedRooms:
         """Closes all rooms with `opened`."""
         self._identity = identity
         self._opened = opened
-        self._rooms: dict[str, CallableRoom] = {}
+        self._channels: dict[str, LocalChannel] = {}
+        self._stages: dict[str, Any] = {}
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
 
     def connect(self, name: str, address: str) -> grpc.aio.Channel | LocalChannel:
         """Returns the channel to a service: that of the room here, or one to the address."""
-        room = self._rooms.get(name)
-        return open_channel(address, self._identity) if room is None else room.channel
+        return self._channels.get(name) or open_channel(address, self._identity)
 
-    def clients(
+    def stages(
         self,
         settings: OrchestratorSettings,
         encoder: grpc.aio.Channel,
         indexes: Sequence[grpc.aio.Channel],
         reranks: Sequence[grpc.aio.Channel],
-    ) -> Clients:
-        """Returns clients over connected channels, which call the rooms here without messages."""
-        shards = [
-            (self._room(f"index-{number}", index), self._room(f"rerank-{number}", rerank))
-            for number, (index, rerank) in enumerate(zip(indexes, reranks, strict=True))
-        ]
-        return direct_clients(settings, self._room("encoder", encoder), shards)
+    ) -> Stages:
+        """Returns the stages: those here, and the others behind connected channels."""
+        return guarded_stages(
+            settings,
+            self._stages.get("encoder") or RemoteEncoder(encoder),
+            [
+                self._stages.get(f"index-{number}")
+                or RemoteShard(channel, number, settings.shard_map_version)
+                for number, channel in enumerate(indexes)
+            ],
+            [
+                self._stages.get(f"rerank-{number}") or RemoteReranker(channel, number)
+                for number, channel in enumerate(reranks)
+            ],
+        )
 
     async def start(self) -> None:
         """Opens the operators' doors and begins the canaries, the first time that it is called."""
@@ -75,12 +86,12 @@ class HostedRooms:
 
     def add(self, name: str, room: ServiceRoom) -> Health:
         """Makes a room callable as `name`."""
-        server = HostedServer(room.name)
+        server = LocalServer()
         health = Health(room.name, room.service_names, self._note(room.name, name))
         health.register(server)
-        room.register(server)
         note_build(room.name)
-        self._rooms[name] = CallableRoom(LocalChannel(server), room.servicer)
+        self._channels[name] = LocalChannel(server)
+        self._stages[name] = hosted_stage(room.stage, room.name)
         self._opened.push_async_callback(room.close)
         self._opened.callback(health.leave)
         self._starts.append(partial(self._watch, health, room))
@@ -104,9 +115,6 @@ class HostedRooms:
         for end in ends:
             if isinstance(end, Exception):
                 raise end
-
-    def _room(self, name: str, channel: grpc.aio.Channel) -> CallableRoom:
-        return self._rooms.get(name) or CallableRoom(channel)
 
     async def _watch(self, health: Health, room: ServiceRoom) -> None:
         watch = asyncio.create_task(health.watch(room.warm, room.ready))
@@ -147,10 +155,10 @@ async def hosted_rooms(
         for number, address in enumerate(settings.index_addresses):
             if is_in_process(address):
                 variables = _of_shard("INDEX_", environ, number, count)
+                index = load(IndexSettings, "INDEX_", variables)
+                _check_shard_map(index, settings)
                 shards[number] = rooms.add_shard(
-                    f"index-{number}",
-                    load(IndexSettings, "INDEX_", variables),
-                    address.partition("@")[2],
+                    f"index-{number}", index, address.partition("@")[2]
                 )
         model: ServedModel | None = None
         for number, address in enumerate(settings.rerank_addresses):
@@ -166,6 +174,15 @@ async def hosted_rooms(
                 note_shard("rerank", number, count)
         opened.push_async_callback(rooms.end_watches)
         yield rooms
+
+
+def _check_shard_map(index: IndexSettings, settings: OrchestratorSettings) -> None:
+    # A shard of another process refuses each call by another map.
+    if index.shard_map_version != settings.shard_map_version:
+        raise SettingsError(
+            f"INDEX_SHARD_MAP_VERSION is {index.shard_map_version}, and "
+            f"ORCHESTRATOR_SHARD_MAP_VERSION is {settings.shard_map_version}: set one for both"
+        )
 
 
 def _shared(store: ItemStore) -> ItemStore:

@@ -8,40 +8,36 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from embedded.direct_clients import CallableRoom, direct_clients
-from embedded.local_server import LocalChannel, LocalServer
 from embedded.model_folder import ModelFolder
-from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from index_svc.corrupt_shard import damage_of
-from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
-from orchestrator_svc.assembly import make_orchestrator
+from orchestrator_svc.assembly import guarded_stages, make_orchestrator
 from orchestrator_svc.settings import OrchestratorSettings
-from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
-from tandem.encoding.encoder import Encoder
+from tandem.encoding.encoder import ModelEncoder
+from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.inference.served_texts import ServedTexts
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreDamaged
-from tandem.model_service.servicer import ModelServicer
 from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.neighbour_manifest import neighbour_manifest_of
+from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.reranker import ModelReranker
+from tandem.shard.local_shard import LocalShard
 from tandem.shard.retrieval.faiss_threads import faiss_threads
-from tandem.shard.shard import Shard
-from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
-from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
-from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
-from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+from tandem.shard.shard import StoredShard
+from tandem.stages.encoding import Encoder
+from tandem.stages.reranking import Reranker
+from tandem.stages.shard import Shard
 
 # For settings that require an address: these are never called.
 _HERE = "in-process"
@@ -68,7 +64,7 @@ class InProcessServices:
         ModuleNotFoundError for a package that is not installed.
         """
         self._open = ExitStack()
-        self._rerankers: list[Reranker] = []
+        self._rerankers: list[ModelReranker] = []
         try:
             self._model, self._shards = self._found_and_opened(find_model, shard_folders)
             model = self._model
@@ -76,14 +72,14 @@ class InProcessServices:
             self._open.callback(self.runner.close)
             self._version = FollowedVersion(model.repository, model.manifest)
             self._served = ServedModel(self.runner, model.manifest, instances=self.runner.instances)
-            encoder = self._encoder_room(caches)
-            shards = [
-                (self._index_room(shard), self._rerank_room(store, caches))
-                for shard, store in self._shards
-            ]
             self.settings = orchestrator or orchestrator_settings(len(self._shards))
-            self.clients = direct_clients(self.settings, encoder, shards)
-            self.orchestrator = make_orchestrator(self.settings, self.clients)
+            self.stages = guarded_stages(
+                self.settings,
+                self._local_encoder(caches),
+                [self._local_shard(shard) for shard, _ in self._shards],
+                [self._local_reranker(store, caches) for _, store in self._shards],
+            )
+            self.orchestrator = make_orchestrator(self.settings, self.stages)
         except BaseException:
             self._open.close()
             raise
@@ -104,7 +100,7 @@ class InProcessServices:
 
     def _found_and_opened(
         self, find_model: Callable[[], ModelFolder], folders: Sequence[Path]
-    ) -> tuple[ModelFolder, list[tuple[Shard, ItemStore]]]:
+    ) -> tuple[ModelFolder, list[tuple[StoredShard, ItemStore]]]:
         settings = [_index_settings(number, folders) for number in range(len(folders))]
         with ThreadPoolExecutor(len(folders), "open") as threads:
             checks = [threads.submit(_check_sound, each) for each in settings]
@@ -116,41 +112,34 @@ class InProcessServices:
             list(threads.map(lambda opened: opened[0].load(), shards))
         return model, shards
 
-    def _shard(self, settings: IndexSettings) -> tuple[Shard, ItemStore]:
+    def _shard(self, settings: IndexSettings) -> tuple[StoredShard, ItemStore]:
         path = Path(settings.store_path)
         store = ItemStore.open(path, settings.shard_number, settings.shard_count)
         self._open.callback(store.close)
-        shard = Shard(store, path, shard_settings(settings, None))
+        shard = StoredShard(store, path, shard_settings(settings, None))
         self._open.callback(shard.close)
         return shard, store
 
-    def _encoder_room(self, caches: bool) -> CallableRoom:
+    def _local_encoder(self, caches: bool) -> Encoder:
         settings = EncoderSettings(
             triton_address=_HERE, model_repository=str(self._model.repository)
         )
         threads = self._threads(settings.thread_count, "preprocess")
         turns = CallerTurns(threads, settings.thread_count)
         texts = ServedTexts.open(self._model.repository, self._model.manifest)
-        encoder = Encoder(self._served, texts, turns, self._version.number)
+        encoder = ModelEncoder(self._served, texts, turns, self._version.number)
         queries = QueryEncodings(encoder, turns, settings.query_cache_bytes if caches else 0)
-        servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
-        server = LocalServer()
-        add_EncoderServiceServicer_to_server(servicer, server)
-        add_ModelServiceServicer_to_server(ModelServicer(self._version.describe), server)
-        return CallableRoom(LocalChannel(server), servicer)
+        return LocalEncoder(encoder, queries, self._version.describe)
 
-    def _index_room(self, shard: Shard) -> CallableRoom:
+    def _local_shard(self, shard: StoredShard) -> Shard:
         threads = faiss_threads(2, "shard")
         self._open.callback(threads.shutdown)
-        servicer = IndexServicer(shard, threads)
-        server = LocalServer()
-        add_IndexServiceServicer_to_server(servicer, server)
-        return CallableRoom(LocalChannel(server), servicer)
+        return LocalShard(shard, threads)
 
-    def _rerank_room(self, store: ItemStore, caches: bool) -> CallableRoom:
+    def _local_reranker(self, store: ItemStore, caches: bool) -> Reranker:
         settings = _rerank_settings(self._model.repository)
         turns = CallerTurns(self._threads(settings.thread_count, "read"), settings.thread_count)
-        reranker = Reranker(
+        reranker = ModelReranker(
             self._served,
             # The shard's own: LMDB opens a store once in a process.
             lambda: store,
@@ -169,11 +158,7 @@ class InProcessServices:
                 return description
             return replace(description, neighbour_model=neighbour_scorer.describe())
 
-        servicer = RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer)
-        server = LocalServer()
-        add_RerankServiceServicer_to_server(servicer, server)
-        add_ModelServiceServicer_to_server(ModelServicer(describe), server)
-        return CallableRoom(LocalChannel(server), servicer)
+        return LocalReranker(reranker, describe, neighbour_scorer)
 
     def _neighbour_scorer(self) -> NeighbourScorer | None:
         manifest = neighbour_manifest_of(self._model.repository)

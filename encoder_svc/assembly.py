@@ -15,7 +15,8 @@ from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
-from tandem.encoding.encoder import Encoder
+from tandem.encoding.encoder import ModelEncoder
+from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts
@@ -50,9 +51,10 @@ async def encoder_room(
     with started_threads(settings.thread_count, "preprocess") as threads:
         model = ServedModel(triton, manifest)
         turns = CallerTurns(threads, settings.thread_count)
-        encoder = Encoder(model, texts, turns, version.number, heif)
+        encoder = ModelEncoder(model, texts, turns, version.number, heif)
         queries = QueryEncodings(encoder, turns, settings.query_cache_bytes)
-        servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
+        stage = LocalEncoder(encoder, queries, version.describe)
+        servicer = EncoderServicer(stage, settings.default_timeout_seconds)
 
         def register(server: grpc.aio.Server) -> None:
             add_EncoderServiceServicer_to_server(servicer, server)
@@ -73,7 +75,7 @@ async def encoder_room(
             warm=check,
             ready=check,
             close=triton.close,
-            servicer=servicer,
+            stage=stage,
         )
 
 

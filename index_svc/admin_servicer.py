@@ -14,7 +14,7 @@ from tandem.errors import RequestMalformed
 from tandem.shard.retrieval.faiss_threads import faiss_threads
 from tandem.shard.retrieval.index_type import AUTO, IndexTuning
 from tandem.shard.retrieval.searchable_index import SearchableIndex
-from tandem.shard.shard import Shard
+from tandem.shard.shard import StoredShard
 from tandem.shard.upkeep.advice import MeasuredType, measure_types
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer as _Base
@@ -26,7 +26,7 @@ _DEFAULT_RECALL_TARGET = 0.98
 class IndexAdminServicer(_Base):
     """Serves a shard's operators over gRPC."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: StoredShard) -> None:
         self._shard = shard
         # One at a time: two would distort each other's measurements.
         self._advice_thread = faiss_threads(1, "advice")

@@ -14,9 +14,10 @@ from index_svc.shard_settings import shard_settings
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
+from tandem.shard.local_shard import LocalShard
 from tandem.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
-from tandem.shard.shard import Shard
+from tandem.shard.shard import StoredShard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
@@ -28,7 +29,7 @@ class IndexRoom:
     """A shard's room; without shard and store if the store is damaged."""
 
     room: ServiceRoom
-    shard: Shard | None = None
+    shard: StoredShard | None = None
     store: ItemStore | None = None
 
 
@@ -46,7 +47,7 @@ def index_room(settings: IndexSettings) -> IndexRoom:
         map_bytes=settings.store_map_bytes,
         allow_any_file_system=settings.allow_any_file_system,
     )
-    shard = Shard(store, path, shard_settings(settings, _gpu_number(settings)))
+    shard = StoredShard(store, path, shard_settings(settings, _gpu_number(settings)))
     return IndexRoom(_room(settings, shard), shard, store)
 
 
@@ -61,9 +62,10 @@ def _gpu_number(settings: IndexSettings) -> int | None:
     return settings.gpu_number
 
 
-def _room(settings: IndexSettings, shard: Shard) -> ServiceRoom:
+def _room(settings: IndexSettings, shard: StoredShard) -> ServiceRoom:
     threads = faiss_threads(settings.thread_count, "shard")
-    servicer = IndexServicer(shard, threads, shard_map_version=settings.shard_map_version)
+    stage = LocalShard(shard, threads)
+    servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
 
     def register(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(servicer, server)
@@ -90,5 +92,5 @@ def _room(settings: IndexSettings, shard: Shard) -> ServiceRoom:
         warm=warm,
         ready=ready,
         close=close,
-        servicer=servicer,
+        stage=stage,
     )

@@ -1,12 +1,13 @@
 """Stands for a shard whose store is damaged: rejects every call with SERVICE_UNAVAILABLE."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 import grpc
 
+from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.telemetry.log import get_logger
@@ -14,11 +15,9 @@ from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.verdict import CheckDepth, verify_in_child
 from tandem.shard.metrics import SHARD_CORRUPT
+from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
-from tandem.v1.index_service_pb2_grpc import (
-    IndexServiceServicer,
-    add_IndexServiceServicer_to_server,
-)
+from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 log = get_logger()
 
@@ -44,9 +43,10 @@ def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
     TLS and tokens apply as for a sound shard, so unauthorised callers learn nothing. The process
     stays up, so that callers get the reason and no supervisor restarts it in vain.
     """
+    stage = cast(Shard, _CorruptShard(settings.store_path))
 
     def register(server: grpc.aio.Server) -> None:
-        add_IndexServiceServicer_to_server(_CorruptServicer(settings.store_path), server)
+        add_IndexServiceServicer_to_server(IndexServicer(stage), server)
 
     async def warm() -> None:
         SHARD_CORRUPT.labels(str(settings.shard_number)).set(1)
@@ -65,18 +65,20 @@ def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
         warm=warm,
         ready=warm,
         close=close,
+        stage=stage,
     )
 
 
-class _CorruptServicer(IndexServiceServicer):
-    """Refuses every method of the service."""
+class _CorruptShard:
+    """Refuses every call."""
 
     def __init__(self, store_path: str) -> None:
         self._store_path = store_path
-        for method in pb.DESCRIPTOR.services_by_name["IndexService"].methods:
-            setattr(self, method.name, self._refuse)
 
-    async def _refuse(self, request: Any, context: grpc.aio.ServicerContext) -> NoReturn:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[NoReturn]]:
+        return self._refuse
+
+    async def _refuse(self, *_: object) -> NoReturn:
         raise ServiceUnavailable(
             service="index",
             why=f"shard corrupt: restore {self._store_path} from a backup",

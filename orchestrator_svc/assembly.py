@@ -1,4 +1,4 @@
-"""Puts the orchestrator together over the channels of its services."""
+"""Puts the orchestrator together over the stages of a search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
+from tandem.remote.encoder import RemoteEncoder
+from tandem.remote.reranker import RemoteReranker
+from tandem.remote.shard import RemoteShard
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BreakerRule
+from tandem.search.calls.guarded import GuardedEncoder, GuardedReranker, GuardedShard
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.content_room import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
@@ -28,6 +30,9 @@ from tandem.search.time_budget import TimeShares
 from tandem.search.writes.ingest import Ingester
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
+from tandem.stages.encoding import Encoder
+from tandem.stages.reranking import Reranker
+from tandem.stages.shard import Shard
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
@@ -56,44 +61,53 @@ class Servicers:
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
-    """Holds the clients of the services that the orchestrator calls; shards by number."""
+class Stages:
+    """Holds the stages that the orchestrator calls; shards and their rerankers by number."""
 
-    encoder: EncoderClient
-    shards: Sequence[ShardClient]
+    encoder: GuardedEncoder
+    shards: Sequence[GuardedShard]
+    rerankers: Sequence[GuardedReranker]
 
 
-def connected_clients(
+def connected_stages(
     settings: OrchestratorSettings,
     encoder_channel: grpc.aio.Channel,
     index_channels: Sequence[grpc.aio.Channel],
     rerank_channels: Sequence[grpc.aio.Channel],
-) -> Clients:
-    """Returns clients over channels, those of the shards in the shards' order."""
-    rule = breaker_rule(settings)
-    retry_budget = RetryBudget(settings.retry_share)
-    pairs = zip(index_channels, rerank_channels, strict=True)
-    return Clients(
-        EncoderClient(encoder_channel, retry_budget, rule),
-        [
-            ShardClient(index, rerank, number, settings.shard_map_version, retry_budget, rule)
-            for number, (index, rerank) in enumerate(pairs)
-        ],
+) -> Stages:
+    """Returns the stages behind channels, those of the shards in the shards' order."""
+    version = settings.shard_map_version
+    return guarded_stages(
+        settings,
+        RemoteEncoder(encoder_channel),
+        [RemoteShard(each, number, version) for number, each in enumerate(index_channels)],
+        [RemoteReranker(each, number) for number, each in enumerate(rerank_channels)],
     )
 
 
-def breaker_rule(settings: OrchestratorSettings) -> BreakerRule:
-    """Returns when the settings open a circuit breaker, and for how long."""
-    return BreakerRule(
+def guarded_stages(
+    settings: OrchestratorSettings,
+    encoder: Encoder,
+    shards: Sequence[Shard],
+    rerankers: Sequence[Reranker],
+) -> Stages:
+    """Returns stages, here or elsewhere, with circuit breakers and one budget of retries."""
+    budget = RetryBudget(settings.retry_share)
+    rule = BreakerRule(
         consecutive_count=settings.breaker_consecutive_count,
         failure_share=settings.breaker_failure_share,
         probe_seconds=settings.breaker_probe_seconds,
     )
+    return Stages(
+        GuardedEncoder(encoder, budget, rule),
+        [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
+        [GuardedReranker(each, number, budget, rule) for number, each in enumerate(rerankers)],
+    )
 
 
-def make_orchestrator(settings: OrchestratorSettings, clients: Clients) -> Orchestrator:
-    """Returns the orchestrator over the clients."""
-    encoder, shards = clients.encoder, clients.shards
+def make_orchestrator(settings: OrchestratorSettings, stages: Stages) -> Orchestrator:
+    """Returns the orchestrator over the stages."""
+    encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
@@ -101,6 +115,7 @@ def make_orchestrator(settings: OrchestratorSettings, clients: Clients) -> Orche
     searcher = Searcher.over(
         encoder,
         shards,
+        rerankers,
         shard_map,
         minimum_coverage=settings.minimum_coverage,
         shares=TimeShares(
@@ -123,7 +138,7 @@ def make_orchestrator(settings: OrchestratorSettings, clients: Clients) -> Orche
     return Orchestrator(
         searcher=searcher,
         batch_searcher=BatchSearcher(
-            encoder, shards, searcher.services, searcher.depth_rules, chunk_rule
+            encoder, shards, rerankers, searcher.services, searcher.depth_rules, chunk_rule
         ),
         ingest_stream=IngestStream(
             ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
@@ -132,7 +147,7 @@ def make_orchestrator(settings: OrchestratorSettings, clients: Clients) -> Orche
         survey=IndexSurvey(shards),
         index_list=IndexList(shards),
         stored_items=StoredItems(shards, shard_map),
-        documents=DocumentScorer(encoder, [shard.reranker for shard in shards], shard_map),
+        documents=DocumentScorer(encoder, rerankers, shard_map),
         describe_encoder=encoder.describe_model,
     )
 

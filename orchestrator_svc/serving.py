@@ -6,8 +6,8 @@ import grpc
 
 from orchestrator_svc.assembly import (
     SERVICE_NAMES,
-    Clients,
-    connected_clients,
+    Stages,
+    connected_stages,
     make_orchestrator,
     make_servicers,
 )
@@ -18,14 +18,14 @@ from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.tls import Identity
 from tandem.remote.startup import Dependencies
 
-MakeClients = Callable[
+MakeStages = Callable[
     [
         OrchestratorSettings,
         grpc.aio.Channel,
         Sequence[grpc.aio.Channel],
         Sequence[grpc.aio.Channel],
     ],
-    Clients,
+    Stages,
 ]
 
 
@@ -36,13 +36,13 @@ async def serve_searches(
     begin: Callable[[], Awaitable[None]] | None = None,
     attached: AttachedServer | None = None,
     *,
-    make_clients: MakeClients = connected_clients,
+    make_stages: MakeStages = connected_stages,
 ) -> None:
     """Serves until a signal stops it.
 
     `connect` returns the channel to a service by its name, such as "rerank-1", and its address.
     `begin` is awaited once the process is prepared, before the services are called. `attached`
-    calls the search service directly. `make_clients` returns the clients over these channels.
+    calls the search service directly. `make_stages` returns the stages behind these channels.
     """
     encoder_channel = connect("encoder", settings.encoder_address)
     index_channels = [
@@ -53,8 +53,8 @@ async def serve_searches(
         connect(f"rerank-{number}", address)
         for number, address in enumerate(settings.rerank_addresses)
     ]
-    clients = make_clients(settings, encoder_channel, index_channels, rerank_channels)
-    servicers = make_servicers(settings, make_orchestrator(settings, clients))
+    stages = make_stages(settings, encoder_channel, index_channels, rerank_channels)
+    servicers = make_servicers(settings, make_orchestrator(settings, stages))
     dependencies = Dependencies(
         encoder_channel,
         index_channels,

@@ -39,15 +39,16 @@ from tandem.pictures.image import heif_reader
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.manifest import Manifest, read_manifest
 from tandem.repository.neighbour_manifest import neighbour_manifest_of
+from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.reranker import ModelReranker
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 
 if TYPE_CHECKING:
-    from tandem.reranking.remote.remote_reranker import RemoteReranker
+    from tandem.reranking.remote.remote_reranker import HttpReranker
 
 log = get_logger()
 
@@ -86,7 +87,7 @@ async def rerank_room(
     open_store = shared_store or (lambda: open_shard_items(settings))
     with started_threads(settings.thread_count, "read") as threads:
         turns = CallerTurns(threads, settings.thread_count)
-        opened: AbstractAsyncContextManager[Reranker | RemoteReranker] = (
+        opened: AbstractAsyncContextManager[ModelReranker | HttpReranker] = (
             _remote(settings, manifest, turns, open_store)
             if settings.remote_url
             else _in_triton(settings, identity, shared_model, version, turns, open_store)
@@ -96,13 +97,15 @@ async def rerank_room(
             neighbour_scorer = await open_until_left.enter_async_context(
                 _neighbour_scorer(settings, identity)
             )
-            servicer = RerankServicer(reranker, settings.default_timeout_seconds, neighbour_scorer)
 
             def describe() -> ModelDescription:
                 description = version.describe()
                 if neighbour_scorer is not None:
                     description = replace(description, neighbour_model=neighbour_scorer.describe())
                 return _with_remote(description, settings) if settings.remote_url else description
+
+            stage = LocalReranker(reranker, describe, neighbour_scorer)
+            servicer = RerankServicer(stage, settings.default_timeout_seconds)
 
             def register(server: grpc.aio.Server) -> None:
                 add_RerankServiceServicer_to_server(servicer, server)
@@ -130,7 +133,7 @@ async def rerank_room(
                 warm=check,
                 ready=check,
                 close=close,
-                servicer=servicer,
+                stage=stage,
             )
 
 
@@ -142,9 +145,9 @@ async def _in_triton(
     version: FollowedVersion,
     turns: CallerTurns,
     open_store: Callable[[], ItemStore],
-) -> AsyncIterator[Reranker]:
+) -> AsyncIterator[ModelReranker]:
     async with nullcontext(shared) if shared else connected_model(settings, identity) as model:
-        yield Reranker(
+        yield ModelReranker(
             model,
             open_store,
             turns,
@@ -190,7 +193,7 @@ async def _remote(
     manifest: Manifest,
     turns: CallerTurns,
     open_store: Callable[[], ItemStore],
-) -> AsyncIterator[RemoteReranker]:
+) -> AsyncIterator[HttpReranker]:
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
     try:
         from rerank_svc.remote_start import remote_reranker

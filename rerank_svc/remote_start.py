@@ -14,7 +14,7 @@ from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.remote.canary import RemoteCanary
 from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
 from tandem.reranking.remote.http_client import RemoteHttpClient
-from tandem.reranking.remote.remote_reranker import RemoteReranker
+from tandem.reranking.remote.remote_reranker import HttpReranker
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.stored_documents import StoredDocuments
 
@@ -26,7 +26,7 @@ async def remote_reranker(
     turns: CallerTurns,
     open_store: Callable[[], ItemStore],
     heif: HeifReader | None = None,
-) -> AsyncIterator[RemoteReranker]:
+) -> AsyncIterator[HttpReranker]:
     """Yields a reranker for indexes of this fingerprint; raises SettingsError."""
     endpoint = _endpoint(settings)
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
@@ -40,7 +40,7 @@ async def remote_reranker(
             cache_bytes=settings.token_cache_bytes,
             heif=heif,
         )
-        yield RemoteReranker(
+        yield HttpReranker(
             scorer,
             endpoint,
             reader,

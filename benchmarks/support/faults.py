@@ -25,7 +25,7 @@ class Fault:
 
 
 _FILTERS: Final = "filter|attribute_wire|attribute_columns|where"
-_CALLS: Final = "call_policy|breaker|retry_budget"
+_CALLS: Final = "guard|breaker|retry_budget"
 _WRITES: Final = "store_|item_store|group_commit|request_ids|change_log|item_version"
 _SHARD: Final = "shard|minimum_sequence|modality_index|servicer|short_searches"
 _RANK: Final = "ranking|fusion|hybrid_fusion|diversity|hit"
@@ -48,7 +48,7 @@ FAULTS: Final = tuple(
             "a filter lost on the way to a shard",
             "filter=None if query.filter is None else",
             "filter=None if query.retrieve_k else",
-            f"shard_client|several_answers|{_SEARCH}",
+            f"shard_contract|several_answers|{_SEARCH}",
         ),
         (
             "an id a byte too short",
@@ -110,7 +110,7 @@ FAULTS: Final = tuple(
             "a write tried again",
             "UpsertItemsResponse = await self._dependency.call_once(",
             "UpsertItemsResponse = await self._dependency.call(",
-            f"shard_client|ingest|write_id|{_CALLS}|shard_processes|startup|removal|servicer|consistency",
+            f"shard_contract|ingest|write_id|{_CALLS}|shard_processes|startup|removal|servicer|consistency",
         ),
         (
             "a late shard that is not stopped",
@@ -164,7 +164,7 @@ FAULTS: Final = tuple(
             "scores that are no numbers",
             "math.isfinite(score.match_logit) and 0.0 <=",
             "0.0 <=",
-            f"rerank_client|{_RERANK}|several_answers|servicer|{_CALLS}|{_SEARCH}",
+            f"reranker_contract|{_RERANK}|several_answers|servicer|{_CALLS}|{_SEARCH}",
         ),
         (
             "scores kept without the model's version",

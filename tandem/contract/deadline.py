@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -56,6 +59,15 @@ class Deadline:
     @property
     def passed(self) -> bool:
         return self.left() <= 0
+
+    @asynccontextmanager
+    async def kept(self, what: str) -> AsyncIterator[None]:
+        """Ends the block's work at the deadline; raises DeadlineExceeded, naming `what`."""
+        try:
+            async with asyncio.timeout(self.left()):
+                yield
+        except TimeoutError:
+            raise DeadlineExceeded(what=what) from None
 
     def earlier(self, seconds: float) -> Deadline:
         """Returns the deadline that many seconds before this one."""

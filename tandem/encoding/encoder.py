@@ -65,7 +65,7 @@ class _Regions:
     vectors: NDArray[np.float16]
 
 
-class Encoder:
+class ModelEncoder:
     """Encodes batches of contents of either modality."""
 
     def __init__(

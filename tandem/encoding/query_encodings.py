@@ -10,7 +10,7 @@ from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import Content, Encoding, TextContent, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
-from tandem.encoding.encoder import Encoder
+from tandem.encoding.encoder import ModelEncoder
 from tandem.encoding.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
 from tandem.repository.priority import Priority
@@ -20,7 +20,7 @@ from tandem.stages.encoding import EncodedBatch
 class QueryEncodings:
     """Encodes queries through a cache, which lives no longer than its model."""
 
-    def __init__(self, encoder: Encoder, turns: CallerTurns, cache_bytes: int) -> None:
+    def __init__(self, encoder: ModelEncoder, turns: CallerTurns, cache_bytes: int) -> None:
         """Caches up to `cache_bytes` of encodings; 0 turns the cache off."""
         self._encoder = encoder
         self._turns = turns

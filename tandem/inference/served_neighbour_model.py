@@ -23,15 +23,7 @@ from tandem.repository.neighbour_manifest import (
     NeighbourModelManifest,
 )
 from tandem.repository.priority import Priority
-from tandem.stages.neighbours import Graph
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredGraph:
-    """Holds the scores of a graph's items, in their order, and their cost."""
-
-    scores: list[float]
-    cost: InferenceCost
+from tandem.stages.neighbours import Graph, GraphScores
 
 
 class ServedNeighbourModel:
@@ -41,7 +33,7 @@ class ServedNeighbourModel:
         self.manifest = manifest
         self._runner = runner
 
-    async def score(self, graph: Graph, timeout_seconds: float) -> ScoredGraph:
+    async def score(self, graph: Graph, timeout_seconds: float) -> GraphScores:
         """Returns the cosine of each item's node with the query's.
 
         Raises RequestMalformed for a graph that the model does not read, and errors as
@@ -64,7 +56,8 @@ class ServedNeighbourModel:
             triton_queue_seconds=answer.queue_seconds,
             triton_compute_seconds=answer.compute_seconds,
         )
-        return ScoredGraph(scores_M[1 : len(graph.nodes)].tolist(), cost)
+        scores = scores_M[1 : len(graph.nodes)].tolist()
+        return GraphScores(scores, self.manifest.fingerprint, cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

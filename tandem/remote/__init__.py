@@ -1,7 +1,6 @@
 """Calls the stages behind sockets: gRPC's stubs with the messages of tandem.wire.
 
-encoder_client  calls encoder_svc
-shard_client    calls one shard's index_svc
-rerank_client   calls one shard's rerank_svc
-startup         checks at start that enough services are serving
+encoder, shard, reranker  one stage each: a stub, and the conversions of its messages
+model                     the description of a service's model
+startup                   checks at start that enough services are serving
 """

@@ -1,5 +1,6 @@
 """Scores candidates with the cross-encoder, next to one shard.
 
+local_reranker     the stage: scores candidates and graphs
 reranker           scores queries' candidates in batches, within their deadline
 candidate_reader   reads candidates' tokens from the shard's item store
 picture_tokens     computes image tokens from stored pictures, where an index has none

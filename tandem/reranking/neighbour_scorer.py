@@ -2,9 +2,9 @@
 
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import ModelMismatch
-from tandem.inference.served_neighbour_model import ScoredGraph, ServedNeighbourModel
+from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.reranking.metrics import count_cost
-from tandem.stages.neighbours import Graph
+from tandem.stages.neighbours import Graph, GraphScores
 
 
 class NeighbourScorer:
@@ -13,16 +13,11 @@ class NeighbourScorer:
     def __init__(self, model: ServedNeighbourModel) -> None:
         self._model = model
 
-    @property
-    def fingerprint(self) -> str:
-        """Returns the neighbour model's fingerprint."""
-        return self._model.manifest.fingerprint
-
     def describe(self) -> NeighbourModelDescription:
         """Returns what callers need to know."""
         return self._model.manifest.describe()
 
-    async def score(self, graph: Graph, timeout_seconds: float) -> ScoredGraph:
+    async def score(self, graph: Graph, timeout_seconds: float) -> GraphScores:
         """Returns the scores of the graph's items.
 
         Raises ModelMismatch for embeddings of another model, RequestMalformed for a graph that the

@@ -52,7 +52,7 @@ _FUSIONS = {
 _PairName = tuple[bytes, str]  # Within one call: a query's digest and an item's id.
 
 
-class Reranker:
+class ModelReranker:
     """Scores candidates from one shard's item store."""
 
     def __init__(

@@ -9,18 +9,18 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.query import SearchQuery
 from tandem.errors import TandemError
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
 from tandem.search.calls.batching import (
-    BatchingEncoder,
-    BatchingScorer,
-    BatchingShardSearcher,
+    BatchedEncoder,
+    BatchedReranker,
+    BatchedShard,
 )
 from tandem.search.calls.call_batcher import OpenSearches
+from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.contents.content_room import ContentRoom
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from tandem.search.search import Searcher, SearchServices
+from tandem.stages.encoding import Encoder
 
 
 class BatchSearcher:
@@ -28,8 +28,9 @@ class BatchSearcher:
 
     def __init__(
         self,
-        encoder: EncoderClient,
-        shards: Sequence[ShardClient],
+        encoder: Encoder,
+        shards: Sequence[GuardedShard],
+        rerankers: Sequence[GuardedReranker],
         services: SearchServices,
         depth_rules: DepthRules,
         chunk_rule: ChunkRule = CHUNK_RULE,
@@ -40,6 +41,7 @@ class BatchSearcher:
         """
         self._encoder = encoder
         self._shards = shards
+        self._rerankers = rerankers
         self._services = replace(services, pace=RerankPace(chunk_rule))
         self._depth_rules = depth_rules
 
@@ -69,9 +71,9 @@ class BatchSearcher:
     @asynccontextmanager
     async def _batching(self, running: OpenSearches) -> AsyncIterator[SearchServices]:
         """Yields services that batch their calls; cancels the calls in flight at the end."""
-        encoder = BatchingEncoder(self._encoder, running)
-        shards = [BatchingShardSearcher(shard, running) for shard in self._shards]
-        scorers = [BatchingScorer(shard.reranker, running) for shard in self._shards]
+        encoder = BatchedEncoder(self._encoder, running)
+        shards = [BatchedShard(shard, running) for shard in self._shards]
+        scorers = [BatchedReranker(each, running) for each in self._rerankers]
         try:
             yield replace(self._services, encoder=encoder, shards=shards, scorers=scorers)
         finally:

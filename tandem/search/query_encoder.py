@@ -35,13 +35,14 @@ from tandem.errors import (
     TextTooLong,
     TokensInvalid,
 )
-from tandem.search.calls.item_reader import ItemReader
+from tandem.search.contents.item_reads import stored_encodings
 from tandem.search.fan_out import fan_out
 from tandem.search.rerank.rerank import STOP_OF_ERROR
 from tandem.search.shard_map import ShardMap
 from tandem.search.stored_contents import StoredContents
-from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
+from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
 from tandem.stages.hit import Hit
+from tandem.stages.shard import Shard
 from tandem.stages.unit_length import check_unit_lengths
 from tandem.wire import tokens_from_proto
 
@@ -88,14 +89,12 @@ class EncodedQuery:
 class QueryEncoder:
     """Composes a query's parts into one embedding."""
 
-    def __init__(
-        self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
-    ) -> None:
-        """Takes `readers` by shard number, as many as the map has."""
+    def __init__(self, encoder: Encoder, shards: Sequence[Shard], shard_map: ShardMap) -> None:
+        """Takes `shards` by number, as many as the map has."""
         self._encoder = encoder
-        self._readers = readers
+        self._shards = shards
         self._shard_map = shard_map
-        self._stored_contents = StoredContents(encoder, readers, shard_map)
+        self._stored_contents = StoredContents(encoder, shards, shard_map)
 
     async def encode(self, query: SearchQuery, deadline: Deadline) -> EncodedQuery:
         """Returns the query's encoding.
@@ -190,8 +189,8 @@ class QueryEncoder:
 
         async def read_from(number: int, owned: Sequence[str]) -> None:
             try:
-                encodings, fingerprint = await self._readers[number].get_encodings(
-                    query.index_id, owned, deadline
+                encodings, fingerprint = await stored_encodings(
+                    self._shards[number], query.index_id, owned, deadline
                 )
             except IndexNotFound:  # the shard has no item of the index
                 return

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
@@ -21,7 +22,8 @@ from tandem.search.metrics import note_coverage
 from tandem.search.ranking.hybrid_fusion import fused_hits
 from tandem.search.time_budget import TimeShares
 from tandem.stages.hit import Hit, merge_hits, merge_keyword_hits
-from tandem.stages.retrieval import ShardHits, ShardQuery, ShardSearcher
+from tandem.stages.retrieval import ShardHits, ShardQuery
+from tandem.stages.shard_answer import ShardAnswer, hits_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,12 +39,24 @@ class Retrieval:
     """How to fuse what the query's words find; None if it has none."""
 
 
+class SearchedShard(Protocol):
+    """A shard that is searched, alone or for several searches at once."""
+
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        """Returns the nearest items to each of the query's embeddings."""
+        ...
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search was abandoned after that time."""
+        ...
+
+
 class Retriever:
     """Asks every shard, and stops waiting for late ones while later stages still have time."""
 
     def __init__(
         self,
-        shards: Sequence[ShardSearcher],
+        shards: Sequence[SearchedShard],
         *,
         minimum_coverage: float,
         shares: TimeShares,
@@ -193,14 +207,14 @@ class _Answers:
 
 
 async def _ask_one(
-    shard: ShardSearcher, number: int, retrieval: Retrieval, deadline: Deadline
+    shard: SearchedShard, number: int, retrieval: Retrieval, deadline: Deadline
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or the error that makes it missing; raises other errors."""
     query = retrieval.query
     if sequence := retrieval.minimum_sequences.get(number):
         query = replace(query, minimum_sequence=sequence)
     try:
-        return await shard.search(query, deadline)
+        return hits_of(await shard.search(query, deadline), query)
     except IndexNotFound as error:
         return error
     except MISSING_ERRORS as error:

@@ -14,10 +14,9 @@ from tandem.contract.search.answer_names import (
 )
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.errors import CrossEncoderMissing, Uncalibrated
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
-from tandem.search.calls.item_reader import FetchedItem, ItemReader, with_contents
+from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.contents.item_reads import fetched_items, with_contents
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from tandem.search.cursors.cursor_wire import make_cursor, page_of
 from tandem.search.degradation import degradations_of
@@ -40,25 +39,31 @@ from tandem.search.ranking.ranking import (
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from tandem.search.rerank.pair_quota import PairQuota
-from tandem.search.rerank.rerank import RerankOutcome, RerankStage, joined_outcome
-from tandem.search.retrieval import Retrieval, Retriever
+from tandem.search.rerank.rerank import (
+    CandidateScorer,
+    RerankOutcome,
+    RerankStage,
+    joined_outcome,
+)
+from tandem.search.retrieval import Retrieval, Retriever, SearchedShard
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
 from tandem.search.writes.consistency_token import read_tokens
-from tandem.stages.encoding import ContentEncoder
+from tandem.stages.encoding import Encoder
 from tandem.stages.hit import Hit
-from tandem.stages.reranking import CandidateScorer
-from tandem.stages.retrieval import ShardQuery, ShardSearcher
+from tandem.stages.items import FetchedItem
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard import Shard
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SearchServices:
     """Holds what searches call, how they divide their time, and what they share."""
 
-    encoder: ContentEncoder
-    shards: Sequence[ShardSearcher]
+    encoder: Encoder
+    shards: Sequence[SearchedShard]
     """By number, as many as the map has; so are the readers and scorers."""
-    readers: Sequence[ItemReader]
+    readers: Sequence[Shard]
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
     minimum_coverage: float = 0.0
@@ -110,8 +115,9 @@ class Searcher:
     @classmethod
     def over(
         cls,
-        encoder: EncoderClient,
-        shards: Sequence[ShardClient],
+        encoder: Encoder,
+        shards: Sequence[GuardedShard],
+        scorers: Sequence[GuardedReranker],
         shard_map: ShardMap,
         *,
         minimum_coverage: float = 0.0,
@@ -120,7 +126,6 @@ class Searcher:
         neighbour_pool_count: int = POOL_COUNT,
     ) -> Self:
         """Returns a searcher over these services, shards by number."""
-        scorers = [shard.reranker for shard in shards]
         services = SearchServices(
             encoder=encoder,
             shards=shards,
@@ -378,7 +383,7 @@ class Searcher:
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.readers[number].get(index_id, owned, deadline, taking)
+                fetched_items(self.services.readers[number], index_id, owned, deadline, taking)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

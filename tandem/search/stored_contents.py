@@ -11,10 +11,11 @@ from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ItemNotFound, TandemError
-from tandem.search.calls.item_reader import ItemReader
 from tandem.search.contents.content_room import ContentRoom
+from tandem.search.contents.item_reads import fetched_items
 from tandem.search.shard_map import ShardMap
-from tandem.stages.encoding import ContentEncoder, EncodePurpose
+from tandem.stages.encoding import EncodePurpose, Encoder
+from tandem.stages.shard import Shard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,12 +31,10 @@ class StoredQuery:
 class StoredContents:
     """Reads contents by item id, and encodes them as queries."""
 
-    def __init__(
-        self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
-    ) -> None:
-        """Takes `readers` by shard number, as many as the map has."""
+    def __init__(self, encoder: Encoder, shards: Sequence[Shard], shard_map: ShardMap) -> None:
+        """Takes `shards` by number, as many as the map has."""
         self._encoder = encoder
-        self._readers = readers
+        self._shards = shards
         self._shard_map = shard_map
         self._fingerprint_without_tokens = ""
         """The last model that turned out to be a bi-encoder alone, so as not to ask it again."""
@@ -49,7 +48,7 @@ class StoredContents:
         """
         [number] = self._shard_map.group(index_id, [item_id])
         async with ContentRoom().taking() as taking:
-            found = await self._readers[number].get(index_id, [item_id], deadline, taking)
+            found = await fetched_items(self._shards[number], index_id, [item_id], deadline, taking)
         if item_id not in found or (content := found[item_id].content) is None:
             raise ItemNotFound(item_id=item_id)
         if fingerprint == self._fingerprint_without_tokens:

@@ -5,11 +5,11 @@ from collections.abc import Collection
 from tandem.contract.content import Modality
 from tandem.contract.index_description import DirectionRecall, IndexPart, IndexSummary
 from tandem.shard.retrieval.modality_index import ModalityIndex
-from tandem.shard.shard import Shard
+from tandem.shard.shard import StoredShard
 from tandem.shard.upkeep.live_recall import DIRECTIONS
 
 
-def index_parts(shard: Shard, index_id: str) -> list[IndexPart]:
+def index_parts(shard: StoredShard, index_id: str) -> list[IndexPart]:
     """Returns the texts and the images of the index; raises IndexNotFound."""
     index = shard.index(index_id)
     recalls = _recalls(shard, index_id)
@@ -20,7 +20,7 @@ def index_parts(shard: Shard, index_id: str) -> list[IndexPart]:
 
 
 def index_summaries(
-    shard: Shard, after: str, count: int, among: Collection[str]
+    shard: StoredShard, after: str, count: int, among: Collection[str]
 ) -> list[IndexSummary]:
     """Returns the indexes after that id, in byte order; only some if `among` is not empty."""
     indexes = shard.indexes()
@@ -37,7 +37,7 @@ def index_summaries(
 
 
 def _part(
-    shard: Shard,
+    shard: StoredShard,
     index_id: str,
     part: ModalityIndex,
     modality: Modality,
@@ -62,7 +62,7 @@ def _part(
     )
 
 
-def _recalls(shard: Shard, index_id: str) -> list[DirectionRecall]:
+def _recalls(shard: StoredShard, index_id: str) -> list[DirectionRecall]:
     measured = shard.live_recall.recall(index_id)
     directions = ((query, target) for query in Modality for target in Modality)
     return [

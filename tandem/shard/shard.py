@@ -85,7 +85,7 @@ class ShardSettings:
     words."""
 
 
-class Shard:
+class StoredShard:
     """Writes, reads and searches the items of one shard; its methods block, for use in threads.
 
     A write is committed to the store, then applied to the indexes in commit order, then

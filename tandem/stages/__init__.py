@@ -1,7 +1,7 @@
 """Defines the stages of a search and the records that they exchange, each once.
 
 - `encoding`: contents in, encodings out
-- `retrieval`: one shard of an index; `shard_answer`: what it answers; `hit`: hits of a search
+- `shard`: one shard of an index; `retrieval`: its queries; `shard_answer`: its answers; `hit`: hits
 - `reranking`: candidates in, match scores out
 - `neighbours`: reranking by neighbours
 - `items`: an item as a shard stores it; `item_write`: what changes a shard

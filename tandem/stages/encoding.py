@@ -8,6 +8,7 @@ from typing import Protocol
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import ModelDescription
 from tandem.errors import TandemError
 
 
@@ -34,8 +35,8 @@ class EncodedBatch:
     inference_seconds: float = 0.0
 
 
-class ContentEncoder(Protocol):
-    """Encodes contents, as encoder_svc does; `EncoderClient` says what it raises."""
+class Encoder(Protocol):
+    """Encodes contents: here, or behind a socket."""
 
     async def encode(
         self,
@@ -45,5 +46,12 @@ class ContentEncoder(Protocol):
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedBatch:
-        """Returns each content's encoding or error."""
+        """Returns the encoding or error of each of 1 to MAX_CONTENT_COUNT contents.
+
+        Raises BatchSizeOutOfRange, DeadlineExceeded, and errors of the model.
+        """
+        ...
+
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
+        """Returns the description of the model that encodes."""
         ...

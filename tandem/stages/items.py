@@ -1,9 +1,17 @@
-"""Defines an item as a shard stores it, and what deleting reports."""
+"""Defines an item as a shard stores it, how items are read, and what deleting reports."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding
+from tandem.contract.content import Content, Encoding, content_bytes
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
+from tandem.errors import RequestMalformed
+
+# Of an item in a message with its id, and of an attribute around its name and value.
+_ITEM_BYTES = 64
+_ATTRIBUTE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,6 +25,64 @@ class ItemRecord:
     content: Content
     encoding: Encoding
     attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsQuery:
+    """Names the items to read, and what of them.
+
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestMalformed.
+    """
+
+    index_id: str
+    item_ids: Sequence[str]
+    content_included: bool = True
+    encodings_included: bool = False
+    max_bytes: int = 0
+    """Of the records read at once, of which one is always read; 0 is the shard's limit."""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_batch_size("item_ids", len(self.item_ids), MAX_ITEM_ID_COUNT)
+        for item_id in self.item_ids:
+            check_item_id(item_id)
+        if self.max_bytes < 0:
+            raise RequestMalformed(why=f"max_bytes is {self.max_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItem:
+    """Holds what a shard returns of an item."""
+
+    content: Content | None
+    """None if the read left it out."""
+    attributes: Attributes
+    encoding: Encoding | None = field(default=None, compare=False)
+    """None unless the read asked for it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes its content and attributes have in a message."""
+        content = 0 if self.content is None else len(content_bytes(self.content))
+        return (
+            _ITEM_BYTES
+            + content
+            + sum(
+                _ATTRIBUTE_BYTES + len(name) + len(str(value).encode())
+                for name, value in self.attributes.items()
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItems:
+    """Holds the items that exist of the first ids of a query, by id."""
+
+    items: Mapping[str, FetchedItem]
+    read_count: int
+    """How many of the ids were looked up, at least one."""
+    fingerprint: str = ""
+    """Of the model that made the encodings; empty if they were not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

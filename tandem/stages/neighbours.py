@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
-from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_fingerprint, check_index_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import (
@@ -17,7 +16,6 @@ from tandem.contract.limits import (
     check_batch_size,
     check_k,
 )
-from tandem.contract.model_description import ModelDescription
 from tandem.errors import BatchSizeOutOfRange, EmbeddingInvalid
 from tandem.stages.unit_length import check_unit_lengths
 
@@ -110,30 +108,3 @@ class GraphScores:
     scores: Sequence[float]
     neighbour_model: str
     cost: InferenceCost = field(default_factory=InferenceCost)
-
-
-class NeighbourFinder(Protocol):
-    """Finds neighbours on one shard, as index_svc does; `ShardClient` says what it raises."""
-
-    async def find_neighbours(
-        self, query: ShardNeighbourQuery, deadline: Deadline
-    ) -> ShardNeighbours:
-        """Returns the neighbours among the shard's items, by modality."""
-        ...
-
-
-class GraphScorer(Protocol):
-    """Scores graphs, as every rerank_svc does; `RerankClient` says what it raises."""
-
-    @property
-    def is_refusing_graphs(self) -> bool:
-        """Whether the circuit breaker would refuse a graph now."""
-        ...
-
-    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
-        """Returns the scores of the graph's items."""
-        ...
-
-    async def describe_model(self, deadline: Deadline) -> ModelDescription:
-        """Returns the description of the model that is served."""
-        ...

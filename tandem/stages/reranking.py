@@ -9,11 +9,12 @@ import numpy as np
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.identifiers import check_item_id
+from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_RERANK_K, check_batch_size
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration, relevance
 from tandem.errors import TandemError
+from tandem.stages.neighbours import Graph, GraphScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,17 @@ class Match:
 class ScoreQuery:
     """Names the index and the model by which candidates are scored.
 
-    Searches with equal queries can share one call, whatever their tokens and candidates.
+    Searches with equal queries can share one call, whatever their tokens and candidates. Raises
+    IndexIdInvalid.
     """
 
     index_id: str
     fingerprint: str
     model_version: int = 0
     """0 leaves the choice to the service."""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,29 +105,39 @@ class ScoredBatch:
         return outcome
 
 
-class CandidateScorer(Protocol):
-    """Scores candidates of one shard, as rerank_svc does; `RerankClient` says what it raises."""
-
-    @property
-    def is_refusing(self) -> bool:
-        """Whether the circuit breaker would refuse a call now."""
-        ...
+class Reranker(Protocol):
+    """Scores what a query found: here, or behind a socket. It sorts nothing."""
 
     async def score(
-        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> ScoredBatch:
-        """Returns the scores of the items that exist, all by one version of the model."""
+        """Returns each request's scores or error, all by one version of the model.
+
+        A request is a query with candidates that one shard stores; what is not stored there has no
+        score. Raises the errors of the whole call: CrossEncoderMissing, IndexNotFound,
+        ModelMismatch, BatchSizeOutOfRange, DeadlineExceeded, and errors of store and model.
+        """
         ...
 
+    async def score_tokens(
+        self,
+        fingerprint: str,
+        query: Tokens,
+        candidates: Sequence[Tokens],
+        deadline: Deadline,
+        model_version: int = 0,
+    ) -> tuple[Sequence[Match], ScoredBatch]:
+        """Returns the scores of candidates that are not stored, and a batch of none with the cost.
 
-class ModelDescriber(Protocol):
-    """Describes a served cross-encoder; `RerankClient` says what it raises."""
+        Raises as `score` does, TokensInvalid, and QueryContentMissing of a model that reads no
+        tokens.
+        """
+        ...
 
-    @property
-    def is_refusing(self) -> bool:
-        """Whether the circuit breaker would refuse a call now."""
+    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
+        """Returns the scores of a graph's items; raises NeighbourModelMissing, ModelMismatch."""
         ...
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
-        """Returns the description of the model that is served."""
+        """Returns the description of the model that scores."""
         ...

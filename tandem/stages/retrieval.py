@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Modality
-from tandem.contract.deadline import Deadline
 from tandem.contract.filters import Filter
 from tandem.contract.identifiers import check_fingerprint, check_index_id
-from tandem.contract.index_description import ShardIndex
+from tandem.contract.index_description import IndexPart
 from tandem.contract.limits import (
     MAX_EMBEDDING_COUNT,
     MAX_KEYWORDS_BYTES,
@@ -92,30 +91,13 @@ class ShardHits:
     """Whether the shard searched by words; None if none were to be searched for."""
 
 
-class ShardSearcher(Protocol):
-    """Searches one shard, as index_svc does; `ShardClient` says what it raises."""
-
-    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardHits:
-        """Returns the items nearest to any of the query's embeddings, best first."""
-        ...
-
-    def note_late(self, waited_seconds: float) -> None:
-        """Notes that a search of the shard was abandoned after that time."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ShardDescription:
     """Holds one shard's description of an index."""
 
     fingerprint: str
     embedding_dimension: int
-    index: ShardIndex
-
-
-class IndexDescriber(Protocol):
-    """Describes an index on one shard, as index_svc does; `ShardClient` says what it raises."""
-
-    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
-        """Returns the state of the index."""
-        ...
+    parts: Sequence[IndexPart]
+    """Of each modality."""
+    keyword_state: KeywordState
+    """Whether this shard can search by words."""

@@ -1,10 +1,9 @@
-"""Defines what one shard answers to a query, and makes the hits of searches of it."""
+"""Defines what one shard answers to a query, and makes hits of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,28 +67,32 @@ class ShardAnswer:
     """Of the index and modality, whether or not the filter matches."""
     keyword_found: KeywordFound | None = None
     """What the query's words found; None if it has none."""
+    search_seconds: float = 0.0
+
+    def part(self, start: int, stop: int) -> ShardAnswer:
+        """Returns the answer to some of the query's embeddings."""
+        words = self.keyword_found
+        return replace(
+            self,
+            found=self.found[start:stop],
+            keyword_found=words and replace(words, similarities=words.similarities[start:stop]),
+        )
 
 
-def hits_of_searches(
-    answer: ShardAnswer, query: ShardQuery, embedding_counts: Sequence[int]
-) -> list[ShardHits]:
-    """Returns the hits of each search whose embeddings the query has in turn.
+def hits_of(answer: ShardAnswer, query: ShardQuery) -> ShardHits:
+    """Returns the hits of a query.
 
     Raises SequenceNotReached for a shard of an earlier version, which ignores the minimum.
     """
     if answer.applied_sequence < query.minimum_sequence:
         raise SequenceNotReached(minimum=query.minimum_sequence, applied=answer.applied_sequence)
-    windows = (_hits(found, query) for found in answer.found)
-    return [
-        ShardHits(
-            merge_windows(list(islice(windows, count)), query.retrieve_k),
-            answer.item_count,
-            answer.found[-1].path,
-            _keyword_hits(answer.keyword_found, query, range(stop - count, stop)),
-            None if answer.keyword_found is None else answer.keyword_found.state,
-        )
-        for count, stop in zip(embedding_counts, accumulate(embedding_counts), strict=True)
-    ]
+    return ShardHits(
+        merge_windows([_hits(found, query) for found in answer.found], query.retrieve_k),
+        answer.item_count,
+        answer.found[-1].path,
+        _keyword_hits(answer.keyword_found, query),
+        None if answer.keyword_found is None else answer.keyword_found.state,
+    )
 
 
 def _hits(found: Found, query: ShardQuery) -> list[Hit]:
@@ -104,13 +107,11 @@ def _hits(found: Found, query: ShardQuery) -> list[Hit]:
     ]
 
 
-def _keyword_hits(
-    found: KeywordFound | None, query: ShardQuery, numbers: range
-) -> Sequence[KeywordHit]:
-    """Returns what the words found, with the similarity to the nearest of these embeddings."""
+def _keyword_hits(found: KeywordFound | None, query: ShardQuery) -> Sequence[KeywordHit]:
+    """Returns what the words found, with the similarity to the nearest of the embeddings."""
     if found is None or not found.hits:
         return ()
-    similarities = np.stack([found.similarities[number] for number in numbers])
+    similarities = np.stack(found.similarities)
     nearest = similarities.argmax(axis=0).tolist()
     return [
         KeywordHit(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
-from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.errors import InternalFault, TandemError
 from tandem.stages.encoding import EncodedBatch, EncodePurpose
 from tandem.v1 import content_pb2
@@ -32,9 +31,14 @@ def contents_to_proto(
     )
 
 
+def purpose_from_proto(value: pb.EncodePurpose) -> EncodePurpose:
+    """Returns the purpose; INGEST if it is unspecified or unknown."""
+    is_query = value == pb.ENCODE_PURPOSE_QUERY
+    return EncodePurpose.QUERY if is_query else EncodePurpose.INGEST
+
+
 def contents_from_proto(messages: Sequence[content_pb2.Content]) -> list[Content | TandemError]:
-    """Returns each content or its error; raises BatchSizeOutOfRange."""
-    check_batch_size("contents", len(messages), MAX_CONTENT_COUNT)
+    """Returns each content or its error."""
     return [_content_or_error(message) for message in messages]
 
 

@@ -1,6 +1,6 @@
 """Converts items, and what is asked of a shard about them, to messages and back."""
 
-from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,24 +10,14 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.content import Encoding
-from tandem.contract.identifiers import (
-    check_index_id,
-    check_item_id,
-)
-from tandem.contract.limits import (
-    MAX_ITEM_ID_COUNT,
-    MAX_PAGE_SIZE,
-    check_batch_size,
-)
-from tandem.errors import (
-    RequestMalformed,
-)
-from tandem.stages.item_write import Delete, Upsert
-from tandem.stages.items import ItemRecord
+from tandem.errors import InternalFault
+from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.items import FetchedItem, FetchedItems, ItemRecord, ItemsQuery
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
+    embedding_from_proto,
     embedding_to_proto,
     embeddings_from_proto,
     tokens_from_proto,
@@ -35,19 +25,21 @@ from tandem.wire import (
 )
 
 
-def upsert_to_proto(
-    index_id: str,
-    fingerprint: str,
-    items: Iterable[ItemRecord],
-    request_id: str,
-    shard_map_version: int,
-) -> pb.UpsertItemsRequest:
+def upsert_to_proto(write: Upsert, shard_map_version: int) -> pb.UpsertItemsRequest:
     """Returns the request that stores the items."""
     return pb.UpsertItemsRequest(
-        index_id=index_id,
-        model_fingerprint=fingerprint,
-        items=encoded_items_to_proto(items),
-        request_id=request_id,
+        index_id=write.index_id,
+        model_fingerprint=write.fingerprint,
+        items=[
+            pb.EncodedItem(
+                item_id=item.item_id,
+                content=content_to_proto(item.content),
+                attributes=attributes_to_proto(item.attributes),
+                **_encoding_to_proto(item.encoding),
+            )
+            for item in write.items
+        ],
+        request_id=write.request_id,
         shard_map_version=shard_map_version,
     )
 
@@ -67,64 +59,105 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     )
 
 
+def delete_to_proto(write: Delete, shard_map_version: int) -> pb.DeleteItemsRequest:
+    """Returns the request that deletes the items."""
+    return pb.DeleteItemsRequest(
+        index_id=write.index_id,
+        item_ids=write.item_ids,
+        request_id=write.request_id,
+        shard_map_version=shard_map_version,
+    )
+
+
 def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
     """Returns the items to delete; raises what Delete raises."""
     return Delete(request.index_id, list(request.item_ids), request.request_id)
 
 
-def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
-    """Returns the index id, the item ids to read, and the most bytes; 0 is the shard's limit.
-
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestMalformed.
-    """
-    if request.max_bytes < 0:
-        raise RequestMalformed(why=f"max_bytes is {request.max_bytes}")
-    check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
-    item_ids = [check_item_id(item_id) for item_id in request.item_ids]
-    return check_index_id(request.index_id), item_ids, request.max_bytes
+def committed_from_proto(
+    response: pb.UpsertItemsResponse | pb.DeleteItemsResponse,
+) -> Committed:
+    """Returns the outcome of a write."""
+    if isinstance(response, pb.UpsertItemsResponse):
+        return Committed(response.sequence)
+    return Committed(response.sequence, response.deleted_count)
 
 
-def list_from_proto(request: pb.ListItemIdsRequest) -> tuple[str, str, int]:
-    """Returns the index id, the id after which to list, and how many to list.
-
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid.
-    """
-    check_batch_size("item_ids", request.max_count, MAX_PAGE_SIZE)
-    after = check_item_id(request.after) if request.after else ""
-    return check_index_id(request.index_id), after, request.max_count
-
-
-def check_page(count: int, index_ids: Sequence[str]) -> None:
-    """Raises BatchSizeOutOfRange for a page that is too large, or is of too many indexes."""
-    check_batch_size("indexes", count, MAX_PAGE_SIZE)
-    if index_ids:
-        check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+def items_query_to_proto(query: ItemsQuery) -> pb.GetItemsRequest:
+    """Returns the request that reads the items."""
+    return pb.GetItemsRequest(
+        index_id=query.index_id,
+        item_ids=query.item_ids,
+        encodings_included=query.encodings_included,
+        max_bytes=query.max_bytes,
+        content_excluded=not query.content_included,
+    )
 
 
-def items_to_proto(items: Iterable[ItemRecord], *, content_included: bool = True) -> list[pb.Item]:
-    """Returns the messages of items with attributes, and with contents if they are included."""
-    return [
-        pb.Item(
-            item_id=item.item_id,
-            content=content_to_proto(item.content) if content_included else None,
-            attributes=attributes_to_proto(item.attributes),
+def items_query_from_proto(request: pb.GetItemsRequest) -> ItemsQuery:
+    """Returns which items to read; raises what ItemsQuery raises."""
+    return ItemsQuery(
+        request.index_id,
+        list(request.item_ids),
+        content_included=not request.content_excluded,
+        encodings_included=request.encodings_included,
+        max_bytes=request.max_bytes,
+    )
+
+
+def items_to_proto(fetched: FetchedItems) -> pb.GetItemsResponse:
+    """Returns the response with the items."""
+    response = pb.GetItemsResponse(
+        model_fingerprint=fetched.fingerprint, read_count=fetched.read_count
+    )
+    for item_id, item in fetched.items.items():
+        fields: dict[str, Any] = {
+            "item_id": item_id,
+            "content": None if item.content is None else content_to_proto(item.content),
+            "attributes": attributes_to_proto(item.attributes),
+        }
+        if item.encoding is None:
+            response.items.add(**fields)
+        else:
+            response.encoded_items.add(**fields, **_encoding_to_proto(item.encoding))
+    return response
+
+
+def items_from_proto(response: pb.GetItemsResponse, query: ItemsQuery, shard: str) -> FetchedItems:
+    """Returns the items from the shard of that name; raises InternalFault for a wrong count."""
+    if query.encodings_included and response.items:
+        raise InternalFault(why="a shard of an earlier version gives no encodings; update it")
+    count = len(query.item_ids)
+    # A shard of an earlier version answers all or fails.
+    read_count = response.read_count if response.HasField("read_count") else count
+    if not 1 <= read_count <= count:
+        raise InternalFault(why=f"{shard} read {read_count} of {count} items")
+    items: list[pb.Item | pb.EncodedItem] = [*response.items, *response.encoded_items]
+    return FetchedItems(
+        {item.item_id: _fetched(item) for item in items},
+        read_count,
+        response.model_fingerprint,
+    )
+
+
+def _fetched(item: pb.Item | pb.EncodedItem) -> FetchedItem:
+    return FetchedItem(
+        content_from_proto(item.content) if item.HasField("content") else None,
+        attributes_from_proto(item.attributes),
+        Encoding(
+            embedding_from_proto(item.embedding),
+            tokens_from_proto(item.tokens, may_be_empty=True),
         )
-        for item in items
-    ]
+        if isinstance(item, pb.EncodedItem)
+        else None,
+    )
 
 
-def encoded_items_to_proto(items: Iterable[ItemRecord]) -> list[pb.EncodedItem]:
-    """Returns the messages of items with their encodings too."""
-    return [
-        pb.EncodedItem(
-            item_id=item.item_id,
-            content=content_to_proto(item.content),
-            embedding=embedding_to_proto(item.encoding.embedding),
-            tokens=tokens_to_proto(item.encoding.tokens),
-            attributes=attributes_to_proto(item.attributes),
-        )
-        for item in items
-    ]
+def _encoding_to_proto(encoding: Encoding) -> dict[str, Any]:
+    return {
+        "embedding": embedding_to_proto(encoding.embedding),
+        "tokens": tokens_to_proto(encoding.tokens),
+    }
 
 
 def _item_from_proto(message: pb.EncodedItem, embedding_D: NDArray[np.float32]) -> ItemRecord:

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
+from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
 from tandem.errors import InternalFault, RequestMalformed
 from tandem.stages.neighbours import (
     Graph,
+    GraphScores,
     ModalityNeighbours,
     ShardNeighbourQuery,
     ShardNeighbours,
@@ -16,6 +18,7 @@ from tandem.stages.neighbours import (
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.wire import (
+    duration_to_proto,
     embedding_to_proto,
     embeddings_from_proto,
     modality_from_proto,
@@ -110,6 +113,23 @@ def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
     )
 
 
+def graph_scores_to_proto(scored: GraphScores, seconds: float) -> rerank_pb.ScoreGraphResponse:
+    """Returns the response with the scores of a graph's items."""
+    return rerank_pb.ScoreGraphResponse(
+        scores=scored.scores,
+        inference_duration=duration_to_proto(seconds),
+        cost=cost_to_proto(scored.cost),
+        neighbour_model=scored.neighbour_model,
+    )
+
+
+def graph_scores_from_proto(response: rerank_pb.ScoreGraphResponse) -> GraphScores:
+    """Returns the scores of a graph's items."""
+    return GraphScores(
+        list(response.scores), response.neighbour_model, cost_from_proto(response.cost)
+    )
+
+
 def _neighbourhood_to_proto(found: ModalityNeighbours) -> pb.Neighbourhood:
     # Embeddings are unit vectors within a tolerance, so a product may slightly exceed 1.
     similarities_VC = np.clip(found.similarities, -1.0, 1.0)
@@ -143,7 +163,7 @@ def _neighbourhood_from_proto(
 
 def _numbers(name: str, lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
     rows = [list(numbers) for numbers in lists]
-    if len({len(row) for row in rows}) != 1:
+    if len({len(row) for row in rows}) > 1:
         raise RequestMalformed(why=f"{name} of two nodes have different lengths")
     if any(number >= 2**63 for row in rows for number in row):
         raise RequestMalformed(why=f"{name} has a number of 2^63 or more")

@@ -1,12 +1,10 @@
 """Converts candidates to score, and their scores, to messages and back."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
-from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.errors import ModelOutputInvalid, TandemError
 from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
 from tandem.v1 import rerank_service_pb2 as pb
@@ -52,6 +50,16 @@ def batch_to_proto(
     )
 
 
+def query_from_proto(request: pb.ScoreCandidatesRequest | pb.ScoreBatchRequest) -> ScoreQuery:
+    """Returns by which index and model to score; raises IndexIdInvalid."""
+    return ScoreQuery(request.index_id, request.model_fingerprint, request.model_version)
+
+
+def batch_from_proto(request: pb.ScoreBatchRequest) -> list[Candidates | TandemError]:
+    """Returns each query with its candidates, or its error."""
+    return [_candidates_or_error(each) for each in request.queries]
+
+
 def candidates_from_proto(message: pb.ScoreCandidatesRequest | pb.QueryCandidates) -> Candidates:
     """Returns a query with its candidates; raises TokensInvalid, and what Candidates raises."""
     return Candidates(
@@ -60,13 +68,6 @@ def candidates_from_proto(message: pb.ScoreCandidatesRequest | pb.QueryCandidate
         list(message.item_ids),
         content_from_proto(message.query_content) if message.HasField("query_content") else None,
     )
-
-
-def tokens_of_request(request: pb.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
-    """Returns the tokens of the query and of the candidates; raises BatchSizeOutOfRange."""
-    check_batch_size("candidates", len(request.candidates), MAX_CONTENT_COUNT)
-    query = tokens_from_proto(request.query, may_be_empty=True)
-    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
 
 
 def scores_to_proto(
@@ -93,24 +94,17 @@ def score_batch_to_proto(
     )
 
 
-def match_to_proto(match: Match | None) -> pb.CandidateScore:
-    """Returns the message of a score, empty for an item that no longer exists."""
-    if match is None:
-        return pb.CandidateScore()
-    return pb.CandidateScore(match_logit=match.logit, match_probability=match.probability)
-
-
 def scores_from_proto(
     response: pb.ScoreCandidatesResponse, candidates: Candidates, service: str
 ) -> ScoredBatch:
-    """Returns one query's scores; raises ModelOutputInvalid for unusable ones."""
+    """Returns one query's scores; raises ModelOutputInvalid for another number of them."""
     return _scored(response, [_matches(response.scores, candidates, service)])
 
 
 def score_batch_from_proto(
     response: pb.ScoreBatchResponse, requests: Sequence[Candidates], service: str
 ) -> ScoredBatch:
-    """Returns the scores of several queries; raises ModelOutputInvalid for unusable ones."""
+    """Returns the scores of several queries; raises ModelOutputInvalid for another number."""
     if len(response.results) != len(requests):
         raise ModelOutputInvalid(
             model=service, why=f"{len(response.results)} results of {len(requests)}"
@@ -126,13 +120,61 @@ def score_batch_from_proto(
     )
 
 
-def matches_from_proto(
+def tokens_to_request(
+    fingerprint: str, query: Tokens, candidates: Iterable[Tokens], model_version: int
+) -> pb.ScoreTokensRequest:
+    """Returns the request for the scores of candidates that are not stored."""
+    return pb.ScoreTokensRequest(
+        query=tokens_to_proto(query),
+        model_fingerprint=fingerprint,
+        candidates=map(tokens_to_proto, candidates),
+        model_version=model_version,
+    )
+
+
+def tokens_of_request(request: pb.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
+    """Returns the tokens of the query and of the candidates; raises TokensInvalid."""
+    query = tokens_from_proto(request.query, may_be_empty=True)
+    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
+
+
+def token_scores_to_proto(matches: Iterable[Match], scored: ScoredBatch) -> pb.ScoreTokensResponse:
+    """Returns the response with the scores of candidates that are not stored."""
+    return pb.ScoreTokensResponse(
+        scores=map(_match_to_proto, matches),
+        inference_duration=duration_to_proto(scored.inference_seconds),
+        cost=cost_to_proto(scored.cost),
+        model_version=scored.model_version,
+        reranker=scored.reranker,
+    )
+
+
+def token_scores_from_proto(
+    response: pb.ScoreTokensResponse, count: int, service: str
+) -> tuple[Sequence[Match], ScoredBatch]:
+    """Returns that many scores and a batch of none with the cost; raises ModelOutputInvalid."""
+    found = _matches_or_none(response.scores, count, service)
+    matches = [match for match in found if match is not None]
+    if len(matches) != count:
+        raise ModelOutputInvalid(model=service, why="a candidate has no score")
+    cost = cost_from_proto(response.cost)
+    return matches, ScoredBatch([], cost, response.model_version, response.reranker)
+
+
+def _candidates_or_error(message: pb.QueryCandidates) -> Candidates | TandemError:
+    try:
+        return candidates_from_proto(message)
+    except TandemError as error:
+        return error.kept()
+
+
+def _matches_or_none(
     scores: Sequence[pb.CandidateScore], count: int, service: str
 ) -> list[Match | None]:
-    """Returns that many scores, None without a logit; raises ModelOutputInvalid."""
+    """Returns that many scores, None without a logit."""
     if len(scores) != count:
         raise ModelOutputInvalid(model=service, why=f"{len(scores)} scores of {count}")
-    return [_match(score, service) for score in scores]
+    return list(map(_match, scores))
 
 
 def _query(candidates: Candidates, *, content_included: bool) -> Mapping[str, Any]:
@@ -157,7 +199,7 @@ def _report(scored: ScoredBatch) -> Mapping[str, Any]:
 
 
 def _scores(item_ids: Iterable[str], matches: Matches) -> Iterator[pb.CandidateScore]:
-    return (match_to_proto(matches.get(item_id)) for item_id in item_ids)
+    return (_match_to_proto(matches.get(item_id)) for item_id in item_ids)
 
 
 def _scored(response: _Scored, outcomes: Sequence[Matches | TandemError]) -> ScoredBatch:
@@ -173,15 +215,20 @@ def _scored(response: _Scored, outcomes: Sequence[Matches | TandemError]) -> Sco
 def _matches(
     scores: Sequence[pb.CandidateScore], candidates: Candidates, service: str
 ) -> Mapping[str, Match]:
-    found = matches_from_proto(scores, len(candidates.item_ids), service)
+    found = _matches_or_none(scores, len(candidates.item_ids), service)
     pairs = zip(candidates.item_ids, found, strict=True)
     return {item_id: match for item_id, match in pairs if match is not None}
 
 
-def _match(score: pb.CandidateScore, service: str) -> Match | None:
+def _match_to_proto(match: Match | None) -> pb.CandidateScore:
+    """Returns the message of a score, empty for an item that no longer exists."""
+    if match is None:
+        return pb.CandidateScore()
+    return pb.CandidateScore(match_logit=match.logit, match_probability=match.probability)
+
+
+def _match(score: pb.CandidateScore) -> Match | None:
     if not score.HasField("match_logit"):
         return None
-    if not (math.isfinite(score.match_logit) and 0.0 <= score.match_probability <= 1.0):
-        raise ModelOutputInvalid(model=service, why="a score is not a number")
     has_probability = score.HasField("match_probability")
     return Match(score.match_logit, score.match_probability if has_probability else None)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tandem.contract.attribute_wire import checked_filter
+from tandem.contract.index_description import part_to_proto, parts_from_proto
 from tandem.contract.search_path import (
     KeywordState,
     SearchPath,
@@ -14,7 +15,7 @@ from tandem.contract.search_path import (
     path_to_proto,
 )
 from tandem.errors import InternalFault, RequestMalformed
-from tandem.stages.retrieval import ShardQuery
+from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import F32, Found, KeywordFound, RowHit, ShardAnswer, WordHit
 from tandem.v1 import attribute_pb2 as pb_attribute
 from tandem.v1 import index_service_pb2 as pb
@@ -69,11 +70,11 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> ShardQuery:
     )
 
 
-def answer_to_proto(answer: ShardAnswer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
+def answer_to_proto(answer: ShardAnswer) -> pb.SearchEmbeddingsResponse:
     """Returns the response to a search."""
     return pb.SearchEmbeddingsResponse(
         hit_lists=[_hit_list_to_proto(found) for found in answer.found],
-        search_duration=duration_to_proto(search_seconds),
+        search_duration=duration_to_proto(answer.search_seconds),
         applied_sequence=answer.applied_sequence,
         item_count=answer.item_count,
         path=path_to_proto(answer.found[-1].path),
@@ -98,6 +99,26 @@ def answer_from_proto(
         _keyword_found_from_proto(response.keyword_hit_list, query, shard)
         if query.keywords
         else None,
+    )
+
+
+def description_to_proto(description: ShardDescription) -> pb.DescribeShardIndexResponse:
+    """Returns the response with the state of an index."""
+    return pb.DescribeShardIndexResponse(
+        model_fingerprint=description.fingerprint,
+        embedding_dimension=description.embedding_dimension,
+        parts=map(part_to_proto, description.parts),
+        keyword_state=description.keyword_state.value,
+    )
+
+
+def description_from_proto(response: pb.DescribeShardIndexResponse) -> ShardDescription:
+    """Returns the state of an index."""
+    return ShardDescription(
+        response.model_fingerprint,
+        response.embedding_dimension,
+        parts_from_proto(response.parts),
+        KeywordState(response.keyword_state),
     )
 
 

@@ -9,24 +9,18 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from embedded.direct_clients import DirectShardClient
 from embedded.hosted_rooms import HostedRooms, hosted_rooms
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.calls.channels import call
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.metrics import REGISTRY
-from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
-from tandem.errors import ServiceUnavailable, ShardMapMismatch
+from tandem.errors import ServiceUnavailable
 from tandem.item_store.item_store import ItemStore
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.rerank_client import RerankClient
-from tandem.remote.shard_client import ShardClient
 from tandem.remote.startup import Dependencies
 from tandem.stages.item_write import Upsert
-from tandem.stages.retrieval import ShardQuery
-from tandem.v1 import index_service_pb2 as pb
-from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
+from tandem.stages.retrieval import ShardDescription
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 INDEX_ID = "pets"
 
@@ -38,13 +32,13 @@ def stored(folder: Path, number: int) -> None:
     store.close()
 
 
-async def asked(rooms: HostedRooms, number: int) -> Any:
+async def asked(
+    rooms: HostedRooms, settings: OrchestratorSettings, number: int
+) -> ShardDescription:
     """Returns what a shard says of the index, as the orchestrator asks."""
-    stub = IndexServiceStub(rooms.connect(f"index-{number}", "in-process"))
-    request = pb.DescribeShardIndexRequest(index_id=INDEX_ID)
-    return await call(
-        stub.DescribeShardIndex, request, service=f"index-{number}", timeout_seconds=60.0
-    )
+    async with open_channel("127.0.0.1:1") as other:
+        stages = rooms.stages(settings, other, [other] * 2, [other] * 2)
+        return await stages.shards[number].describe_index(INDEX_ID, Deadline.after(60.0))
 
 
 async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: Path) -> None:
@@ -69,7 +63,7 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
             while not await is_loaded(rooms):  # noqa: ASYNC110 (nothing tells it)
                 await asyncio.sleep(0.01)
         with pytest.raises(ServiceUnavailable, match=r"shard corrupt: restore .*shard-1"):
-            await asked(rooms, 1)
+            await asked(rooms, settings, 1)
         assert REGISTRY.get_sample_value("tandem_serving", {"service": "index"}) == 0
         assert items_of("0") == 200
         corrupt = [
@@ -85,39 +79,16 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
             await dependencies.check()
 
 
-async def test_only_a_sound_shard_of_this_process_is_called_without_messages(
-    tmp_path: Path,
-) -> None:
-    """It refuses another map of the shards as it refuses it in a message."""
-    for number in range(2):
-        stored(tmp_path / f"shard-{number}", number)
-    data = tmp_path / "shard-1" / "data.mdb"
-    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2 // 4096 * 4096])
-    elsewhere = "127.0.0.1:1"
+async def test_shards_of_this_process_have_the_orchestrators_map() -> None:
     settings = OrchestratorSettings(
-        encoder_address=elsewhere,
-        index_addresses=("in-process", "in-process"),
-        rerank_addresses=(elsewhere, elsewhere),
+        encoder_address="127.0.0.1:1",
+        index_addresses=("in-process",),
+        rerank_addresses=("127.0.0.1:1",),
         shard_map_version=2,
     )
-    environ = {
-        "INDEX_STORE_PATH": str(tmp_path / "shard-{shard}"),
-        "INDEX_STORE_MAP_BYTES": str(64 << 20),
-    }
-    async with hosted_rooms(settings, None, environ) as rooms:
-        indexes = [rooms.connect(f"index-{number}", elsewhere) for number in range(2)]
-        others = [rooms.connect(name, elsewhere) for name in ("encoder", "rerank-0", "rerank-1")]
-        clients = rooms.clients(settings, others[0], indexes, others[1:])
-        assert [type(shard) for shard in clients.shards] == [DirectShardClient, ShardClient]
-        assert type(clients.encoder) is EncoderClient
-        assert {type(shard.reranker) for shard in clients.shards} == {RerankClient}
-        query = ShardQuery(
-            INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 5, [unit_vector(0)]
-        )
-        with pytest.raises(ShardMapMismatch):
-            await clients.shards[0].search(query, Deadline.after(60.0))
-        for channel in others:
-            await channel.close()
+    with pytest.raises(SettingsError, match="INDEX_SHARD_MAP_VERSION is 1"):
+        async with hosted_rooms(settings, None, {"INDEX_STORE_PATH": "unopened"}):
+            pass
 
 
 async def is_loaded(rooms: HostedRooms) -> bool:

@@ -28,7 +28,8 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.regions import RegionContent
-from tandem.encoding.encoder import Encoder
+from tandem.encoding.encoder import ModelEncoder
+from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts
@@ -45,6 +46,7 @@ from tandem.v1.encoder_service_pb2_grpc import (
 from tandem.wire import content_to_proto, encoding_from_proto
 from tests.support.chassis.served import served
 from tests.support.pictures.pictures import BLUE, encoded, noise, plain, png_header
+from tests.support.rerank_svc.served_reranker import undescribed
 
 TIMEOUT_SECONDS = 20
 
@@ -61,9 +63,10 @@ async def served_channel(
     """Serves an encoder and yields a channel to it."""
     with ThreadPoolExecutor(2) as threads:
         turns = CallerTurns(threads, 2)
-        encoder = Encoder(model, served_texts, turns)
+        encoder = ModelEncoder(model, served_texts, turns)
         queries = QueryEncodings(encoder, turns, cache_bytes)
-        servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
+        local = LocalEncoder(encoder, queries, undescribed)
+        servicer = EncoderServicer(local, TIMEOUT_SECONDS)
         async with served(
             partial(add_EncoderServiceServicer_to_server, servicer), "encoder"
         ) as channel:
@@ -244,8 +247,8 @@ async def test_canary_follows_triton(
     try:
         with ThreadPoolExecutor(1) as threads:
             turns = CallerTurns(threads, 1)
-            await Encoder(tiny_served, served_texts, turns).check()
-            lonely = Encoder(ServedModel(triton, tiny_manifest), served_texts, turns)
+            await ModelEncoder(tiny_served, served_texts, turns).check()
+            lonely = ModelEncoder(ServedModel(triton, tiny_manifest), served_texts, turns)
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(lonely.check(), 60)
     finally:

@@ -16,7 +16,7 @@ from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
-from tandem.encoding.encoder import Encoder
+from tandem.encoding.encoder import ModelEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.errors import ModelUnavailable
 from tandem.inference.served_model import ServedModel
@@ -172,7 +172,7 @@ async def test_no_version_of_the_model_answers_with_anothers_encodings(
     version = 1
     with ThreadPoolExecutor(1) as threads:
         turns = CallerTurns(threads, 1)
-        encoder = Encoder(tiny_served, served_texts, turns, lambda: version)
+        encoder = ModelEncoder(tiny_served, served_texts, turns, lambda: version)
         queries = QueryEncodings(encoder, turns, 1 << 20)
         first, again = [
             await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR) for _ in range(2)
@@ -212,7 +212,7 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
         triton = TritonClient(running.address)
         model = ServedModel(triton, tiny_manifest)
         turns = CallerTurns(threads, 1)
-        idle = QueryEncodings(Encoder(model, served_texts, turns), turns, 1 << 20)
+        idle = QueryEncodings(ModelEncoder(model, served_texts, turns), turns, 1 << 20)
         async with served_channel(model, served_texts, cache_bytes=1 << 20) as channel:
             stub = EncoderServiceStub(channel)
             before = await ask(stub, DOGS)

@@ -1,14 +1,13 @@
 """Tests the conversion of attributes and filters in IndexService's messages."""
 
-from dataclasses import replace
-
 import pytest
 
-from tandem.contract.attribute_wire import attributes_from_proto, filter_to_proto
+from tandem.contract.attribute_wire import attributes_to_proto, filter_to_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import Exists, OneOf
 from tandem.errors import AttributeInvalid, FilterInvalid
-from tandem.wire.items import items_to_proto, upsert_from_proto
+from tandem.stages.items import FetchedItem, FetchedItems, ItemsQuery
+from tandem.wire.items import items_from_proto, items_to_proto, upsert_from_proto
 from tandem.wire.retrieval import query_from_proto
 from tests.support.index_svc.encoded_items import search_request, upsert_request
 from tests.support.item_store.made_items import text_item
@@ -24,16 +23,16 @@ def test_an_items_attributes_are_converted_both_ways() -> None:
         "tags": ("a", "b"),
     }
     request = upsert_request([text_item("a"), text_item("b")])
-    for name, message in items_to_proto([replace(text_item("a"), attributes=attributes)])[
-        0
-    ].attributes.items():
+    for name, message in attributes_to_proto(attributes).items():
         request.items[0].attributes[name].CopyFrom(message)
 
     items = upsert_from_proto(request).items
 
     assert [item.attributes for item in items] == [attributes, {}]
-    sent = items_to_proto(items)
-    assert [attributes_from_proto(item.attributes) for item in sent] == [attributes, {}]
+    fetched = {each.item_id: FetchedItem(each.content, each.attributes) for each in items}
+    query = ItemsQuery("scenes", list(fetched))
+    sent = items_to_proto(FetchedItems(fetched, 2))
+    assert items_from_proto(sent, query, "index-0").items == fetched
 
 
 def test_a_bad_attribute_refuses_the_batch() -> None:

@@ -1,6 +1,5 @@
 """Tests that a search waits for its minimum sequence, or is refused."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,23 +29,6 @@ def request_from(sequence: int) -> pb.SearchEmbeddingsRequest:
     request = search_request([1])
     request.minimum_sequence = sequence
     return request
-
-
-async def test_a_sequence_that_was_answered_is_reached(stub: IndexServiceStub) -> None:
-    response = await stub.SearchEmbeddings(request_from(1))
-
-    assert response.applied_sequence == 1
-    assert [hit.item_id for hit in response.hit_lists[0].hits] == ["a"]
-
-
-async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
-    search = asyncio.ensure_future(stub.SearchEmbeddings(request_from(2), timeout=60))
-    await asyncio.sleep(0.2)
-    assert not search.done()
-
-    await stub.UpsertItems(upsert_request([text_item("b", 1)]))
-
-    assert [hit.item_id for hit in (await search).hit_lists[0].hits] == ["a", "b"]
 
 
 async def test_an_unreached_sequence_is_named_before_the_deadline(

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
-import numpy as np
 import pytest
 
 from tandem import errors
@@ -12,7 +11,7 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tandem.wire import embedding_from_proto, embedding_to_proto
+from tandem.wire import embedding_to_proto
 from tests.index_svc.test_servicer import TIMEOUT_SECONDS, served
 from tests.support.index_svc.encoded_items import upsert_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
@@ -47,26 +46,6 @@ async def refusal(stub: IndexServiceStub, request: pb.FindNeighboursRequest) -> 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.FindNeighbours(request, timeout=TIMEOUT_SECONDS)
     return error_from_rpc(caught.value, "index")
-
-
-async def test_each_is_its_own_nearest(stub: IndexServiceStub) -> None:
-    """The query is text "a", the candidates the images "y" and "x"."""
-    found = await stub.FindNeighbours(asked(0, 4, 3), timeout=TIMEOUT_SECONDS)
-
-    assert embedding_from_proto(found.texts.pillars[0]) == pytest.approx(unit_vector(0))
-    assert len(found.texts.pillars) == len(found.images.pillars) == 2
-    assert found.texts.lists[0].similarities[0] == pytest.approx(1.0)
-    y, x = (found.images.lists[place] for place in (1, 2))
-    assert [y.similarities[0], x.similarities[0]] == pytest.approx([1.0, 1.0])
-    assert y.numbers != x.numbers
-    # Of the texts, each candidate has the nearest, and its similarity.
-    products = (
-        np.array([[unit_vector(4)], [unit_vector(3)]])
-        @ np.array([unit_vector(seed) for seed in range(3)]).T
-    )
-    assert [found.texts.lists[place].similarities[0] for place in (1, 2)] == pytest.approx(
-        [each.max() for each in products], abs=1e-6
-    )
 
 
 @pytest.mark.parametrize(

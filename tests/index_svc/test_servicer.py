@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from google.protobuf.message import Message
 from index_svc.servicer import IndexServicer
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.contract.content import ImageContent
 from tandem.item_store.item_store import ItemStore
-from tandem.shard.shard import Shard
+from tandem.shard.local_shard import LocalShard
+from tandem.shard.shard import StoredShard
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
@@ -43,11 +42,11 @@ async def served(
     shard_map_version: int = 1,
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves the shard at `path` and yields a channel to it."""
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes), path)
+    shard = StoredShard(ItemStore.open(path, 0, 1, map_bytes=map_bytes), path)
     threads = ThreadPoolExecutor(2)
     if loaded:
         shard.load()
-    servicer = IndexServicer(shard, threads, shard_map_version=shard_map_version)
+    servicer = IndexServicer(LocalShard(shard, threads), shard_map_version=shard_map_version)
     try:
         async with chassis.served(
             partial(add_IndexServiceServicer_to_server, servicer), "index"
@@ -82,94 +81,6 @@ async def hits(stub: IndexServiceStub, request: pb.SearchEmbeddingsRequest) -> l
     return [[hit.item_id for hit in hit_list.hits] for hit_list in response.hit_lists]
 
 
-async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub) -> None:
-    """Both hold from the response on."""
-    items = [text_item("a", 1), text_item("b", 2), image_item("c", 3)]
-    upserted = await stub.UpsertItems(upsert_request(items))
-    assert upserted.sequence == 3
-
-    response = await stub.SearchEmbeddings(search_request([2, 1]))
-    found = [[hit.item_id for hit in hit_list.hits] for hit_list in response.hit_lists]
-    assert found == [["b", "a"], ["a", "b"]]
-    assert response.hit_lists[0].hits[0].similarity == pytest.approx(1.0)
-    expected = float(unit_vector(1) @ unit_vector(2))
-    assert response.hit_lists[0].hits[1].similarity == pytest.approx(expected, abs=1e-6)
-    assert response.search_duration.ToTimedelta().total_seconds() > 0
-    assert await hits(stub, search_request([1], modality=content_pb2.MODALITY_IMAGE)) == [["c"]]
-
-    got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["c", "x", "a"]))
-    assert [item.item_id for item in got.items] == ["c", "a"]
-    assert got.items[0].content == encoded_item(items[2]).content
-    assert got.items[1].content.text == "a of seed 1"
-
-    deleted = await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["a", "x"]))
-    assert (deleted.deleted_count, deleted.sequence) == (1, 4)
-    assert await hits(stub, search_request([1])) == [["b"]]
-    got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["a"]))
-    assert list(got.items) == []
-
-
-async def test_items_are_read_without_their_contents(stub: IndexServiceStub) -> None:
-    """Their attributes are what is left."""
-    stored = replace(image_item("a", 1), attributes={"colour": "red"})
-    await stub.UpsertItems(upsert_request([stored]))
-
-    request = pb.GetItemsRequest(index_id="scenes", item_ids=["a"], content_excluded=True)
-    [item] = (await stub.GetItems(request)).items
-
-    assert not item.HasField("content")
-    assert item.attributes["colour"].text == "red"
-
-
-async def test_indexes_are_listed_in_byte_order_with_their_items(stub: IndexServiceStub) -> None:
-    """All, or some of those that are asked for; a page is of at most 1,000."""
-    for index_id, items in {
-        "pets": [text_item("a", 1), text_item("b", 2), image_item("c", 3)],
-        "cars": [image_item("a", 1)],
-    }.items():
-        await stub.UpsertItems(upsert_request(items, index_id=index_id))
-
-    async def listed(**fields: Any) -> list[tuple[str, int, int]]:
-        request = pb.ListShardIndexesRequest(**{"max_count": 10} | fields)
-        found = (await stub.ListShardIndexes(request)).indexes
-        assert all(each.model_fingerprint == FINGERPRINT for each in found)
-        return [(each.index_id, each.text_count, each.image_count) for each in found]
-
-    assert await listed() == [("cars", 0, 1), ("pets", 2, 1)]
-    assert await listed(max_count=1) == [("cars", 0, 1)]
-    assert await listed(after="cars") == [("pets", 2, 1)]
-    assert await listed(index_ids=["pets", "nowhere"]) == [("pets", 2, 1)]
-    for odd in ({"max_count": 0}, {"max_count": 1001}, {"index_ids": ["a"] * 1001}):
-        request = pb.ListShardIndexesRequest(**{"max_count": 1} | odd)
-        _, error = await refusal(stub.ListShardIndexes(request))
-        assert type(error) is errors.BatchSizeOutOfRange
-
-
-async def test_ids_are_listed_in_byte_order_after_any_id(stub: IndexServiceStub) -> None:
-    """Also after one that is not there, and never another index's."""
-    items = [text_item(item_id, 1) for item_id in ("b", "a", "é", "a2", "Z")]
-    await stub.UpsertItems(upsert_request(items))
-
-    async def listed(after: str, max_count: int) -> list[str]:
-        request = pb.ListItemIdsRequest(index_id="scenes", after=after, max_count=max_count)
-        return list((await stub.ListItemIds(request)).item_ids)
-
-    assert await listed("", 100) == ["Z", "a", "a2", "b", "é"]
-    assert await listed("a", 2) == ["a2", "b"]
-    assert await listed("a1", 1) == ["a2"]
-    assert await listed("é", 1) == []
-    codes = [
-        await refusal(stub.ListItemIds(pb.ListItemIdsRequest(index_id=index_id, max_count=count)))
-        for index_id, count in [("scenes", 0), ("scenes", 1001), ("no", 1), ("NO", 1)]
-    ]
-    assert [error.reason for _, error in codes] == [
-        "BATCH_SIZE_OUT_OF_RANGE",
-        "BATCH_SIZE_OUT_OF_RANGE",
-        "INDEX_NOT_FOUND",
-        "INDEX_ID_INVALID",
-    ]
-
-
 async def test_an_index_is_described(stub: IndexServiceStub) -> None:
     """Its live items of each modality, and the rows of those that are gone."""
     items = [text_item("a"), image_item("b", 1), image_item("c", 2), image_item("d", 3)]
@@ -194,40 +105,6 @@ async def test_an_index_is_described(stub: IndexServiceStub) -> None:
     assert not images.HasField("built_recall")
     assert images.recall_target == pytest.approx(0.98)
     assert not images.live_recalls
-
-
-async def test_contents_are_returned_up_to_the_byte_limit(stub: IndexServiceStub) -> None:
-    """Three pictures of 6 MiB exceed what a shard reads at once; the caller continues."""
-    items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]
-    await stub.UpsertItems(upsert_request(items))
-
-    async def read(item_ids: str, **fields: object) -> tuple[list[str], int]:
-        request = pb.GetItemsRequest(index_id="scenes", item_ids=item_ids, **fields)  # type: ignore[arg-type]
-        got = await stub.GetItems(request)
-        return [item.item_id for item in (*got.items, *got.encoded_items)], got.read_count
-
-    assert await read("axbc") == (["a", "b"], 3)
-    assert await read("axbc", encodings_included=True) == (["a", "b"], 3)
-    assert await read("a" * 200) == (["a", "a"], 2)
-    # One is answered whatever its size, or it could never be read.
-    assert await read("cb", max_bytes=1_000) == (["c"], 1)
-    assert await read("cb", max_bytes=2**40) == (["c", "b"], 2)
-    assert await read("x") == ([], 1)
-    _, error = await refusal(
-        stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["a"], max_bytes=-1))
-    )
-    assert type(error) is errors.RequestMalformed
-
-
-async def test_an_item_upserted_in_the_other_modality_leaves_its_old_one(
-    stub: IndexServiceStub,
-) -> None:
-    """An id is unique in its index, whatever its content becomes."""
-    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
-    await stub.UpsertItems(upsert_request([image_item("a", 1)]))
-
-    assert await hits(stub, search_request([1])) == [[]]
-    assert await hits(stub, search_request([1], modality=content_pb2.MODALITY_IMAGE)) == [["a"]]
 
 
 @pytest.mark.parametrize(("k", "count"), [(4, 4), (6, 5)])
@@ -354,25 +231,6 @@ async def test_a_request_is_refused_by_name(
     assert await hits(stub, search_request([1])) == [["a"]]
 
 
-async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> None:
-    """This holds for queries and for items."""
-    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
-    search, upsert = search_request([1]), upsert_request([text_item("b", 1)])
-    search.model_fingerprint = upsert.model_fingerprint = "model-b"
-
-    for call in (stub.SearchEmbeddings(search), stub.UpsertItems(upsert)):
-        code, error = await refusal(call)
-        assert (code, type(error)) == (
-            grpc.StatusCode.FAILED_PRECONDITION,
-            errors.ModelMismatch,
-        )
-        assert error.metadata == {
-            "request_fingerprint": "model-b",
-            "index_fingerprint": FINGERPRINT,
-        }
-    assert await hits(stub, search_request([1])) == [["a"]]
-
-
 def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.UnaryUnaryCall]]:
     """Returns each method that needs an existing index, called on that index."""
     ids: dict[str, Any] = {"index_id": index_id, "item_ids": ["a"]}
@@ -382,14 +240,6 @@ def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.Un
         lambda stub: stub.GetItems(pb.GetItemsRequest(**ids)),
         lambda stub: stub.DescribeShardIndex(pb.DescribeShardIndexRequest(index_id=index_id)),
     )
-
-
-async def test_an_unknown_index_is_not_found(stub: IndexServiceStub) -> None:
-    for call in calls_on("nowhere"):
-        code, error = await refusal(call(stub))
-
-        assert (code, type(error)) == (grpc.StatusCode.NOT_FOUND, errors.IndexNotFound)
-        assert error.metadata == {"index_id": "nowhere"}
 
 
 @pytest.mark.parametrize("index_id", ["", "a/b"])

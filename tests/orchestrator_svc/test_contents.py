@@ -11,8 +11,7 @@ import pytest
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.limits import MAX_MESSAGE_BYTES
-from tandem.remote import shard_client
-from tandem.search.contents import content_room
+from tandem.search.contents import content_room, item_reads
 from tandem.search.contents.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
 from tandem.search.contents.content_room import ContentBudget, ContentHold, ContentRoom
 from tandem.search.cursors.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
@@ -171,8 +170,8 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
     """What all answers share: 100 kB, of which each reserves 10 before it knows."""
     budget = ContentBudget(100_000)
     monkeypatch.setattr(downstream, "ContentBudget", lambda: budget)
-    monkeypatch.setattr(shard_client, "_FIRST_GET_BYTES", 10_000)
-    monkeypatch.setattr(shard_client, "_FURTHER_GET_BYTES", 10_000)
+    monkeypatch.setattr(item_reads, "_FIRST_BYTES", 10_000)
+    monkeypatch.setattr(item_reads, "_FURTHER_BYTES", 10_000)
     return budget
 
 

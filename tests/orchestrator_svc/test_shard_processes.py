@@ -15,8 +15,9 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
+from tandem.remote.reranker import RemoteReranker
+from tandem.remote.shard import RemoteShard
+from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.search import Searcher
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeShares
@@ -82,15 +83,18 @@ async def shards(
                 await opened.enter_async_context(await process.ready()) for process in processes
             ]
             # Only its encoder is used.
-            encoder: EncoderClient = (await opened.enter_async_context(stack(1))).encoder_client
-            clients = [ShardClient(each, each, n) for n, each in enumerate(channels)]
+            encoder = (await opened.enter_async_context(stack(1))).stages.encoder
+            shards = [GuardedShard(RemoteShard(each, n), n) for n, each in enumerate(channels)]
+            rerankers = [
+                GuardedReranker(RemoteReranker(each, n), n) for n, each in enumerate(channels)
+            ]
             shard_map = ShardMap(count)
             yield Shards(
                 processes,
                 shard_map,
-                Searcher.over(encoder, clients, shard_map, shares=shares),
-                Ingester(encoder, clients, shard_map, 10.0, encode_batch_count=2),
-                Remover(clients, shard_map),
+                Searcher.over(encoder, shards, rerankers, shard_map, shares=shares),
+                Ingester(encoder, shards, shard_map, 10.0, encode_batch_count=2),
+                Remover(shards, shard_map),
             )
     finally:
         for process in processes:

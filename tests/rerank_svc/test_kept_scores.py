@@ -16,7 +16,7 @@ from tandem.contract.model_description import ProbabilityCalibration
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.repository.manifest import JOINT_ENCODER, Manifest
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.reranker import ModelReranker
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tests.support.rerank_svc.served_reranker import (
@@ -176,7 +176,7 @@ async def test_probabilities_follow_the_calibration(
     calibration = ProbabilityCalibration(scale=0.5, bias=-2.0)
     with ThreadPoolExecutor(1) as threads:
         store = ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
-        reranker = Reranker(
+        reranker = ModelReranker(
             tiny_served,
             lambda: store,
             CallerTurns(threads, 1),

@@ -16,6 +16,7 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Modality, Tokens
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
+from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.stages.reranking import Candidates, Match, ScoredBatch
 from tandem.triton.client import TritonClient
@@ -32,6 +33,7 @@ from tests.support.neighbours.served_corpus import (
     ServedCorpus,
     tiny_leaprr,
 )
+from tests.support.rerank_svc.served_reranker import undescribed
 
 TIMEOUT_SECONDS = 20
 CORPUS = ServedCorpus.made(20, 30, seed=3)
@@ -80,7 +82,8 @@ async def stub(
 @asynccontextmanager
 async def scoring(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
     """Serves the scorer, and yields a stub that calls it."""
-    servicer = RerankServicer(NoPairs(), TIMEOUT_SECONDS, scorer)
+    reranker = LocalReranker(NoPairs(), undescribed, scorer)
+    servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
     register = partial(add_RerankServiceServicer_to_server, servicer)
     async with served(register, "rerank") as channel:
         yield RerankServiceStub(channel)

@@ -19,7 +19,7 @@ from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
 from tandem.repository.manifest import Manifest
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.reranker import ModelReranker
 from tandem.stages.reranking import Candidates
 from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2
@@ -280,7 +280,7 @@ async def test_before_the_store_exists_the_service_waits(
     """check() raises a retryable error, and a call that comes too early gets the same one."""
     path = tmp_path / "shard"
     with ThreadPoolExecutor(1) as threads:
-        reranker = Reranker(
+        reranker = ModelReranker(
             tiny_served,
             lambda: ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
             CallerTurns(threads, 1),
@@ -309,7 +309,7 @@ async def test_without_triton_the_model_is_unavailable(
         with ThreadPoolExecutor(2) as threads:
             write_store(tmp_path / "shard", tiny_manifest)
             store = ItemStore.open(tmp_path / "shard", 0, 1, readonly=True, map_bytes=MAP_BYTES)
-            reranker = Reranker(model, lambda: store, CallerTurns(threads, 2))
+            reranker = ModelReranker(model, lambda: store, CallerTurns(threads, 2))
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(reranker.check(), 60)
             scoring = reranker.score(

@@ -28,7 +28,7 @@ from tandem.inference.joined_scoring import JoinedScoring
 from tandem.inference.model_runner import Inferred
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore, StoredTokens
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.reranker import ModelReranker
 from tandem.stages.item_write import Delete, Upsert
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
@@ -217,7 +217,7 @@ def shard_at(
     store = store_class.open(path, 0, 1, map_bytes=64 << 20)
     reads, model = SteppedReads(), SteppedModel()
     turns = CallerTurns(reads, 1_000)  # so that each read is there to be stepped
-    reranker = Reranker(cast(ServedModel, model), lambda: store, turns, cache_bytes=1 << 20)
+    reranker = ModelReranker(cast(ServedModel, model), lambda: store, turns, cache_bytes=1 << 20)
 
     async def start() -> tuple[AsyncExitStack, Shard]:
         exits = AsyncExitStack()

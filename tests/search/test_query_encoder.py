@@ -103,7 +103,7 @@ def query(
 
 async def encode(behind: Stack, *parts: WeightedPart, **asked: object) -> EncodedQuery:
     """Returns the encoding or the error of a query of these parts."""
-    encoder = QueryEncoder(behind.encoder_client, behind.shard_clients, behind.shard_map)
+    encoder = QueryEncoder(behind.stages.encoder, behind.stages.shards, behind.shard_map)
     return await encoder.encode(query(parts, **asked), Deadline.after(10))  # type: ignore[arg-type]
 
 
@@ -198,7 +198,7 @@ async def test_a_stored_picture_is_encoded_only_if_its_tokens_are_read(
 ) -> None:
     """Not without a rerank, nor for pictures, which no picture is scored against."""
     encoder = QueryEncoder(
-        recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
+        recomputing.stages.encoder, recomputing.stages.shards, recomputing.shard_map
     )
     picture = [WeightedPart(StoredItem("image-40"))]
     for asked in (
@@ -233,7 +233,7 @@ async def test_stored_items_of_a_bi_encoder_alone_are_encoded_once(recomputing: 
     """Then it is known to make no tokens; a remote cross-encoder reads the content."""
     recomputing.encoder.has_cross_encoder = False
     encoder = QueryEncoder(
-        recomputing.encoder_client, recomputing.shard_clients, recomputing.shard_map
+        recomputing.stages.encoder, recomputing.stages.shards, recomputing.shard_map
     )
     asked = query([WeightedPart(StoredItem("image-40"))], target=Modality.TEXT)
 

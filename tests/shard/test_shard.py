@@ -27,7 +27,7 @@ from tandem.item_store.verdict import verify_in_child
 from tandem.shard.metrics import CORRUPT_ITEMS
 from tandem.shard.retrieval.index_type import IndexTuning
 from tandem.shard.retrieval.searchable_index import SearchableIndex
-from tandem.shard.shard import Shard, ShardSettings
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.shard.upkeep.record_check import take_out
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.retrieval import ShardQuery
@@ -38,19 +38,19 @@ MAP_BYTES = 16 << 20
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
+def shard(tmp_path: Path) -> Iterator[StoredShard]:
     shard = open_shard(tmp_path)
     yield shard
     shard.close()
 
 
-def open_shard(path: Path, settings: ShardSettings | None = None) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
+def open_shard(path: Path, settings: ShardSettings | None = None) -> StoredShard:
+    shard = StoredShard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
     shard.load()
     return shard
 
 
-def wait_for_snapshots(shard: Shard, sequence: int) -> None:
+def wait_for_snapshots(shard: StoredShard, sequence: int) -> None:
     """Waits until both modalities have a snapshot at that sequence."""
     end_time = time.monotonic() + 60
     while {shard.maintenance.snapshots.sequence("scenes", each) for each in Modality} != {sequence}:
@@ -63,7 +63,7 @@ def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
     return Upsert("scenes", fingerprint, [text_item(item_id, 1) for item_id in item_ids])
 
 
-def found(shard: Shard) -> list[str]:
+def found(shard: StoredShard) -> list[str]:
     query = ShardQuery(
         index_id="scenes",
         fingerprint=FINGERPRINT,
@@ -159,7 +159,7 @@ def test_an_item_that_is_repaired_during_its_removal_stays(tmp_path: Path) -> No
     shard.close()
 
 
-def test_a_repeated_write_is_answered_and_not_applied_again(shard: Shard) -> None:
+def test_a_repeated_write_is_answered_and_not_applied_again(shard: StoredShard) -> None:
     """Changes after the first attempt stay, in the store and in searches."""
     write = replace(upsert("a", "b"), request_id="r")
     first = shard.write(write).result(60)
@@ -172,7 +172,7 @@ def test_a_repeated_write_is_answered_and_not_applied_again(shard: Shard) -> Non
     assert [item.item_id for item in shard.read("scenes", ["a", "b"])] == ["b"]
 
 
-def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
+def test_of_two_models_that_race_for_a_new_index_one_wins(shard: StoredShard) -> None:
     """Both writes share the transaction that creates the index."""
     futures: list[Future[Committed]] = [
         shard.write(upsert("a")),
@@ -190,7 +190,7 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
 
 def test_dead_rows_are_dropped_if_the_configured_index_cannot_be_built(tmp_path: Path) -> None:
     """Searches scan and say why, and maintenance does not retry forever."""
-    shard = Shard(
+    shard = StoredShard(
         ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
         tmp_path,
         ShardSettings(tuning=IndexTuning(index_type="IVF4096,Flat")),
@@ -243,7 +243,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
 ) -> None:
     """The write is refused as possibly stored; then searches find it if it is, and writes work."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store, tmp_path)
+    shard = StoredShard(store, tmp_path)
     shard.load()
     shard.write(upsert("a", "d")).result(60)
     store.fault, store.is_stored = fault, is_stored
@@ -266,7 +266,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
 def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path) -> None:
     """LMDB reports a full disk as EIO; a failed snapshot may have freed space before one looks."""
     store = CrampedStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store, tmp_path)
+    shard = StoredShard(store, tmp_path)
     shard.load()
     store.fault = OSError("Input/output error")
     write = replace(upsert("b"), request_id="r")
@@ -283,7 +283,7 @@ def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path
 def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
     """Reopening does not repair it; searches and reads continue."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store, tmp_path)
+    shard = StoredShard(store, tmp_path)
     shard.load()
     shard.write(upsert("a")).result(60)
     store.fault = KeyError("a bug")
@@ -332,7 +332,7 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
     shard.close()
 
 
-def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: Shard) -> None:
+def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: StoredShard) -> None:
     """The index stays until it is empty; a search finds the rest."""
     ids = [f"item-{n:03}" for n in range(300)]
     for start in (0, 150):
@@ -349,7 +349,7 @@ def test_a_drop_without_time_deletes_a_part_and_can_continue(shard: Shard) -> No
     assert (third.count, third.is_complete) == (0, True)
 
 
-def test_an_index_that_takes_items_is_not_dropped(shard: Shard) -> None:
+def test_an_index_that_takes_items_is_not_dropped(shard: StoredShard) -> None:
     """A drop that found no item does not lose an acknowledged one."""
     shard.write(upsert("a")).result(60)
 
@@ -357,7 +357,7 @@ def test_an_index_that_takes_items_is_not_dropped(shard: Shard) -> None:
     assert found(shard) == ["a"]
 
 
-def until_taken(shard: Shard, write: ItemWrite) -> Committed:
+def until_taken(shard: StoredShard, write: ItemWrite) -> Committed:
     """Repeats the write until it is committed."""
     end_time = time.monotonic() + 60
     while time.monotonic() < end_time:

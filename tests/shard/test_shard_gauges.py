@@ -10,7 +10,7 @@ from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.metrics import LIST_IMBALANCE
-from tandem.shard.shard import Shard, ShardSettings
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.shard.upkeep import maintenance
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
@@ -23,15 +23,15 @@ def value(name: str, shard: str = "0") -> float | None:
     return REGISTRY.get_sample_value(f"tandem_index_{name}", {"shard": shard})
 
 
-def opened(folder: Path, number: int = 0, count: int = 1) -> Shard:
+def opened(folder: Path, number: int = 0, count: int = 1) -> StoredShard:
     """Returns a loaded shard."""
     store = ItemStore.open(folder, number, count, map_bytes=64 << 20)
-    shard = Shard(store, folder, ShardSettings(number=number))
+    shard = StoredShard(store, folder, ShardSettings(number=number))
     shard.load()
     return shard
 
 
-def upsert(shard: Shard, *item_ids: str) -> None:
+def upsert(shard: StoredShard, *item_ids: str) -> None:
     items = [text_item(item_id, seed) for seed, item_id in enumerate(item_ids)]
     shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(60)
 

@@ -46,7 +46,7 @@ from tandem.item_store.backup import back_up, restore
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.retrieval import index_type
 from tandem.shard.retrieval.index_type import IndexTuning
-from tandem.shard.shard import Shard, ShardSettings
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.shard.upkeep import index_loader, maintenance, rebuild
 from tandem.shard.upkeep.snapshot_check import check_here
 from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
@@ -228,8 +228,8 @@ class ShardModel(RuleBasedStateMachine):
     def _path(self) -> Path:
         return Path(self._folder.name) / f"shard-{self._generation}"
 
-    def _open(self) -> Shard:
-        shard = Shard(
+    def _open(self) -> StoredShard:
+        shard = StoredShard(
             ItemStore.open(self._path, 0, 1, map_bytes=16 << 20),
             self._path,
             ShardSettings(commit_wait_seconds=0.0, min_snapshot_change_count=10**9),

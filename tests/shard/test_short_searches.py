@@ -6,16 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
-
-from index_svc.servicer import IndexServicer
 from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
 from tandem.item_store.item_store import ItemStore
-from tandem.shard.shard import Shard
+from tandem.shard.local_shard import LocalShard
+from tandem.shard.shard import StoredShard
 from tandem.shard.short_searches import ShortSearches
 from tandem.stages.item_write import Upsert
 from tandem.stages.retrieval import ShardQuery
-from tests.support.index_svc.encoded_items import INDEX_ID, search_request
+from tests.support.index_svc.encoded_items import INDEX_ID
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 QUERY = ShardQuery(
@@ -35,17 +34,9 @@ class CountingThreads(Executor):
         return self._threads.submit(*arguments, **options)
 
 
-class NoDeadline:
-    """Provides what the servicer reads of a call."""
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-async def search(servicer: IndexServicer) -> list[str]:
-    context: grpc.aio.ServicerContext = NoDeadline()
-    response = await servicer.SearchEmbeddings(search_request([1]), context)
-    return [hit.item_id for hit in response.hit_lists[0].hits]
+async def search(shard: LocalShard) -> list[str]:
+    answer = await shard.search(QUERY, Deadline.after(60.0))
+    return [hit.item_id for hit in answer.found[0].hits]
 
 
 def test_only_searches_that_were_short_are_predicted_short() -> None:
@@ -66,23 +57,23 @@ def test_only_searches_that_were_short_are_predicted_short() -> None:
 
 async def test_a_short_search_runs_on_the_loop_unless_it_would_wait(tmp_path: Path) -> None:
     """While items change it waits in a thread."""
-    shard = Shard(ItemStore.open(tmp_path, 0, 1, map_bytes=16 << 20), tmp_path)
-    shard.load()
-    shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("a", 1)])).result(60)
+    stored = StoredShard(ItemStore.open(tmp_path, 0, 1, map_bytes=16 << 20), tmp_path)
+    stored.load()
+    stored.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("a", 1)])).result(60)
     threads = CountingThreads()
-    servicer = IndexServicer(shard, threads)
-    assert await search(servicer) == ["a"]
-    servicer._short_searches = ShortSearches()  # whatever the first one took on this machine
-    servicer._short_searches.note(QUERY, 0.0001)
+    shard = LocalShard(stored, threads)
+    assert await search(shard) == ["a"]
+    shard._short_searches = ShortSearches()  # whatever the first one took on this machine
+    shard._short_searches.note(QUERY, 0.0001)
     first_count = threads.count
 
-    assert await search(servicer) == ["a"]
+    assert await search(shard) == ["a"]
     assert threads.count == first_count
 
-    with shard.index(INDEX_ID).changing():
-        waiting = asyncio.create_task(search(servicer))
+    with stored.index(INDEX_ID).changing():
+        waiting = asyncio.create_task(search(shard))
         await asyncio.sleep(0)
         assert threads.count == first_count + 1
         assert not waiting.done()
     assert await asyncio.wait_for(waiting, 60) == ["a"]
-    shard.close()
+    stored.close()

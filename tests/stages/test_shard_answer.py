@@ -17,7 +17,7 @@ from tandem.stages.shard_answer import (
     RowHit,
     ShardAnswer,
     WordHit,
-    hits_of_searches,
+    hits_of,
 )
 
 QUERY = ShardQuery(
@@ -39,7 +39,9 @@ def answer(*similarities: float) -> ShardAnswer:
 
 def test_each_search_gets_the_hits_of_its_own_embeddings() -> None:
     """What words found has the similarity to the nearest of these."""
-    first, second = hits_of_searches(answer(0.5, 0.9, 0.7), QUERY, [1, 2])
+    shared = answer(0.5, 0.9, 0.7)
+
+    first, second = (hits_of(shared.part(*each), QUERY) for each in [(0, 1), (1, 3)])
 
     assert [hit.item_id for hit in first.hits] == ["i-0"]
     assert [hit.item_id for hit in second.hits] == ["i-1", "i-2"]
@@ -51,7 +53,7 @@ def test_each_search_gets_the_hits_of_its_own_embeddings() -> None:
 
 
 def test_a_similarity_is_a_cosine_despite_rounding() -> None:
-    [found] = hits_of_searches(answer(1.0000001), QUERY, [1])
+    found = hits_of(answer(1.0000001), QUERY)
 
     assert found.hits[0].similarity == 1.0
 
@@ -59,7 +61,7 @@ def test_a_similarity_is_a_cosine_despite_rounding() -> None:
 def test_a_shard_that_ignored_the_minimum_is_refused() -> None:
     query = replace(QUERY, minimum_sequence=4)
     with pytest.raises(SequenceNotReached):
-        hits_of_searches(answer(0.5), query, [1])
+        hits_of(answer(0.5), query)
 
 
 def test_a_match_has_the_precision_of_a_message() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -24,8 +25,8 @@ class ServiceRoom:
     warm: Probe
     close: Callable[[], Awaitable[None]]
     ready: Probe | None = None
-    servicer: object = None
-    """The object that callers in the same process may call without messages, if there is one."""
+    stage: Any = None
+    """What callers in the same process call without messages, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -66,8 +66,8 @@ class _RemoteCall:
     read_seconds: list[float] = field(default_factory=list)
 
 
-class RemoteReranker:
-    """Reads candidates' contents where `Reranker` reads tokens, and posts them to an API."""
+class HttpReranker:
+    """Reads candidates' contents where `ModelReranker` reads tokens, and posts them to an API."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RemoteReranker:
         `model_version` is the caller's, and stays as it is: the remote model has no versions. A
         query fails alone with QueryContentMissing. An item that cannot be read as a picture, or has
         the query's own modality, has no score. Raises errors of the whole call: of the store, as
-        `Reranker.score`, and of the API, as `RemoteHttpClient.post`.
+        `ModelReranker.score`, and of the API, as `RemoteHttpClient.post`.
         """
         start_time = time.monotonic()
         deadline = Deadline.after(timeout_seconds)

@@ -1,7 +1,7 @@
 """Calls stages with a deadline, a circuit breaker and at most one retry, singly or together.
 
-call_policy   one call; breaker, retry_budget: its circuit breaker and limit on retries
+guarded       the stages with circuit breakers, retries and checks
+guard         one call; breaker, retry_budget: its circuit breaker and limit on retries
 batching      the stages for several searches in one call
 call_batcher  collects requests with equal keys
-item_reader   how stored items are read within the bytes of answers
 """

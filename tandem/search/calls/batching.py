@@ -15,14 +15,15 @@ from tandem.contract.limits import (
     MAX_PAIR_COUNT,
     MAX_SCORE_QUERY_COUNT,
 )
+from tandem.contract.model_description import ModelDescription
 from tandem.errors import TandemError
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.rerank_client import RerankClient
-from tandem.remote.shard_client import ShardClient
 from tandem.search.calls.call_batcher import CallBatcher, OpenSearches
-from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
-from tandem.stages.reranking import Candidates, CandidateScorer, ScoredBatch, ScoreQuery
-from tandem.stages.retrieval import ShardHits, ShardQuery, ShardSearcher
+from tandem.search.calls.guarded import GuardedReranker
+from tandem.search.retrieval import SearchedShard
+from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
+from tandem.stages.reranking import Candidates, ScoredBatch, ScoreQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
 
 # Of a message's 64 MiB.
 _MAX_ANSWER_BYTES = 48 * 2**20
@@ -30,10 +31,10 @@ _MAX_ANSWER_BYTES = 48 * 2**20
 _HIT_BYTES = 32
 
 
-class BatchingEncoder(ContentEncoder):
+class BatchedEncoder(Encoder):
     """Encodes the contents of several searches in one call."""
 
-    def __init__(self, encoder: EncoderClient, searches: OpenSearches) -> None:
+    def __init__(self, encoder: Encoder, searches: OpenSearches) -> None:
         self._encoder = encoder
         self._batcher = CallBatcher[
             tuple[EncodePurpose, TruncationPolicy], Sequence[Content], EncodedBatch
@@ -52,6 +53,10 @@ class BatchingEncoder(ContentEncoder):
         return await self._batcher.ask(
             (purpose, truncation_policy), contents, len(contents), deadline
         )
+
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
+        """Returns the description of the model that encodes."""
+        return await self._encoder.describe_model(deadline)
 
     async def _encode_all(
         self,
@@ -74,18 +79,19 @@ class BatchingEncoder(ContentEncoder):
         ]
 
 
-class BatchingShardSearcher(ShardSearcher):
+class BatchedShard:
     """Searches a shard in one call for those searches whose `ShardQuery` is equal."""
 
-    def __init__(self, shard: ShardClient, searches: OpenSearches) -> None:
+    def __init__(self, shard: SearchedShard, searches: OpenSearches) -> None:
         self._shard = shard
-        self._batcher = CallBatcher[tuple[ShardQuery, int], ShardQuery, ShardHits](
+        self._batcher = CallBatcher[tuple[ShardQuery, int], ShardQuery, ShardAnswer](
             self._search_all, searches, max_size=MAX_EMBEDDING_COUNT
         )
         self.close = self._batcher.close
+        self.note_late = shard.note_late
 
-    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardHits:
-        """Returns the items nearest to any of the query's embeddings, best first."""
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        """Returns the nearest items to each of the query's embeddings."""
         # An embedding that does not fit the index fails alone.
         dimension = len(query.embeddings[0])
         size = len(query.embeddings)
@@ -94,21 +100,23 @@ class BatchingShardSearcher(ShardSearcher):
             size *= answer_share(dimension, query.retrieve_k * (2 if query.keywords else 1))
         return await self._batcher.ask((query, dimension), query, size, deadline)
 
-    def note_late(self, waited_seconds: float) -> None:
-        """Notes that a search of the shard was abandoned after that time."""
-        self._shard.note_late(waited_seconds)
-
     async def _search_all(
-        self, _: tuple[ShardQuery, int], requests: Sequence[ShardQuery], deadline: Deadline
-    ) -> Sequence[ShardHits]:
-        return await self._shard.search_each(requests, deadline)
+        self, _: tuple[ShardQuery, int], queries: Sequence[ShardQuery], deadline: Deadline
+    ) -> Sequence[ShardAnswer]:
+        embeddings = [embedding for each in queries for embedding in each.embeddings]
+        answer = await self._shard.search(replace(queries[0], embeddings=embeddings), deadline)
+        counts = [len(each.embeddings) for each in queries]
+        return [
+            answer.part(stop - count, stop)
+            for count, stop in zip(counts, accumulate(counts), strict=True)
+        ]
 
 
-class BatchingScorer(CandidateScorer):
+class BatchedReranker:
     """Scores the candidates of several searches in one call."""
 
-    def __init__(self, scorer: RerankClient, searches: OpenSearches) -> None:
-        self._scorer = scorer
+    def __init__(self, reranker: GuardedReranker, searches: OpenSearches) -> None:
+        self._reranker = reranker
         self._batcher = CallBatcher[ScoreQuery, Candidates, ScoredBatch](
             self._score_all,
             searches,
@@ -120,18 +128,19 @@ class BatchingScorer(CandidateScorer):
     @property
     def is_refusing(self) -> bool:
         """Whether the circuit breaker would refuse a call now."""
-        return self._scorer.is_refusing
+        return self._reranker.is_refusing
 
     async def score(
-        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> ScoredBatch:
-        """Returns the scores, and their part of the cost."""
-        return await self._batcher.ask(query, candidates, len(candidates.item_ids), deadline)
+        """Returns the scores of one request, and their part of the cost; raises its error."""
+        [request] = requests
+        return await self._batcher.ask(query, request, len(request.item_ids), deadline)
 
     async def _score_all(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> Sequence[ScoredBatch | TandemError]:
-        scored = await self._scorer.score_each(query, requests, deadline)
+        scored = await self._reranker.score(query, requests, deadline)
         costs = divided_cost(scored.cost, [len(each.item_ids) for each in requests])
         return [
             outcome

@@ -2,4 +2,5 @@
 
 stored_items  fetches items and lists ids over all shards
 documents     scores documents against a query
+item_reads    reads any number of items, within the bytes that answers may hold
 """

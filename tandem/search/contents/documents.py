@@ -1,7 +1,6 @@
 """Scores documents against a query: contents that are not stored, and items by id."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
 from tandem.contract.deadline import Deadline
@@ -22,36 +21,22 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
+from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.fan_out import fan_out
 from tandem.search.rerank.pair_quota import PairQuota
 from tandem.search.shard_map import ShardMap
-from tandem.stages.encoding import ContentEncoder, EncodedBatch, EncodePurpose
-from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBatch, ScoreQuery
+from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
+from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
 
 # In one call to rerank_svc: tokens of an image have up to 900 kB.
 _TOKENS_COUNT = 32
-
-
-class TokenScorer(CandidateScorer, Protocol):
-    """Scores stored candidates and tokens, as rerank_svc does."""
-
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
-    ) -> tuple[Sequence[Match], ScoredBatch]:
-        """Returns the candidates' scores, and what scored them at which cost."""
-        ...
 
 
 class DocumentScorer:
     """Scores documents with the services that searches use."""
 
     def __init__(
-        self, encoder: ContentEncoder, scorers: Sequence[TokenScorer], shard_map: ShardMap
+        self, encoder: Encoder, scorers: Sequence[GuardedReranker], shard_map: ShardMap
     ) -> None:
         """Takes scorers by shard number, as many as the map has."""
         self._encoder = encoder
@@ -125,7 +110,8 @@ class DocumentScorer:
                 query,
                 encoded_query.tokens,
                 stored,
-                ScoreQuery(asked.index_id, made.fingerprint, made.model_version),
+                asked.index_id,
+                made,
                 deadline,
             )
             calls = [*of_given, *of_stored]
@@ -178,7 +164,8 @@ class DocumentScorer:
         content: Content,
         tokens: Tokens,
         stored: Mapping[int, str],
-        query: ScoreQuery,
+        index_id: str,
+        made: EncodedBatch,
         deadline: Deadline,
     ) -> tuple[dict[int, Match], list[ScoredBatch]]:
         """Scores each stored item at the rerank_svc of its shard, in one call a shard.
@@ -186,10 +173,13 @@ class DocumentScorer:
         Returns the matches by document number, without items that do not exist, and each call's
         answer.
         """
-        owned_by = self._shard_map.group(query.index_id, dict.fromkeys(stored.values()))
+        if not stored:
+            return {}, []
+        query = ScoreQuery(index_id, made.fingerprint, made.model_version)
+        owned_by = self._shard_map.group(index_id, dict.fromkeys(stored.values()))
         calls = await fan_out(
             *(
-                self._scorers[number].score(query, Candidates(tokens, owned, content), deadline)
+                self._scorers[number].score(query, [Candidates(tokens, owned, content)], deadline)
                 for number, owned in owned_by.items()
             )
         )

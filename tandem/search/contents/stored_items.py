@@ -3,34 +3,26 @@
 import heapq
 from collections.abc import Awaitable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
 from tandem.errors import IndexNotFound
-from tandem.search.calls.item_reader import FetchedItem, ItemReader
 from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.contents.item_reads import fetched_items
 from tandem.search.fan_out import fan_out
 from tandem.search.shard_map import ShardMap
+from tandem.stages.items import FetchedItem
+from tandem.stages.shard import Shard
 
 T = TypeVar("T")
-
-
-class ListedShard(ItemReader, Protocol):
-    """Reads and lists the items of one shard, as index_svc does."""
-
-    async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
-    ) -> Sequence[str]:
-        """Returns ids after that one, in byte order."""
-        ...
 
 
 class StoredItems:
     """Reads the items of every shard. A shard without the index has none of its items."""
 
-    def __init__(self, shards: Sequence[ListedShard], shard_map: ShardMap) -> None:
+    def __init__(self, shards: Sequence[Shard], shard_map: ShardMap) -> None:
         """Takes shards by number, as many as the map has."""
         self._shards = shards
         self._shard_map = shard_map
@@ -46,7 +38,9 @@ class StoredItems:
         async def read(
             number: int, owned: Sequence[str], taking: Taking
         ) -> Mapping[str, FetchedItem] | None:
-            return await _or_none(self._shards[number].get(index_id, owned, deadline, taking))
+            return await _or_none(
+                fetched_items(self._shards[number], index_id, owned, deadline, taking)
+            )
 
         async with ContentRoom().taking() as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
@@ -68,7 +62,7 @@ class StoredItems:
         if after:
             check_item_id(after)
 
-        async def read(shard: ListedShard) -> Sequence[str] | None:
+        async def read(shard: Shard) -> Sequence[str] | None:
             return await _or_none(shard.list_item_ids(index_id, after, size, deadline))
 
         found = await fan_out(*map(read, self._shards))

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tandem.chassis.access.callers import current_caller
 from tandem.contract.deadline import Deadline
@@ -14,6 +14,7 @@ from tandem.contract.search.indexes import IndexPage
 from tandem.errors import IndexNotFound, InternalFault, TandemError
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, missing_reasons, refusal_of
 from tandem.search.fan_out import fan_out
+from tandem.stages.shard import Shard
 
 R = TypeVar("R")
 
@@ -26,20 +27,10 @@ _NAMING_SECONDS = 1.0
 _MISSING_ERRORS: tuple[type[TandemError], ...] = (*MISSING_ERRORS, InternalFault)
 
 
-class ListedIndexes(Protocol):
-    """Lists the indexes of one shard, as index_svc does; `ShardClient` says what it raises."""
-
-    async def list_indexes(
-        self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
-    ) -> Sequence[IndexSummary]:
-        """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
-        ...
-
-
 class IndexList:
     """Lists the indexes of every shard."""
 
-    def __init__(self, shards: Sequence[ListedIndexes]) -> None:
+    def __init__(self, shards: Sequence[Shard]) -> None:
         """Takes shards by number."""
         self._shards = shards
 
@@ -123,7 +114,7 @@ class IndexList:
 
 
 async def _ask(
-    shard: ListedIndexes, after: str, size: int, index_ids: Sequence[str], deadline: Deadline
+    shard: Shard, after: str, size: int, index_ids: Sequence[str], deadline: Deadline
 ) -> Sequence[IndexSummary] | TandemError:
     try:
         return await shard.list_indexes(after, size, index_ids, deadline)

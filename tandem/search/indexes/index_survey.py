@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.index_description import joined_recalls
+from tandem.contract.index_description import ShardIndex, joined_recalls
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.indexes import IndexDescription
 from tandem.errors import IndexNotFound, InternalFault, TandemError
@@ -17,7 +17,8 @@ from tandem.search.coverage import (
     refusal_of,
 )
 from tandem.search.fan_out import fan_out
-from tandem.stages.retrieval import IndexDescriber, ShardDescription
+from tandem.stages.retrieval import ShardDescription
+from tandem.stages.shard import Shard
 
 # The rest is for the answer from the other shards if one hangs.
 _TIME_SHARE = 0.8
@@ -29,7 +30,7 @@ _KEPT_ERRORS: tuple[type[TandemError], ...] = (*MISSING_ERRORS, InternalFault, I
 class IndexSurvey:
     """Describes indexes over all shards."""
 
-    def __init__(self, shards: Sequence[IndexDescriber]) -> None:
+    def __init__(self, shards: Sequence[Shard]) -> None:
         """Takes shards by number."""
         self._shards = shards
         self._counts = LastItemCounts()
@@ -45,7 +46,8 @@ class IndexSurvey:
         check_index_id(index_id)
         in_time = Deadline.after(deadline.left() * _TIME_SHARE)
         answers = await fan_out(*(_ask(shard, index_id, in_time) for shard in self._shards))
-        known = [each for each in answers if isinstance(each, ShardDescription)]
+        described = {n: e for n, e in enumerate(answers) if isinstance(e, ShardDescription)}
+        known = list(described.values())
         missing = {
             number: error
             for number, error in enumerate(answers)
@@ -58,7 +60,9 @@ class IndexSurvey:
             )
         if not known:
             raise IndexNotFound(index_id=index_id)
-        shards = [each.index for each in known]
+        shards = [
+            ShardIndex(number, each.parts, each.keyword_state) for number, each in described.items()
+        ]
         parts = [part for shard in shards for part in shard.parts]
         degradations = []
         if missing:
@@ -95,9 +99,7 @@ class IndexSurvey:
         return joined_coverage(coverages)
 
 
-async def _ask(
-    shard: IndexDescriber, index_id: str, deadline: Deadline
-) -> ShardDescription | TandemError:
+async def _ask(shard: Shard, index_id: str, deadline: Deadline) -> ShardDescription | TandemError:
     try:
         return await shard.describe_index(index_id, deadline)
     except _KEPT_ERRORS as error:
@@ -107,4 +109,4 @@ async def _ask(
 def _item_count(answer: ShardDescription | TandemError, modality: Modality) -> int:
     if isinstance(answer, TandemError):
         return 0
-    return sum(part.item_count for part in answer.index.parts if part.modality is modality)
+    return sum(part.item_count for part in answer.parts if part.modality is modality)

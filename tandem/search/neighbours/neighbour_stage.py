@@ -21,20 +21,20 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
+from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.neighbours.joined_neighbours import joined_graph
 from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.neighbours.served_model import ServedNeighbourModels
 from tandem.stages.hit import Hit
 from tandem.stages.neighbours import (
     Graph,
-    GraphScorer,
     GraphScores,
     ModalityNeighbours,
-    NeighbourFinder,
     ShardNeighbourQuery,
     ShardNeighbours,
 )
 from tandem.stages.retrieval import Embeddings
+from tandem.stages.shard import Shard
 
 POOL_COUNT = 512
 # Of the stage's time, how long to wait for late shards; the network needs the rest.
@@ -68,8 +68,8 @@ class NeighbourStage:
 
     def __init__(
         self,
-        finders: Sequence[NeighbourFinder],
-        scorers: Sequence[GraphScorer],
+        finders: Sequence[Shard],
+        scorers: Sequence[GuardedReranker],
         pool_count: int = POOL_COUNT,
     ) -> None:
         """Takes finders by shard number; any scorer can score any graph."""
@@ -160,7 +160,7 @@ class NeighbourStage:
 
 
 async def _found(
-    finder: NeighbourFinder, query: ShardNeighbourQuery, deadline: Deadline
+    finder: Shard, query: ShardNeighbourQuery, deadline: Deadline
 ) -> ShardNeighbours | TandemError:
     """Returns the shard's neighbours or its error; no neighbours if it does not know the index."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
-from tandem.stages.neighbours import GraphScorer
+from tandem.stages.reranking import Reranker
 
 # A rerank_svc that takes longer to describe its model is passed over.
 _ANSWER_SECONDS = 1.0
@@ -22,7 +22,7 @@ class ServedNeighbourModels:
     """Asks a rerank_svc which neighbour model it has, now and then."""
 
     def __init__(
-        self, scorers: Sequence[GraphScorer], *, clock: Callable[[], float] = time.monotonic
+        self, scorers: Sequence[Reranker], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._scorers = scorers
         self._clock = clock

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
+from tandem.search.calls.guarded import GuardedReranker
 from tandem.stages.hit import Hit
-from tandem.stages.reranking import ModelDescriber
 
 # A search waits no longer for a rule; without one it is reranked in full.
 _ASK_SECONDS = 0.2
@@ -19,7 +19,7 @@ class DepthRules:
     """Gets each model's rule from a rerank_svc once, and caches it."""
 
     def __init__(
-        self, describers: Sequence[ModelDescriber], *, clock: Callable[[], float] = time.monotonic
+        self, describers: Sequence[GuardedReranker], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._describers = describers
         self._clock = clock

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
@@ -33,7 +33,7 @@ from tandem.search.rerank.adaptive_depth import DepthRules, is_deep_enough, next
 from tandem.search.rerank.pace import RerankPace
 from tandem.search.shard_map import ShardMap
 from tandem.stages.hit import Hit
-from tandem.stages.reranking import Candidates, CandidateScorer, Match, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
 
 # A bi-encoder alone has no cross-encoder, unless a remote one is set for it later.
 _ABSENT_SECONDS = 10.0
@@ -111,6 +111,19 @@ class RerankOutcome:
             raise RerankUnavailable(
                 stop=self.stop.name, reranked_depth=self.reranked_depth, rerank_k=rerank_k
             )
+
+
+class CandidateScorer(Protocol):
+    """A reranker of one shard's candidates, alone or for several searches at once."""
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the circuit breaker would refuse a call now."""
+
+    async def score(
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
+    ) -> ScoredBatch:
+        """Returns the scores of a single request; raises its error."""
 
 
 class RerankStage:
@@ -203,7 +216,7 @@ class RerankStage:
         answers = await _all_answers(
             {
                 number: self._scorers[number].score(
-                    run.query, Candidates(run.tokens, item_ids, run.content), deadline
+                    run.query, [Candidates(run.tokens, item_ids, run.content)], deadline
                 )
                 for number, item_ids in groups.items()
             }

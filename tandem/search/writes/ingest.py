@@ -16,14 +16,14 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
 from tandem.search.fan_out import fan_out
 from tandem.search.metrics import timed_stage
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
-from tandem.stages.encoding import EncodedBatch
+from tandem.stages.encoding import EncodedBatch, Encoder
+from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
+from tandem.stages.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Ingester:
 
     def __init__(
         self,
-        encoder: EncoderClient,
-        shards: Sequence[ShardClient],
+        encoder: Encoder,
+        shards: Sequence[Shard],
         shard_map: ShardMap,
         batch_timeout_seconds: float,
         encode_batch_count: int,
@@ -110,13 +110,14 @@ class Ingester:
         async def store_on(shard: int, numbers: list[int]) -> None:
             try:
                 with refused_by_name(batch.request_id):
-                    sequences[shard] = await self._shards[shard].upsert(
+                    upsert = Upsert(
                         batch.index_id,
                         encoded.fingerprint,
                         [encoded.items[number] for number in numbers],
                         shard_request_id(batch.request_id, shard, self._shard_map),
-                        deadline,
                     )
+                    committed = await self._shards[shard].write(upsert, deadline)
+                    sequences[shard] = committed.sequence
             except TandemError as error:
                 for number in numbers:
                     outcomes[number] = error.kept()

@@ -14,11 +14,12 @@ from tandem.errors import (
     TandemError,
     error_from_reason,
 )
-from tandem.remote.shard_client import ShardClient
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
+from tandem.stages.item_write import Committed, Delete
 from tandem.stages.items import Deleted
+from tandem.stages.shard import Shard
 
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
@@ -28,7 +29,7 @@ _SHOWN_ID_COUNT = 3
 class Remover:
     """Removes items from all shards."""
 
-    def __init__(self, shards: Sequence[ShardClient], shard_map: ShardMap) -> None:
+    def __init__(self, shards: Sequence[Shard], shard_map: ShardMap) -> None:
         """Takes `shards` by number, as many as the map has."""
         self._shards = shards
         self._shard_map = shard_map
@@ -59,7 +60,7 @@ class Remover:
                 failures[number] = outcome
             elif outcome:
                 done[number] = outcome
-        removed_count = sum(deleted.count for deleted in done.values())
+        removed_count = sum(each.deleted_count for each in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
         return Removal(removed_count, self._token(done))
@@ -91,12 +92,12 @@ class Remover:
             removed_count, self._token(done), all(each.is_complete for each in done.values())
         )
 
-    def _token(self, done: Mapping[int, Deleted]) -> str:
+    def _token(self, done: Mapping[int, Deleted | Committed]) -> str:
         sequences = {number: each.sequence for number, each in done.items()}
         return make_token(sequences, self._shard_map)
 
     async def _delete_index_on(
-        self, shard: ShardClient, index_id: str, deadline: Deadline
+        self, shard: Shard, index_id: str, deadline: Deadline
     ) -> Deleted | TandemError | None:
         """Returns None if the shard has no such index."""
         try:
@@ -113,16 +114,13 @@ class Remover:
         item_ids: Sequence[str],
         request_id: str,
         deadline: Deadline,
-    ) -> Deleted | TandemError | None:
+    ) -> Committed | TandemError | None:
         """Returns None if the shard never had an item of the index."""
         try:
             with refused_by_name(request_id):
-                return await self._shards[number].delete(
-                    index_id,
-                    item_ids,
-                    shard_request_id(request_id, number, self._shard_map),
-                    deadline,
-                )
+                own_id = shard_request_id(request_id, number, self._shard_map)
+                delete = Delete(index_id, item_ids, own_id)
+                return await self._shards[number].write(delete, deadline)
         except IndexNotFound:
             return None
         except TandemError as error:

@@ -22,7 +22,7 @@ from tandem.errors import (
 from tandem.reranking.remote import stored_documents
 from tandem.reranking.remote.endpoint import RemoteShape
 from tandem.reranking.remote.pictures import data_uri
-from tandem.reranking.remote.remote_reranker import RemoteReranker
+from tandem.reranking.remote.remote_reranker import HttpReranker
 from tandem.stages.reranking import Candidates, ScoredBatch
 from tests.support.pictures.large_jpegs import phone_jpeg
 from tests.support.pictures.pictures import encoded, halves, noise
@@ -50,7 +50,7 @@ def asked(content: Content | None, *item_ids: str) -> Candidates:
 
 
 async def score(
-    reranker: RemoteReranker, *queries: Candidates | TandemError, seconds: float = SECONDS
+    reranker: HttpReranker, *queries: Candidates | TandemError, seconds: float = SECONDS
 ) -> ScoredBatch:
     return await reranker.score(INDEX_ID, FINGERPRINT, queries, seconds)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -9,7 +10,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, TandemError
 from tandem.search.neighbours.served_model import ServedNeighbourModels
-from tandem.stages.neighbours import Graph, GraphScores
+from tandem.stages.reranking import Reranker
 from tests.search.neighbours.test_neighbour_search import DESCRIPTION, MODEL
 
 WITHOUT = ModelDescription(
@@ -27,8 +28,6 @@ WITHOUT = ModelDescription(
 class Describer:
     """Describes its model, or does not answer."""
 
-    is_refusing_graphs = False
-
     def __init__(self, answers: ModelDescription | TandemError, seconds: float = 0.0) -> None:
         self.answers = answers
         self.seconds = seconds
@@ -39,10 +38,6 @@ class Describer:
         if isinstance(self.answers, TandemError):
             raise self.answers
         return self.answers
-
-    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
-        """Is not called."""
-        raise AssertionError
 
 
 class Clock:
@@ -68,7 +63,7 @@ def down() -> ServiceUnavailable:
 def models(scorers: Sequence[Describer]) -> tuple[ServedNeighbourModels, Clock]:
     """Returns what is known of them, and its clock."""
     clock = Clock()
-    return ServedNeighbourModels(scorers, clock=clock), clock
+    return ServedNeighbourModels(cast(Sequence[Reranker], scorers), clock=clock), clock
 
 
 async def test_a_known_model_stays_without_an_answer() -> None:

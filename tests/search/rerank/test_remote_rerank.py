@@ -14,6 +14,7 @@ from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, SearchQuery, StoredItem, WeightedPart
+from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.remote.endpoint import RemoteEndpoint
 from tandem.reranking.remote.pictures import data_uri
 from tandem.search.cursors.cursor_shape import check_cursor_shape
@@ -24,7 +25,7 @@ from tandem.v1.search_service_pb2 import RERANK_STOP_COMPLETE, RerankSummary
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, stack
 from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, probability, remote_api
 from tests.support.rerank_svc.remote_shard import PICTURES, RemoteShard, reranker_of
-from tests.support.rerank_svc.served_reranker import INDEX_ID
+from tests.support.rerank_svc.served_reranker import INDEX_ID, undescribed
 
 NAMES = list(PICTURES)
 """In the bi-encoder's order: item i-3 is at 3 degrees, and the query at 0."""
@@ -36,7 +37,7 @@ async def searching(folder: Path) -> AsyncIterator[tuple[RemoteApi, Stack]]:
     with remote_api() as api:
         shard = RemoteShard(folder / "shard", FINGERPRINT)
         async with reranker_of(api, shard, batch_size=3) as reranker:
-            servicer = RerankServicer(reranker, 10.0)
+            servicer = RerankServicer(LocalReranker(reranker, undescribed), 10.0)
 
             def add(server: grpc.aio.Server) -> None:
                 add_RerankServiceServicer_to_server(servicer, server)

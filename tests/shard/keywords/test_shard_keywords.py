@@ -14,7 +14,7 @@ from tandem.contract.content import Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
 from tandem.item_store.item_store import ItemStore
-from tandem.shard.shard import Shard, ShardSettings
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.shard.short_searches import ShortSearches
 from tandem.stages.item_write import Delete, Drop, Upsert
 from tandem.stages.items import ItemRecord
@@ -39,14 +39,14 @@ QUERY = ShardQuery(
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
+def shard(tmp_path: Path) -> Iterator[StoredShard]:
     shard = open_shard(tmp_path)
     yield shard
     shard.close()
 
 
-def open_shard(path: Path, settings: ShardSettings = KEYWORDS) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
+def open_shard(path: Path, settings: ShardSettings = KEYWORDS) -> StoredShard:
+    shard = StoredShard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
     shard.load()
     return shard
 
@@ -55,23 +55,23 @@ def picture(item_id: str, caption: str, seed: int = 0) -> ItemRecord:
     return replace(image_item(item_id, seed), attributes={"caption": caption, "style": "noto"})
 
 
-def write(shard: Shard, *items: ItemRecord) -> None:
+def write(shard: StoredShard, *items: ItemRecord) -> None:
     shard.write(Upsert("scenes", FINGERPRINT, items)).result(10)
 
 
-def words_of(shard: Shard, query: ShardQuery = QUERY) -> KeywordFound:
+def words_of(shard: StoredShard, query: ShardQuery = QUERY) -> KeywordFound:
     found = shard.search(query).keyword_found
     assert found is not None
     return found
 
 
-def found(shard: Shard, query: ShardQuery = QUERY) -> list[str]:
+def found(shard: StoredShard, query: ShardQuery = QUERY) -> list[str]:
     words = words_of(shard, query)
     assert words.state is KeywordState.SEARCHED
     return [hit.item_id for hit in words.hits]
 
 
-def test_a_search_by_words_sees_earlier_writes(shard: Shard) -> None:
+def test_a_search_by_words_sees_earlier_writes(shard: StoredShard) -> None:
     write(shard, picture("a", "a red cup"), picture("b", "a dog"), text_item("c", 1))
     assert found(shard) == ["a"]
 
@@ -83,7 +83,7 @@ def test_a_search_by_words_sees_earlier_writes(shard: Shard) -> None:
     assert found(shard) == ["a"]
 
 
-def test_each_hit_has_its_similarity_to_every_embedding(shard: Shard) -> None:
+def test_each_hit_has_its_similarity_to_every_embedding(shard: StoredShard) -> None:
     """The same numbers as a search by embeddings gives."""
     write(shard, *(picture(f"{n}", "cup" + " word" * n, seed=n) for n in range(1, 4)))
 
@@ -98,7 +98,7 @@ def test_each_hit_has_its_similarity_to_every_embedding(shard: Shard) -> None:
     np.testing.assert_array_equal(words.embeddings[0], unit_vector(1))
 
 
-def test_a_filter_and_k_apply_to_words_too(shard: Shard) -> None:
+def test_a_filter_and_k_apply_to_words_too(shard: StoredShard) -> None:
     plain = replace(picture("b", "cup"), attributes={"caption": "cup", "style": "plain"})
     write(shard, picture("a", "cup"), plain, picture("c", "cup"))
 
@@ -126,7 +126,7 @@ def test_a_restart_builds_the_words_from_the_store(tmp_path: Path) -> None:
         shard.close()
 
 
-def test_until_the_build_ends_a_search_says_so(shard: Shard) -> None:
+def test_until_the_build_ends_a_search_says_so(shard: StoredShard) -> None:
     write(shard, picture("a", "cup"))
     source = shard.index("scenes").keywords
     assert source is not None
@@ -147,7 +147,7 @@ def test_a_shard_that_keeps_no_words_says_so(tmp_path: Path) -> None:
         shard.close()
 
 
-def test_dropping_an_index_drops_its_words(shard: Shard) -> None:
+def test_dropping_an_index_drops_its_words(shard: StoredShard) -> None:
     write(shard, picture("a", "cup"))
     shard.write(Delete("scenes", ["a"])).result(10)
     shard.write(Drop("scenes")).result(10)
@@ -157,20 +157,20 @@ def test_dropping_an_index_drops_its_words(shard: Shard) -> None:
     assert found(shard) == ["b"]
 
 
-def test_words_and_what_they_find_cross_the_wire(shard: Shard) -> None:
+def test_words_and_what_they_find_cross_the_wire(shard: StoredShard) -> None:
     long_text = replace(text_item("a", 1), content=TextContent("a cup of tea"))
     write(shard, long_text, text_item("b", 2))
     request = search_request([1, 2])
     request.keywords = "tea"
 
-    response = answer_to_proto(shard.search(query_from_proto(request)), 0.0)
+    response = answer_to_proto(shard.search(query_from_proto(request)))
 
     [hit] = response.keyword_hit_list.hits
     assert response.keyword_hit_list.state == pb.KEYWORD_STATE_SEARCHED
     assert hit.item_id == "a"
     assert hit.score > 0
     assert hit.similarities[0] == pytest.approx(1)
-    assert not answer_to_proto(shard.search(query_from_proto(search_request([1]))), 0.0).HasField(
+    assert not answer_to_proto(shard.search(query_from_proto(search_request([1])))).HasField(
         "keyword_hit_list"
     )
 

@@ -17,7 +17,7 @@ from tandem.shard.retrieval import index_type
 from tandem.shard.retrieval.arrays import F32
 from tandem.shard.retrieval.faiss_index import FaissIndex
 from tandem.shard.retrieval.index_type import IndexTuning
-from tandem.shard.shard import Shard, ShardSettings
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.shard.upkeep import maintenance, rebuild, snapshot
 from tandem.shard.upkeep.index_loader import load_index
 from tandem.stages.item_write import Delete, Upsert
@@ -31,7 +31,7 @@ TOKENS = ImageTokens(np.zeros((1, 2), dtype=np.float16))
 
 
 @pytest.fixture
-def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
+def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoredShard]:
     # Its thread does not run: the tests take the steps.
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     # So that small indexes are worth a FAISS index.
@@ -41,8 +41,8 @@ def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shard]:
     shard.close()
 
 
-def open_shard(folder: Path, **settings: object) -> Shard:
-    shard = Shard(
+def open_shard(folder: Path, **settings: object) -> StoredShard:
+    shard = StoredShard(
         ItemStore.open(folder, 0, 1, map_bytes=64 << 20),
         folder,
         replace(ShardSettings(min_snapshot_change_count=10**9), **settings),  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def image_item(number: int, seed: int | None = None) -> ItemRecord:
     return ItemRecord(f"{number:05}", content, Encoding(embedding, TOKENS), {"number": number})
 
 
-def ingest(shard: Shard, numbers: range, seed: int | None = None) -> None:
+def ingest(shard: StoredShard, numbers: range, seed: int | None = None) -> None:
     for start in range(numbers.start, numbers.stop, 250):
         items = [
             image_item(number, seed) for number in range(start, min(start + 250, numbers.stop))
@@ -65,11 +65,11 @@ def ingest(shard: Shard, numbers: range, seed: int | None = None) -> None:
         shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(60)
 
 
-def delete(shard: Shard, numbers: range) -> None:
+def delete(shard: StoredShard, numbers: range) -> None:
     shard.write(Delete(INDEX_ID, [f"{number:05}" for number in numbers])).result(60)
 
 
-def found(shard: Shard, seed: int, k: int = 10) -> list[str]:
+def found(shard: StoredShard, seed: int, k: int = 10) -> list[str]:
     found = shard.search(query_of(unit_vector(seed, DIMENSION), k)).found
     return [hit.item_id for hit in found[0].hits]
 
@@ -80,22 +80,22 @@ def query_of(embedding: F32, k: int = 10) -> ShardQuery:
     )
 
 
-def nearest(shard: Shard, seed: int, k: int = 10) -> list[str]:
+def nearest(shard: StoredShard, seed: int, k: int = 10) -> list[str]:
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
     return [hit.item_id for hit in part.scan(unit_vector(seed, DIMENSION), k).hits]
 
 
-def work(shard: Shard) -> None:
+def work(shard: StoredShard) -> None:
     shard.maintenance.note_change(INDEX_ID)  # for tunings, which are set here without a call
     while shard.maintenance.step():
         pass
 
 
-def part_type(shard: Shard) -> str:
+def part_type(shard: StoredShard) -> str:
     return shard.index(INDEX_ID).part(Modality.IMAGE).index_type
 
 
-def test_auto_builds_an_approximate_index_once_it_pays(shard: Shard) -> None:
+def test_auto_builds_an_approximate_index_once_it_pays(shard: StoredShard) -> None:
     """Above the limit it is an IVF index, tuned to the recall target."""
     ingest(shard, range(400))
     work(shard)
@@ -138,7 +138,7 @@ def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     shard.close()
 
 
-def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_is_folded_in(shard: StoredShard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer items are found before and after."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
     ingest(shard, range(1000))
@@ -155,7 +155,7 @@ def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_index_that_takes_no_rows_is_rebuilt_after_many_additions(
-    shard: Shard, monkeypatch: pytest.MonkeyPatch
+    shard: StoredShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAISS adds no rows to an NSG; until a tenth is new the tail is compared one by one."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
@@ -172,7 +172,7 @@ def test_an_index_that_takes_no_rows_is_rebuilt_after_many_additions(
         assert found(shard, new[-1], 1) == [f"{new[-1]:05}"]
 
 
-def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_dead_rows_are_compacted(shard: StoredShard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaced and deleted rows go; items and attributes stay."""
     monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     ingest(shard, range(1000))
@@ -193,7 +193,7 @@ def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPa
 
 
 def test_changes_during_a_compaction_are_kept(
-    shard: Shard, monkeypatch: pytest.MonkeyPatch
+    shard: StoredShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new index has the changes that were made during its build."""
     monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
@@ -219,7 +219,7 @@ def test_changes_during_a_compaction_are_kept(
 
 
 def test_during_a_build_a_search_reports_a_scan(
-    shard: Shard, monkeypatch: pytest.MonkeyPatch
+    shard: StoredShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stops saying so after the build; a rebuilt index serves meanwhile."""
     ingest(shard, range(600))
@@ -241,7 +241,9 @@ def test_during_a_build_a_search_reports_a_scan(
     assert shard.search(query).found[0].path.fallback_reason == ""
 
 
-def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_path: Path) -> None:
+def test_a_snapshot_and_the_changes_since_give_the_same_index(
+    shard: StoredShard, tmp_path: Path
+) -> None:
     """Deleted and replaced items are included."""
     ingest(shard, range(1000))
     shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("text", 3, DIMENSION)])).result(60)
@@ -271,7 +273,7 @@ def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_
 
 @pytest.mark.parametrize("field", ["store_id", "fingerprint"])
 def test_a_snapshot_of_another_index_is_not_opened(
-    shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+    shard: StoredShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
     """It is intact, but of another store or model; the index is read from the store instead."""
     ingest(shard, range(100))
@@ -332,7 +334,7 @@ def test_an_index_that_was_built_is_in_the_next_snapshot(
     store.close()
 
 
-def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> None:
+def test_searches_done_again_take_a_small_share_of_the_time(shard: StoredShard) -> None:
     ingest(shard, range(400))
     query = unit_vector(1, DIMENSION)
     for _ in range(20):
@@ -379,7 +381,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
     store.close()
 
 
-def test_fallen_recall_triggers_a_rebuild(shard: Shard) -> None:
+def test_fallen_recall_triggers_a_rebuild(shard: StoredShard) -> None:
     """nprobe was lowered without changing the tuning."""
     ingest(shard, range(2000))
     work(shard)
@@ -402,7 +404,7 @@ def test_fallen_recall_triggers_a_rebuild(shard: Shard) -> None:
     assert shard.live_recall.recall()["text_to_image"][0] >= 0.95
 
 
-def test_pinned_parameters_are_measured_and_kept(shard: Shard) -> None:
+def test_pinned_parameters_are_measured_and_kept(shard: StoredShard) -> None:
     """Recall falls and is exported, but the parameters stay."""
     ingest(shard, range(2000))
     work(shard)
@@ -419,7 +421,7 @@ def test_pinned_parameters_are_measured_and_kept(shard: Shard) -> None:
     assert part.faiss_index.parameters == {"nprobe": 1}
 
 
-def measure(shard: Shard, count: int) -> None:
+def measure(shard: StoredShard, count: int) -> None:
     for seed in range(10_000, 10_000 + count):
         query = unit_vector(seed, DIMENSION)
         part = shard.index(INDEX_ID).part(Modality.IMAGE)
@@ -428,7 +430,7 @@ def measure(shard: Shard, count: int) -> None:
         )
 
 
-def test_indexes_without_changes_cost_no_work(shard: Shard) -> None:
+def test_indexes_without_changes_cost_no_work(shard: StoredShard) -> None:
     """As many calls for 40 as for one; an index that changes is looked at again."""
 
     def put(number: int) -> None:

@@ -17,10 +17,12 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator_svc.assembly import Stages, connected_stages
 from orchestrator_svc.call_deadline import CallDeadline
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import Health
@@ -37,11 +39,8 @@ from tandem.errors import (
     SequenceNotReached,
     TandemError,
 )
-from tandem.remote.encoder_client import EncoderClient
-from tandem.remote.shard_client import ShardClient
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
-from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.content_room import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
@@ -437,8 +436,7 @@ class Stack:
 
     encoder: FakeEncoder
     shards: Sequence[FakeShard]
-    encoder_client: EncoderClient
-    shard_clients: Sequence[ShardClient]
+    stages: Stages
     shard_map: ShardMap
     searcher: Searcher
     ingester: Ingester
@@ -473,48 +471,54 @@ async def stack(
 
     `reranker` adds a real RerankService to a server, in place of those of the fake shards.
     """
-    retry_budget = RetryBudget(retry_share)
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
         encoder_channel = await opened.enter_async_context(
             served(lambda server: _add_encoder(encoder, server))
         )
-        clients, servers = [], []
-        for number, shard in enumerate(shards):
+        index_channels, rerank_channels, servers = [], [], []
+        for shard in shards:
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
             rerank_channel = channel
             if reranker is not None:
                 rerank_channel = await opened.enter_async_context(served(reranker))
-            clients.append(
-                ShardClient(
-                    channel, rerank_channel, number, shard_map_version, retry_budget, breaker_rule
-                )
-            )
+            index_channels.append(channel)
+            rerank_channels.append(rerank_channel)
             servers.append(server)
-        encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)
+        settings = OrchestratorSettings(
+            encoder_address="-",
+            index_addresses=("-",) * shard_count,
+            rerank_addresses=("-",) * shard_count,
+            shard_map_version=shard_map_version,
+            retry_share=retry_share,
+            breaker_consecutive_count=breaker_rule.consecutive_count,
+            breaker_failure_share=breaker_rule.failure_share,
+            breaker_probe_seconds=breaker_rule.probe_seconds,
+        )
+        stages = connected_stages(settings, encoder_channel, index_channels, rerank_channels)
         shard_map = ShardMap(shard_count, shard_map_version)
         yield Stack(
             encoder,
             shards,
-            encoder_client,
-            clients,
+            stages,
             shard_map,
             Searcher.over(
-                encoder_client,
-                clients,
+                stages.encoder,
+                stages.shards,
+                stages.rerankers,
                 shard_map,
                 minimum_coverage=minimum_coverage,
                 shares=TimeShares(retrieval=retrieval_time_share),
                 chunk_rule=chunk_rule,
             ),
             Ingester(
-                encoder_client,
-                clients,
+                stages.encoder,
+                stages.shards,
                 shard_map,
                 batch_timeout_seconds,
                 encode_batch_count,
             ),
-            Remover(clients, shard_map),
+            Remover(stages.shards, shard_map),
             servers,
         )
 
@@ -575,8 +579,9 @@ def _door(
     orchestrator = Orchestrator(
         searcher=behind.searcher,
         batch_searcher=BatchSearcher(
-            behind.encoder_client,
-            behind.shard_clients,
+            behind.stages.encoder,
+            behind.stages.shards,
+            behind.stages.rerankers,
             behind.searcher.services,
             behind.searcher.depth_rules,
         ),
@@ -584,15 +589,15 @@ def _door(
             behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
         ),
         remover=behind.remover,
-        survey=IndexSurvey(behind.shard_clients),
-        index_list=IndexList(behind.shard_clients),
-        stored_items=StoredItems(behind.shard_clients, behind.shard_map),
+        survey=IndexSurvey(behind.stages.shards),
+        index_list=IndexList(behind.stages.shards),
+        stored_items=StoredItems(behind.stages.shards, behind.shard_map),
         documents=DocumentScorer(
-            behind.encoder_client,
-            [shard.reranker for shard in behind.shard_clients],
+            behind.stages.encoder,
+            behind.stages.rerankers,
             behind.shard_map,
         ),
-        describe_encoder=behind.encoder_client.describe_model,
+        describe_encoder=behind.stages.encoder.describe_model,
     )
     deadline, budget = CallDeadline(timeout_seconds, 60.0), ContentBudget()
     servicer = SearchServicer(orchestrator, deadline, budget)

@@ -23,7 +23,7 @@ from tandem.reranking.candidate_reader import CandidateReader
 from tandem.reranking.remote.canary import RemoteCanary
 from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteShape
 from tandem.reranking.remote.http_client import RemoteHttpClient
-from tandem.reranking.remote.remote_reranker import RemoteReranker
+from tandem.reranking.remote.remote_reranker import HttpReranker
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.stored_documents import StoredDocuments
 from tandem.stages.item_write import Delete, Upsert
@@ -78,7 +78,7 @@ async def reranker_of(
     document_cache_bytes: int = 0,
     calibration: ProbabilityCalibration | None = None,
     **fields: Any,
-) -> AsyncIterator[RemoteReranker]:
+) -> AsyncIterator[HttpReranker]:
     """Yields a reranker of the shard's items that passed its canary, of which the API forgets."""
     endpoint = RemoteEndpoint(url=api.url, model="m", shape=RemoteShape(api.shape), **fields)
     client = RemoteHttpClient(endpoint)
@@ -87,7 +87,7 @@ async def reranker_of(
         scorer = RemoteScorer(client, endpoint)
         # One process opens a store once: what reads it also writes it here.
         reader = CandidateReader(lambda: shard.store, turns, shard.fingerprint)
-        reranker = RemoteReranker(
+        reranker = HttpReranker(
             scorer,
             endpoint,
             reader,

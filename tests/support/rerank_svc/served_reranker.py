@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from tandem.contract.content import (
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.repository.manifest import Manifest
-from tandem.reranking.reranker import Reranker
+from tandem.reranking.local_reranker import LocalReranker
+from tandem.reranking.reranker import ModelReranker
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb
@@ -92,7 +94,7 @@ async def served(
 ) -> AsyncIterator[RerankServiceStub]:
     """Serves a reranker that reads the store at the path; yields a stub that calls it."""
     with ThreadPoolExecutor(2) as threads:
-        reranker = Reranker(
+        reranker = ModelReranker(
             model,
             lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
             CallerTurns(threads, 2),
@@ -107,12 +109,19 @@ async def served(
             reranker.close()
 
 
+def undescribed() -> NoReturn:
+    """Describes no model, where nothing asks for it."""
+    raise AssertionError("nothing asks for the model")
+
+
 @asynccontextmanager
-async def serving(reranker: Reranker, *, warm: bool = True) -> AsyncIterator[RerankServiceStub]:
+async def serving(
+    reranker: ModelReranker, *, warm: bool = True
+) -> AsyncIterator[RerankServiceStub]:
     """Serves the reranker; yields a stub that calls it."""
     if warm:
         await reranker.check()
-    servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
+    servicer = RerankServicer(LocalReranker(reranker, undescribed), TIMEOUT_SECONDS)
     register = partial(add_RerankServiceServicer_to_server, servicer)
     async with chassis.served(register, "rerank") as channel:
         yield RerankServiceStub(channel)

@@ -5,10 +5,10 @@ import pytest
 
 from tandem import errors
 from tandem.chassis.calls.channels import open_channel
-from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
 from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault, TextEmpty
-from tandem.remote.encoder_client import EncoderClient
+from tandem.remote.encoder import RemoteEncoder
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1 import error_reason_pb2
 from tandem.v1.encoder_service_pb2_grpc import (
@@ -27,9 +27,13 @@ async def test_contents_are_encoded_in_their_order() -> None:
     """Texts and images mixed; a refused one has its error in its place."""
     async with stack(shard_count=1) as behind:
         behind.encoder.refused["0 bad"] = TextEmpty()
-        contents = [TextContent("90"), TextContent("0 bad"), ImageContent(b"0")]
+        contents: list[Content] = [
+            TextContent("90"),
+            TextContent("0 bad"),
+            ImageContent(b"0"),
+        ]
 
-        encoded = await behind.encoder_client.encode(contents, soon())  # type: ignore[arg-type]
+        encoded = await behind.stages.encoder.encode(contents, soon())
 
     text, refused, image = encoded.outcomes
     assert encoded.fingerprint == FINGERPRINT
@@ -60,7 +64,7 @@ async def encode_with(response: pb.EncodeContentsResponse) -> object:
     await server.start()
     try:
         async with open_channel(f"127.0.0.1:{port}") as channel:
-            encoded = await EncoderClient(channel).encode([TextContent("0")], soon())
+            encoded = await RemoteEncoder(channel).encode([TextContent("0")], soon())
             [result] = encoded.outcomes
             return result
     finally:
@@ -87,4 +91,4 @@ async def test_a_service_that_is_not_there_is_named() -> None:
     """So the reader of the error knows which service to look at."""
     async with open_channel("127.0.0.1:1") as channel:
         with pytest.raises(errors.ServiceUnavailable, match="encoder"):
-            await EncoderClient(channel).encode([TextContent("0")], soon())
+            await RemoteEncoder(channel).encode([TextContent("0")], soon())

@@ -1,12 +1,11 @@
-"""Calls a downstream service with a deadline, a circuit breaker and at most one retry."""
+"""Calls a stage with a deadline, a circuit breaker and at most one retry."""
 
 import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
 from tandem.errors import (
     DeadlineExceeded,
@@ -21,7 +20,6 @@ from tandem.search.calls.breaker import BREAKER_RULE, Breaker, BreakerRule
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.metrics import BREAKER_STATE, RETRIES, note_call
 
-Response = TypeVar("Response")
 Answer = TypeVar("Answer")
 
 # Reserved of each call's time, so that its answer or error arrives before the caller's deadline.
@@ -45,12 +43,11 @@ has. Any other error is an answer."""
 _RETRIED: tuple[type[TandemError], ...] = (ServiceUnavailable, ModelUnavailable)
 
 
-def _as_it_is(response: Any) -> Any:  # noqa: ANN401 (a message)
-    return response
+class CallGuard:
+    """Makes calls through one circuit breaker; `name` appears in errors and metrics.
 
-
-class Dependency:
-    """Calls one service through its circuit breaker; `name` appears in errors and metrics."""
+    Work gets a deadline a little before the caller's.
+    """
 
     def __init__(
         self,
@@ -77,22 +74,16 @@ class Dependency:
         return self._breaker.is_refusing
 
     async def call(
-        self,
-        method: Callable[..., Awaitable[Response]],
-        request: object,
-        deadline: Deadline,
-        read: Callable[[Response], Answer] = _as_it_is,
+        self, work: Callable[[Deadline], Awaitable[Answer]], deadline: Deadline
     ) -> Answer:
-        """Returns what `read` makes of an idempotent method's answer.
+        """Returns what the work returns, which may be done twice.
 
-        Retries the call once if the service is unavailable.
-
-        Raises ServiceUnavailable at once while the circuit breaker is open, DeadlineExceeded at
-        once if no time is left, what `read` raises of an answer, and the service's own errors.
+        Retries it once if the service is unavailable. Raises ServiceUnavailable at once while the
+        circuit breaker is open, DeadlineExceeded at once if no time is left, and the work's errors.
         """
         self._retry_budget.earn()
         try:
-            return await self._try(method, request, deadline, read)
+            return await self._try(work, deadline)
         except _RETRIED:
             pause_seconds = self._jitter.uniform(*_JITTER_SECONDS)
             is_late = deadline.left() <= pause_seconds + HOP_SECONDS
@@ -103,7 +94,7 @@ class Dependency:
                 raise
         await asyncio.sleep(pause_seconds)
         try:
-            answer = await self._try(method, request, deadline, read)
+            answer = await self._try(work, deadline)
         except TandemError:
             RETRIES.labels(self._name, "failed").inc()
             raise
@@ -111,16 +102,14 @@ class Dependency:
         return answer
 
     async def call_once(
-        self,
-        method: Callable[..., Awaitable[Response]],
-        request: object,
-        deadline: Deadline,
-    ) -> Response:
-        """Calls a method once, even if the circuit breaker is open, as for a change of state.
+        self, work: Callable[[Deadline], Awaitable[Answer]], deadline: Deadline
+    ) -> Answer:
+        """Does the work once, even if the circuit breaker is open, as for a change of state.
 
         Only the caller knows whether a retry is safe.
         """
-        return await call(method, request, service=self._name, timeout_seconds=_left(deadline))
+        end, _ = _before(deadline)
+        return await work(end)
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a call was abandoned after that time."""
@@ -128,28 +117,21 @@ class Dependency:
             self._breaker.failed()
 
     async def _try(
-        self,
-        method: Callable[..., Awaitable[Response]],
-        request: object,
-        deadline: Deadline,
-        read: Callable[[Response], Answer],
+        self, work: Callable[[Deadline], Awaitable[Answer]], deadline: Deadline
     ) -> Answer:
-        timeout_seconds = _left(deadline)
+        end, left_seconds = _before(deadline)
         if not self._breaker.admit():
             raise ServiceUnavailable(
                 service=self._name, why="its circuit breaker is open: it failed too often"
             )
         start_time = time.perf_counter()
         try:
-            response = await call(
-                method, request, service=self._name, timeout_seconds=timeout_seconds
-            )
-            answer = read(response)
+            answer = await work(end)
         except self._failures:
             self._breaker.failed()
             raise
         except DeadlineExceeded:
-            self.note_late(timeout_seconds)
+            self.note_late(left_seconds)
             raise
         except Overloaded:
             raise
@@ -162,5 +144,7 @@ class Dependency:
         return answer
 
 
-def _left(deadline: Deadline) -> float:
-    return deadline.earlier(HOP_SECONDS).left_for("the call before all its stages")
+def _before(deadline: Deadline) -> tuple[Deadline, float]:
+    """Returns the deadline of a call and its seconds; raises DeadlineExceeded without any."""
+    end = deadline.earlier(HOP_SECONDS)
+    return end, end.left_for("the call before all its stages")

@@ -1,0 +1,69 @@
+"""Defines one shard of an index: what is asked of it, here, behind a socket, or in an engine."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tandem.contract.deadline import Deadline
+from tandem.contract.index_description import IndexSummary
+from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.retrieval import ShardDescription, ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
+
+
+class Shard(Protocol):
+    """Stores a part of each index, and searches it.
+
+    All methods raise DeadlineExceeded, and ServiceUnavailable while the shard cannot answer. Those
+    that read an index raise IndexNotFound where no item of it was ever stored.
+    """
+
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        """Returns the nearest items to each of the query's embeddings, best first.
+
+        Waits for the query's minimum sequence. Raises SequenceNotReached, ModelMismatch and
+        EmbeddingInvalid.
+        """
+        ...
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns the neighbours among the shard's items; raises as `search` does."""
+        ...
+
+    async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
+        """Returns the first items of the query, as many as the shard reads at once.
+
+        Raises ItemCorrupt.
+        """
+        ...
+
+    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, durable and searchable.
+
+        A repeated request id gets the first answer again; an empty one is not remembered. Raises
+        ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, and for a delete IndexNotFound.
+        """
+        ...
+
+    async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
+        """Deletes the index, or a part of a large one, as `is_complete` says."""
+        ...
+
+    async def list_item_ids(
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
+    ) -> Sequence[str]:
+        """Returns ids after that one, in byte order."""
+        ...
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the index."""
+        ...
+
+    async def list_indexes(
+        self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
+    ) -> Sequence[IndexSummary]:
+        """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
+        ...

@@ -1,0 +1,432 @@
+"""Every shard keeps one contract, here and behind a socket; an engine is one more row of SHARDS."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from index_svc.servicer import IndexServicer
+from tandem import errors
+from tandem.contract.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.deadline import Deadline
+from tandem.contract.filters import Exists, OneOf
+from tandem.contract.index_description import IndexSummary
+from tandem.contract.search_path import KeywordState
+from tandem.item_store.item_store import ItemStore
+from tandem.remote.shard import RemoteShard
+from tandem.shard.local_shard import LocalShard
+from tandem.shard.shard import ShardSettings, StoredShard
+from tandem.stages.item_write import Delete, Upsert
+from tandem.stages.items import ItemRecord, ItemsQuery
+from tandem.stages.neighbours import ShardNeighbourQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard import Shard
+from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
+from tests.support.chassis.served import served
+from tests.support.item_store.made_items import (
+    DIMENSION,
+    FINGERPRINT,
+    image_item,
+    text_item,
+    unit_vector,
+)
+
+INDEX = "scenes"
+
+
+@asynccontextmanager
+async def local_shard(folder: Path) -> AsyncIterator[Shard]:
+    """Yields a shard of this process."""
+    store = ItemStore.open(folder, 0, 1, map_bytes=64 << 20)
+    stored = StoredShard(store, folder, ShardSettings(keyword_attributes=("caption",)))
+    stored.load()
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            yield LocalShard(stored, threads)
+        finally:
+            threads.shutdown()
+            stored.close()
+
+
+@asynccontextmanager
+async def remote_shard(folder: Path) -> AsyncIterator[Shard]:
+    """Yields the same behind a socket."""
+    async with (
+        local_shard(folder) as shard,
+        served(partial(add_IndexServiceServicer_to_server, IndexServicer(shard))) as channel,
+    ):
+        yield RemoteShard(channel, 0)
+
+
+SHARDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Shard]]] = {
+    "here": local_shard,
+    "behind a socket": remote_shard,
+}
+
+
+@pytest.fixture(params=SHARDS)
+async def shard(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shard]:
+    """Yields an empty shard of each kind."""
+    async with SHARDS[request.param](tmp_path / "shard") as shard:
+        yield shard
+
+
+def soon() -> Deadline:
+    """Returns a deadline that no test reaches."""
+    return Deadline.after(60.0)
+
+
+async def store(shard: Shard, *items: ItemRecord, index_id: str = INDEX) -> int:
+    """Stores the items, and returns the sequence."""
+    return (await shard.write(Upsert(index_id, FINGERPRINT, items), soon())).sequence
+
+
+async def delete(shard: Shard, *item_ids: str) -> int:
+    """Deletes the items, and returns how many there were."""
+    return (await shard.write(Delete(INDEX, item_ids), soon())).deleted_count
+
+
+def query(*seeds: int, **changed: object) -> ShardQuery:
+    """Returns a search for texts near the vectors of the seeds."""
+    asked = ShardQuery(
+        INDEX, FINGERPRINT, Modality.TEXT, Modality.IMAGE, 10, [*map(unit_vector, seeds or (1,))]
+    )
+    return replace(asked, **changed)  # type: ignore[arg-type]
+
+
+async def found(shard: Shard, asked: ShardQuery) -> list[list[str]]:
+    """Returns the ids that each embedding finds."""
+    answer = await shard.search(asked, soon())
+    return [[hit.item_id for hit in each.hits] for each in answer.found]
+
+
+Call = Callable[[Shard, str], Awaitable[object]]
+READS: dict[str, Call] = {
+    "search": lambda shard, index_id: shard.search(query(index_id=index_id), soon()),
+    "get": lambda shard, index_id: shard.get(ItemsQuery(index_id, ["a"]), soon()),
+    "encodings": lambda shard, index_id: shard.get(
+        ItemsQuery(index_id, ["a"], encodings_included=True), soon()
+    ),
+    "delete": lambda shard, index_id: shard.write(Delete(index_id, ["a"]), soon()),
+    "delete_index": lambda shard, index_id: shard.delete_index(index_id, soon()),
+    "list_item_ids": lambda shard, index_id: shard.list_item_ids(index_id, "", 1, soon()),
+    "describe_index": lambda shard, index_id: shard.describe_index(index_id, soon()),
+    "find_neighbours": lambda shard, index_id: shard.find_neighbours(
+        neighbours_of(index_id=index_id), soon()
+    ),
+}
+"""The calls that need an index."""
+
+
+def neighbours_of(**changed: object) -> ShardNeighbourQuery:
+    """Returns a query about two candidates."""
+    nodes = np.stack([unit_vector(seed) for seed in (0, 4, 3)])
+    asked = ShardNeighbourQuery(INDEX, FINGERPRINT, nodes, 5, 2, 1)
+    return replace(asked, **changed)  # type: ignore[arg-type]
+
+
+async def test_an_acknowledged_item_is_found_read_and_deleted(shard: Shard) -> None:
+    """From the answer on, by each embedding, and only under its own modality."""
+    assert await store(shard, text_item("a", 1), text_item("b", 2), image_item("c", 3)) == 3
+
+    answer = await shard.search(query(2, 1), soon())
+    assert [[hit.item_id for hit in each.hits] for each in answer.found] == [["b", "a"], ["a", "b"]]
+    assert answer.item_count == 2
+    assert answer.applied_sequence == 3
+    expected = [1.0, float(unit_vector(1) @ unit_vector(2))]
+    similarities = [hit.similarity for hit in answer.found[0].hits]
+    assert similarities == pytest.approx(expected, abs=1e-6)
+    assert await found(shard, query(modality=Modality.IMAGE)) == [["c"]]
+
+    assert await delete(shard, "a", "gone") == 1
+    assert await found(shard, query()) == [["b"]]
+    assert (await shard.get(ItemsQuery(INDEX, ["a"]), soon())).items == {}
+
+
+async def test_an_item_stored_again_replaces_the_old_one(shard: Shard) -> None:
+    """Also in the other modality: an id is unique in its index."""
+    await store(shard, text_item("a", 1), text_item("b", 2))
+    await store(shard, text_item("a", 3))
+    assert (await found(shard, query(3)))[0][0] == "a"
+    await store(shard, image_item("a", 1))
+
+    assert await found(shard, query()) == [["b"]]
+    assert await found(shard, query(modality=Modality.IMAGE)) == [["a"]]
+
+
+async def test_hits_bring_the_embeddings_that_were_compared(shard: Shard) -> None:
+    """Rows were replaced and deleted, and there are several queries."""
+    await store(shard, *(text_item(f"{n}", n) for n in range(40)))
+    await store(shard, *(text_item(f"{n}", 100 + n) for n in range(5)))
+    await delete(shard, "7")
+
+    answer = await shard.search(query(2, 104, retrieve_k=30, embeddings_included=True), soon())
+
+    for seed, each in zip([2, 104], answer.found, strict=True):
+        assert len(each.hits) == 30
+        assert each.embeddings is not None
+        for hit, embedding in zip(each.hits, each.embeddings, strict=True):
+            number = int(hit.item_id)
+            assert np.array_equal(embedding, unit_vector(number + (100 if number < 5 else 0)))
+            assert embedding @ unit_vector(seed) == pytest.approx(hit.similarity, abs=1e-6)
+    assert (await shard.search(query(), soon())).found[0].embeddings is None
+
+
+async def test_an_embedding_is_the_one_that_was_compared_while_it_changes(shard: Shard) -> None:
+    await store(shard, text_item("a", 0))
+
+    async def replace_it() -> None:
+        for seed in range(60):
+            await store(shard, text_item("a", seed))
+
+    writing = asyncio.create_task(replace_it())
+    count = 0
+    while not writing.done():
+        [answered] = (await shard.search(query(embeddings_included=True), soon())).found
+        assert answered.embeddings is not None
+        similarity = answered.embeddings[0] @ unit_vector(1)
+        assert similarity == pytest.approx(answered.hits[0].similarity, abs=1e-6)
+        count += 1
+    await writing
+    assert count > 5
+
+
+async def test_a_filter_finds_what_it_holds_of(shard: Shard) -> None:
+    await store(
+        shard,
+        replace(text_item("a", 1), attributes={"colour": "red"}),
+        replace(text_item("b", 1), attributes={"colour": "blue"}),
+        text_item("c", 1),
+    )
+    red_or_none = OneOf("colour", ("red",)) | ~Exists("colour")
+
+    where = checked_filter(filter_to_proto(red_or_none))
+
+    assert await found(shard, query(filter=where)) == [["a", "c"]]
+
+
+async def test_words_find_items_with_a_similarity_to_each_embedding(shard: Shard) -> None:
+    tea = replace(text_item("a", 1), content=TextContent("a cup of tea"))
+    await store(shard, tea, text_item("b", 2))
+
+    answer = await shard.search(
+        query(1, 2, keywords="tea", retrieve_k=1, embeddings_included=True), soon()
+    )
+
+    words = answer.keyword_found
+    assert words is not None
+    assert words.state is KeywordState.SEARCHED
+    assert [hit.item_id for hit in words.hits] == ["a"]
+    assert words.hits[0].score > 0
+    expected = [1.0, float(unit_vector(1) @ unit_vector(2))]
+    assert np.concatenate(words.similarities) == pytest.approx(expected, abs=1e-6)
+    assert words.embeddings is not None
+    assert np.array_equal(words.embeddings[0], unit_vector(1))
+    assert (await shard.search(query(), soon())).keyword_found is None
+
+
+async def test_items_are_read_whole_bare_or_with_encodings(shard: Shard) -> None:
+    """In the order of the ids, without those that are not there."""
+    text, image = replace(text_item("a", 1), attributes={"n": 3, "tags": ("x",)}), image_item("b")
+    await store(shard, text, image)
+
+    whole = await shard.get(ItemsQuery(INDEX, ["b", "gone", "a"]), soon())
+    bare = await shard.get(ItemsQuery(INDEX, ["a"], content_included=False), soon())
+    encoded = await shard.get(ItemsQuery(INDEX, ["b", "a"], encodings_included=True), soon())
+
+    assert list(whole.items) == ["b", "a"]
+    assert (whole.items["b"].content, whole.items["a"].content) == (image.content, text.content)
+    assert whole.items["a"].attributes == bare.items["a"].attributes == text.attributes
+    assert (bare.items["a"].content, bare.items["a"].encoding, bare.fingerprint) == (None, None, "")
+    assert encoded.fingerprint == FINGERPRINT
+    for item in (text, image):
+        read = encoded.items[item.item_id].encoding
+        assert read is not None
+        assert np.array_equal(read.embedding, item.encoding.embedding)
+        assert type(read.tokens) is type(item.encoding.tokens)
+
+
+async def test_one_read_ends_at_its_bytes(shard: Shard) -> None:
+    """Three pictures of 6 MiB exceed what a shard reads at once; one is read whatever its size."""
+    await store(
+        shard,
+        *(replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"),
+    )
+
+    async def read(item_ids: str, max_bytes: int = 0) -> tuple[str, int]:
+        got = await shard.get(ItemsQuery(INDEX, item_ids, max_bytes=max_bytes), soon())
+        return "".join(got.items), got.read_count
+
+    assert await read("axbc") == ("ab", 3)
+    assert await read("cb", 1_000) == ("c", 1)
+    assert await read("cb", 2**40) == ("cb", 2)
+    assert await read("x") == ("", 1)
+
+
+async def test_ids_are_listed_in_byte_order_after_any_id(shard: Shard) -> None:
+    """Also after one that is not there, and never another index's."""
+    await store(shard, *(text_item(item_id, 1) for item_id in ("b", "a", "é", "a2", "Z")))
+    await store(shard, text_item("other"), index_id="others")
+
+    async def listed(after: str, count: int) -> Sequence[str]:
+        return await shard.list_item_ids(INDEX, after, count, soon())
+
+    assert await listed("", 100) == ["Z", "a", "a2", "b", "é"]
+    assert await listed("a1", 1) == ["a2"]
+    assert await listed("é", 1) == []
+    for count in (0, 1_001):
+        with pytest.raises(errors.BatchSizeOutOfRange):
+            await listed("", count)
+
+
+async def test_indexes_are_listed_and_described(shard: Shard) -> None:
+    """In byte order, all or some of those that are asked for."""
+    await store(shard, text_item("a", 1), image_item("b", 1), image_item("c", 2), index_id="pets")
+    await store(shard, image_item("a", 1), index_id="cars")
+    cars, pets = (
+        IndexSummary("cars", FINGERPRINT, 0, 1),
+        IndexSummary("pets", FINGERPRINT, 1, 2),
+    )
+
+    async def listed(after: str = "", count: int = 10, *among: str) -> Sequence[IndexSummary]:
+        return await shard.list_indexes(after, count, among, soon())
+
+    assert await listed() == [cars, pets]
+    assert await listed("", 1) == [cars]
+    assert await listed("cars") == [pets]
+    assert await listed("", 10, "pets", "nowhere") == [pets]
+    for odd in (0, 1_001):
+        with pytest.raises(errors.BatchSizeOutOfRange):
+            await listed("", odd)
+    described = await shard.describe_index("pets", soon())
+    assert (described.fingerprint, described.embedding_dimension) == (FINGERPRINT, DIMENSION)
+    assert [(part.modality, part.item_count) for part in described.parts] == [
+        (Modality.TEXT, 1),
+        (Modality.IMAGE, 2),
+    ]
+
+
+async def test_a_dropped_index_is_gone_and_others_stay(shard: Shard) -> None:
+    await store(shard, text_item("a"), text_item("b"))
+    await store(shard, text_item("a"), index_id="others")
+
+    dropped = await shard.delete_index(INDEX, soon())
+
+    assert (dropped.count, dropped.is_complete) == (2, True)
+    with pytest.raises(errors.IndexNotFound):
+        await found(shard, query())
+    assert await found(shard, query(index_id="others")) == [["a"]]
+
+
+async def test_an_emptied_index_is_found_empty(shard: Shard) -> None:
+    await store(shard, text_item("a"))
+    await delete(shard, "a")
+
+    assert await found(shard, query()) == [[]]
+
+
+async def test_a_repeated_write_gets_the_first_answer(shard: Shard) -> None:
+    """An id with other items is refused."""
+    items = [text_item("a", 1), text_item("b", 1)]
+    upsert = Upsert(INDEX, FINGERPRINT, items, "x" * 64)
+    removal = Delete(INDEX, ["a"], "d")
+
+    for _ in range(2):
+        assert (await shard.write(upsert, soon())).sequence == 2
+    for _ in range(2):
+        committed = await shard.write(removal, soon())
+        assert (committed.sequence, committed.deleted_count) == (3, 1)
+    with pytest.raises(errors.RequestIdReused):
+        await shard.write(Delete(INDEX, ["b"], "d"), soon())
+    assert await found(shard, query()) == [["b"]]
+
+
+async def test_a_search_sees_the_sequence_that_it_asks_for(shard: Shard) -> None:
+    """It waits for a later write, and names a sequence that does not come before its deadline."""
+    await store(shard, text_item("a", 1))
+    waiting = asyncio.create_task(shard.search(query(minimum_sequence=2), soon()))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await store(shard, text_item("b", 1))
+    assert [hit.item_id for hit in (await waiting).found[0].hits] == ["a", "b"]
+
+    start_time = time.monotonic()
+    with pytest.raises((errors.SequenceNotReached, errors.DeadlineExceeded)):
+        await shard.search(query(minimum_sequence=7), Deadline.after(0.5))
+    assert time.monotonic() - start_time >= 0.3
+
+
+async def test_neighbours_are_those_of_each_node(shard: Shard) -> None:
+    """The query is text "a", the candidates the images "y" and "x"."""
+    texts = [text_item(name, seed) for seed, name in enumerate("abc")]
+    await store(shard, *texts, image_item("x", 3), image_item("y", 4))
+
+    neighbours = await shard.find_neighbours(neighbours_of(), soon())
+
+    own, images = neighbours[Modality.TEXT], neighbours[Modality.IMAGE]
+    assert own.pillars[0] == pytest.approx(unit_vector(0))
+    assert (len(own.pillars), len(images.pillars)) == (2, 2)
+    assert images.similarities[1:, 0] == pytest.approx([1.0, 1.0])
+    assert images.numbers[1, 0] != images.numbers[2, 0]
+    products = (
+        np.stack([unit_vector(seed) for seed in (0, 4, 3)])
+        @ np.stack([unit_vector(seed) for seed in range(3)]).T
+    )
+    assert own.similarities[:, 0] == pytest.approx(products.max(axis=1), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_an_unknown_index_is_not_found(shard: Shard, name: str) -> None:
+    with pytest.raises(errors.IndexNotFound) as caught:
+        await READS[name](shard, "nowhere")
+    assert caught.value.metadata == {"index_id": "nowhere"}
+
+
+@pytest.mark.parametrize("name", ["delete_index", "list_item_ids", "describe_index"])
+async def test_an_index_id_without_a_record_is_checked_too(shard: Shard, name: str) -> None:
+    with pytest.raises(errors.IndexIdInvalid):
+        await READS[name](shard, "Not An Id")
+
+
+async def test_another_model_is_refused_by_name(shard: Shard) -> None:
+    """For queries, for neighbours, and for items, of which none is stored."""
+    await store(shard, text_item("a", 1))
+
+    for call in (
+        shard.search(query(fingerprint="model-b"), soon()),
+        shard.find_neighbours(neighbours_of(fingerprint="model-b"), soon()),
+        shard.write(Upsert(INDEX, "model-b", [text_item("b", 1)]), soon()),
+    ):
+        with pytest.raises(errors.ModelMismatch) as caught:
+            await call
+        assert caught.value.metadata == {
+            "request_fingerprint": "model-b",
+            "index_fingerprint": FINGERPRINT,
+        }
+    assert await found(shard, query()) == [["a"]]
+
+
+async def test_another_dimension_is_refused(shard: Shard) -> None:
+    await store(shard, text_item("a", 1))
+
+    for call in (
+        shard.search(query(embeddings=[unit_vector(1, 16)]), soon()),
+        shard.write(Upsert(INDEX, FINGERPRINT, [text_item("b", 1, 16)]), soon()),
+    ):
+        with pytest.raises(errors.EmbeddingInvalid, match="16"):
+            await call
+
+
+async def test_no_time_left_is_deadline_exceeded(shard: Shard) -> None:
+    await store(shard, text_item("a", 1))
+
+    with pytest.raises(errors.DeadlineExceeded):
+        await shard.search(query(minimum_sequence=2), Deadline.after(0.0))
