@@ -94,19 +94,6 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     assert "95 % CI" in output
 
 
-def test_the_best_expected_recall_is_of_the_evaluated_queries(
-    stack: LocalStack, tmp_path: Path
-) -> None:
-    """Two of three pictures say the same; the one query asked is the third's."""
-    for name, caption in (("a", "a field"), ("b", "a field"), ("c", "the sea")):
-        Image.new("RGB", (50, 40), "green").save(tmp_path / f"{name}.png")
-        (tmp_path / f"{name}.txt").write_text(caption)
-    command = ["evaluate", f"folder:{tmp_path}", "--split", "all", "--address", stack.address]
-
-    assert "text→image 66.7, image→text 66.7" in _run(*command)
-    assert "text→image 100.0, image→text 100.0" in _run(*command, "--query-count", "1")
-
-
 @pytest.mark.parametrize("options", [[], pytest.param(["--tls"], marks=pytest.mark.slow)])
 def test_up_serves_and_cleans_up(options: list[str], tiny_checkpoint: Path, tmp_path: Path) -> None:
     """It exports its model first; Ctrl-C stops every process that it started, with status 0.

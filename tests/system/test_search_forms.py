@@ -13,8 +13,6 @@ from tandem.client import (
     FoundItem,
     FusionMethod,
     Modality,
-    QueryPart,
-    Search,
     SearchResult,
     StoredItem,
 )
@@ -73,26 +71,6 @@ def test_a_stored_item_searches_as_its_content_does(
     assert stored_text.model_fingerprint == client.describe_model().fingerprint
 
 
-def test_a_picture_finds_itself_among_pictures(
-    client: Client, scenes_index: str, records: list[Record]
-) -> None:
-    """And turned away from, it is what is farthest; neither is reranked."""
-    picture = records[3].record_id
-    near = client.search(StoredItem(picture), index_id=scenes_index, target_modality=Modality.IMAGE)
-    away = client.search(
-        [QueryPart(StoredItem(picture), -1.0)],
-        index_id=scenes_index,
-        target_modality=Modality.IMAGE,
-        retrieve_k=len(records),
-        return_n=len(records),
-    )
-
-    assert near.items[0].item_id == picture
-    assert near.items[0].similarity == pytest.approx(1.0, abs=1e-5)
-    assert near.rerank.stop == "NOT_APPLICABLE"
-    assert ids(away)[-1] == picture
-
-
 def test_both_kinds_explained_varied_and_in_pages(
     client: Client, scenes_index: str, caption: Caption
 ) -> None:
@@ -123,24 +101,3 @@ def test_both_kinds_explained_varied_and_in_pages(
     assert kinds[:10] == [Modality.IMAGE, Modality.TEXT] * 5
     assert [item.item_id for item in items[:30]] == ids(whole)
     assert not whole.degradations
-
-
-def test_a_batch_and_a_stream_answer_as_a_search(
-    client: Client, scenes_index: str, records: list[Record]
-) -> None:
-    """Of several captions at once, and of one in two answers."""
-    texts = [record.captions[0].text for record in records[:4]]
-    alone = [client.search(text, index_id=scenes_index, return_n=20) for text in texts]
-
-    batch = client.search_batch(Search(text, index_id=scenes_index, return_n=20) for text in texts)
-    first, last = client.search_stream(texts[0], index_id=scenes_index, return_n=20)
-
-    for single, outcome in zip(alone, batch, strict=True):
-        assert isinstance(outcome, SearchResult)
-        assert_alike(single, outcome)
-    assert_alike(alone[0], last)
-    assert (first.is_final, last.is_final) == (False, True)
-    assert [item.retrieve_rank for item in first.items] == list(range(1, 21))
-    stages = last.seconds
-    parts = stages.encode + stages.retrieve + stages.rerank + stages.rank + stages.fetch
-    assert parts == pytest.approx(stages.total, abs=2e-3)
