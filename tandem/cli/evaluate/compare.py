@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
@@ -38,23 +36,17 @@ def compare(
 def print_comparison(reports: Mapping[str, Sequence[Report]]) -> None:
     """Prints each system's R@1 over its seeds, and its difference from the first."""
     has_seeds = any(len(of_one) > 1 for of_one in reports.values())
-    table = Table("direction", "order by", "system", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("R@1", *(["95 % interval"] if has_seeds else []), "difference", "p"):
-        table.add_column(heading, justify="right")
+    heads = ["R@1", *(["95 % interval"] if has_seeds else []), "difference", "p"]
+    rows = [["direction", "order by", "system", *heads]]
     compared = list(compare_reports(reports))
     answer({"orders": compared})
     for each in compared:
         is_first = each.system == next(iter(reports))
-        table.add_row(
-            each.direction,
-            each.order_by,
-            each.system,
-            str(each.recall_at_1),
-            *([each.recall_at_1.interval_text] if has_seeds else []),
-            "" if is_first else f"{each.difference:+.1f}",
-            "" if is_first else f"{each.p_value:.2g}",
-        )
-    out.print(table)
+        row = [each.direction, each.order_by, each.system, str(each.recall_at_1)]
+        row += [each.recall_at_1.interval_text] if has_seeds else []
+        row += ["", ""] if is_first else [f"{each.difference:+.1f}", f"{each.p_value:.2g}"]
+        rows.append(row)
+    out.rows(rows, left=range(3))
 
 
 def _system(argument: str) -> tuple[str, list[Report]]:

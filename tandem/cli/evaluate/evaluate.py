@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
-from rich import box
-from rich.table import Table
 
 from tandem.cli.corpora.detector_files import open_detector_files
 from tandem.cli.evaluate.collection import BEST, Collection
@@ -98,27 +96,20 @@ def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> OfflineMeasure 
 def print_report(report: Report) -> None:
     """Prints R@k with 95 % intervals, and the metrics of whole orders, a row for each order."""
     recall_names = [f"R@{k}   95 % CI" for k in RECALL_AT]
-    _print_rows(report, recall_names, lambda each: map(recall_cell, each.recalls), has_title=True)
+    out.print(report.about["title"])
+    _print_rows(report, recall_names, lambda each: map(recall_cell, each.recalls))
     # Below 100 if a query matches several items, of which one is the answer.
     out.print(f"{BEST}: {report.about[BEST]}")
     _print_rows(report, ORDER_METRICS, order_cells)
 
 
 def _print_rows(
-    report: Report,
-    names: Sequence[str],
-    cells: Callable[[Ranking], Iterable[str]],
-    *,
-    has_title: bool = False,
+    report: Report, names: Sequence[str], cells: Callable[[Ranking], Iterable[str]]
 ) -> None:
     """Prints a row for each direction and order; fits 80 columns for any numbers."""
-    table = Table("direction", "order by", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.title = report.about["title"] if has_title else None
-    for name in names:
-        table.add_column(name, justify="right")
-    last = ""
+    rows, last = [["direction", "order by", *names]], ""
     for each in report.rankings:
         shown = "" if each.direction == last else each.direction
-        table.add_row(shown, each.order_by, *cells(each))
+        rows.append([shown, each.order_by, *cells(each)])
         last = each.direction
-    out.print(table)
+    out.rows(rows, left=[0, 1])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
-from rich.table import Table
 
 from tandem.cli.options import all_checked, checked
-from tandem.cli.terminal.console import aligned, out
+from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
@@ -36,6 +35,8 @@ DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
 INDEX = Annotated[str, typer.Argument(help="index id, for example scenes")]
 MODALITY = Annotated[Modality | None, typer.Option(help="modality; by default both")]
 
+Metadata = tuple[tuple[str, str], ...]
+
 _TIMEOUT_SECONDS = 10.0
 _ADVICE_TIMEOUT_SECONDS = 3600.0
 
@@ -54,10 +55,9 @@ def describe(
     notes: list[str] = []
     shards = []
     for number, address in enumerate(addresses):
-        with _admin(address) as stub:
-            response = stub.DescribeIndexes(
-                pb.DescribeIndexesRequest(index_id=index_id), timeout=_TIMEOUT_SECONDS
-            )
+        with _admin(address) as (stub, metadata):
+            request = pb.DescribeIndexesRequest(index_id=index_id)
+            response = stub.DescribeIndexes(request, timeout=_TIMEOUT_SECONDS, metadata=metadata)
         found = MessageToDict(
             response,
             preserving_proto_field_name=True,
@@ -69,7 +69,8 @@ def describe(
             its_notes = (note for note in (one.fallback_reason, one.activity) if note)
             notes.extend(f"{one.index_id} on shard {number}: {note}" for note in its_notes)
     answer({"shards": shards})
-    for line in (*aligned(rows, left=range(4)), *notes):
+    out.rows(rows, left=range(4))
+    for line in notes:
         out.print(line)
 
 
@@ -97,10 +98,11 @@ def tune(
         memory_bytes=memory_mb * 10**6,
     )
     for address in addresses:
-        with _admin(address) as stub:
+        with _admin(address) as (stub, metadata):
             stub.TuneIndex(
                 pb.TuneIndexRequest(index_id=index_id, modality=_to_proto(modality), tuning=tuning),
                 timeout=_TIMEOUT_SECONDS,
+                metadata=metadata,
             )
     out.print(f"{index_id}: tuned on {len(addresses)} shards; tandem index describe shows it")
 
@@ -110,10 +112,11 @@ def rebuild(
 ) -> None:
     """Rebuild an index in the background, without deleted items."""
     for address in addresses:
-        with _admin(address) as stub:
+        with _admin(address) as (stub, metadata):
             stub.RebuildIndex(
                 pb.RebuildIndexRequest(index_id=index_id, modality=_to_proto(modality)),
                 timeout=_TIMEOUT_SECONDS,
+                metadata=metadata,
             )
     out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
 
@@ -148,15 +151,17 @@ def advise(
     )
     choices: list[pb.AdviseIndexTypeResponse] = []
     try:
-        with _admin(address) as stub, LongWork() as work:
+        with _admin(address) as (stub, metadata), LongWork() as work:
             work.show(f"advise on {index_id}", 0, unit="types")
-            for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
+            for choice in stub.AdviseIndexType(
+                request, timeout=_ADVICE_TIMEOUT_SECONDS, metadata=metadata
+            ):
                 choices.append(choice)
                 work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
     finally:
         # Print finished measurements, even if the rest fails.
         if choices:
-            out.print(_choices_table(choices))
+            out.rows(_choice_rows(choices), left=[0, 1])
         for choice in choices:
             if choice.refusal:
                 out.print(f"{choice.index_type}: {choice.refusal}")
@@ -174,27 +179,14 @@ def advise(
     )
 
 
-class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Adds credentials to each call."""
-
-    def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
-        self._metadata = metadata
-
-    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
-        return continuation(details._replace(metadata=self._metadata), request)
-
-    def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
-        return continuation(details._replace(metadata=self._metadata), request)
-
-
 @contextmanager
-def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
+def _admin(address: str) -> Iterator[tuple[IndexAdminServiceStub, Metadata]]:
+    """Yields the shard's stub, and the metadata of each call; raises a TandemError."""
     access = Access.from_environment()
-    bearer = _Bearer(access.metadata())
     # Not the SDK's options, because a shard describes its indexes also while it is not serving.
     with access.open_channel(address, options=()) as channel:
         try:
-            yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))
+            yield IndexAdminServiceStub(channel), access.metadata()
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 raise ValueError(
@@ -220,26 +212,25 @@ def _cells(one: pb.IndexDescription) -> list[str]:
     ]
 
 
-def _choices_table(choices: list[pb.AdviseIndexTypeResponse]) -> Table:
-    table = Table("type", "parameters", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("recall@20", "p50 ms", "p99 ms", "build s", "MB"):
-        table.add_column(heading, justify="right")
-    table.add_column("fits")
+def _choice_rows(choices: list[pb.AdviseIndexTypeResponse]) -> list[list[str]]:
+    rows = [["type", "parameters", "recall@20", "p50 ms", "p99 ms", "build s", "MB", "fits"]]
     for choice in choices:
         if choice.refusal:
-            table.add_row(choice.index_type, "", "", "", "", "", "", "no")
+            rows.append([choice.index_type, *[""] * 6, "no"])
             continue
-        table.add_row(
-            choice.index_type,
-            " ".join(f"{name}={value:g}" for name, value in choice.parameters.items()),
-            f"{choice.recall_percent:.1f}",
-            f"{choice.search_p50_duration.ToNanoseconds() / 1e6:.2f}",
-            f"{choice.search_p99_duration.ToNanoseconds() / 1e6:.2f}",
-            f"{choice.build_duration.ToNanoseconds() / 1e9:.1f}",
-            f"{choice.index_bytes / 1e6:.1f}",
-            "yes" if choice.fits else "no",
+        rows.append(
+            [
+                choice.index_type,
+                " ".join(f"{name}={value:g}" for name, value in choice.parameters.items()),
+                f"{choice.recall_percent:.1f}",
+                f"{choice.search_p50_duration.ToNanoseconds() / 1e6:.2f}",
+                f"{choice.search_p99_duration.ToNanoseconds() / 1e6:.2f}",
+                f"{choice.build_duration.ToNanoseconds() / 1e9:.1f}",
+                f"{choice.index_bytes / 1e6:.1f}",
+                "yes" if choice.fits else "no",
+            ]
         )
-    return table
+    return rows
 
 
 def _to_proto(modality: Modality | None) -> content_pb2.Modality | None:

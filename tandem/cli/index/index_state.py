@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from tandem.cli.options import ADDRESS
-from tandem.cli.terminal.console import aligned, errors, out
+from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.plain_json import plain
 from tandem.client import (
@@ -39,8 +38,7 @@ def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
     for each in listing.indexes:
         counts = (f"{each.image_count:,}", f"{each.text_count:,}")
         rows.append([each.index_id, *counts, each.model_fingerprint[:12]])
-    for line in aligned(rows, left=[0]):
-        out.print(line)
+    out.rows(rows, left=[0])
     if not listing.indexes:
         errors.print("there is no index yet: store items with tandem ingest")
     _warn(listing.missing_shards)
@@ -56,7 +54,10 @@ def show(
         found = client.describe_index(index_id=index_id)
     answer({"index_id": index_id} | plain(found))
     out.print(_headline(index_id, found))
-    out.print(_table(found))
+    rows = [["shard", "of", "type", "items", "dead", "tail", "MB", "built", "live"]]
+    for shard in found.shards:
+        rows += [[str(shard.shard_number), *_cells(part)] for part in shard.parts]
+    out.rows(rows, left=range(3))
     for recall in found.live_recalls:
         out.print(_live(recall))
     if not found.live_recalls:
@@ -79,16 +80,6 @@ def _headline(index_id: str, found: IndexDescription) -> str:
         f"{coverage.shard_count} shards, model {found.model_fingerprint[:12]}, "
         f"{found.embedding_dimension} dimensions"
     )
-
-
-def _table(found: IndexDescription) -> Table:
-    table = Table("shard", "of", "type", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("items", "dead", "tail", "MB", "built", "live"):
-        table.add_column(heading, justify="right")
-    for shard in found.shards:
-        for part in shard.parts:
-            table.add_row(str(shard.shard_number), *_cells(part))
-    return table
 
 
 def _cells(part: IndexPart) -> list[str]:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import out, shown
@@ -25,24 +24,10 @@ DEFAULT_REPOSITORY = Path("model_repository")
 @with_json
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     """List the models of a repository."""
-    # Fits 80 columns; a longer name wraps.
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in (
-        "name",
-        "family",
-        "precision",
-        "fingerprint",
-        "dim",
-        "checkpoint",
-        "MB",
-        "config",
-    ):
-        table.add_column(heading, justify="right" if heading in ("dim", "MB") else "left")
     found = stored_models(repository)
     answer({"models": found})
-    for model in found:
-        table.add_row(*_cells(model))
-    out.print(table)
+    names = ["name", "family", "precision", "fingerprint", "dim", "checkpoint", "MB", "config"]
+    out.rows([names, *map(_cells, found)], left=[0, 1, 2, 3, 5, 7])
 
 
 @with_json
@@ -71,10 +56,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
         f"chance of a better one is below {rule.stop_chance:g}",
         "neighbours": _neighbours(model),
     }
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in rows.items():
-        table.add_row(name, value)
-    out.print(table)
+    out.rows(list(rows.items()), left=[0, 1])
 
 
 def remove(

@@ -141,11 +141,6 @@ def _wordless(result: SearchResult) -> str:
     )
 
 
-def coverage_warning(coverage: Coverage) -> str:
-    """Returns a line on the missing part of the index, and why."""
-    return f"warning: {_partial(coverage)}"
-
-
 def _partial(coverage: Coverage) -> str:
     missing = ", ".join(
         f"shard {number}: {reason}" for number, reason in sorted(coverage.missing_shards.items())
@@ -172,8 +167,8 @@ def _print_items(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Non
         ]
         if has_neighbours:
             cells.append("" if item.neighbour_score is None else f"{item.neighbour_score:+.3f}")
-        rows.append([*cells, one_line(_named(item))])
-    head, *lines = aligned(rows)
+        rows.append([*cells, _named(item)])
+    head, *lines = aligned(rows, left=[len(rows[0]) - 1])
     out.print(head)
     for line, item in zip(lines, items, strict=True):
         out.print(line)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from tandem.child_processes.keeper import ProcessFailed
 from tandem.cli.corpora.corpora import CORPUS_HELP
@@ -394,7 +393,5 @@ def _watch(
 
 def print_endpoints(stack: LocalStack) -> None:
     """Prints the address of each process."""
-    table = Table("service", "address", "metrics", "pid", box=None, pad_edge=False)
-    for endpoint in stack.endpoints():
-        table.add_row(endpoint.name, endpoint.address, endpoint.metrics_url, str(endpoint.pid))
-    out.print(table)
+    found = [[one.name, one.address, one.metrics_url, str(one.pid)] for one in stack.endpoints()]
+    out.rows([["service", "address", "metrics", "pid"], *found], left=range(3))

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-# Wider than any line, for tables that do not go to a screen.
-_UNBOUNDED_WIDTH = 1_000_000
 # Control characters except the line feed, lone surrogates, line separators, and characters that
 # change the text's direction.
 _UNPRINTABLE = re.compile(
@@ -34,10 +31,7 @@ def one_line(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console that prints every str literally and completely.
-
-    Tables wrap at the terminal's width; without a terminal they have no width.
-    """
+    """A console that prints every str literally and completely."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -51,36 +45,15 @@ class Terminal(Console):
         """Returns whether the output is a terminal, whatever FORCE_COLOR says."""
         return not self.file.closed and self.file.isatty()
 
-    @property
-    def size(self) -> ConsoleDimensions:
-        """Returns the terminal's size; without one, as wide as needed."""
-        if self._width is None and not self.is_live:
-            return ConsoleDimensions(_UNBOUNDED_WIDTH, 25)
-        return super().size
-
-    @size.setter
-    def size(self, new_size: tuple[int, int]) -> None:
-        self._width, self._height = new_size
-
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
-        """Prints text without wrapping its lines, and tables without cutting their cells."""
-        if self.is_held_back:
-            return
-        for each in objects:
-            if isinstance(each, Table):
-                _fold(each)
-                if each.title:  # Rich would wrap it to the table's width.
-                    super().print(each.title, soft_wrap=True)
-                    each.title = None
-        if not any(isinstance(each, Table) for each in objects):
-            options.setdefault("soft_wrap", True)
-        elif not self.is_live:
-            with self.capture() as captured:
-                super().print(*objects, **options)
-            # Without the spaces that pad all rows to the longest.
-            self.file.write("\n".join(map(str.rstrip, captured.get().split("\n"))))
-            return
-        super().print(*objects, **options)
+        """Prints text without wrapping its lines."""
+        if not self.is_held_back:
+            super().print(*objects, **{"soft_wrap": True} | options)
+
+    def rows(self, rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> None:
+        """Prints lines of columns: numbers, except those of `left`."""
+        for line in aligned(rows, left):
+            self.print(line)
 
     def rule(self, title: Any = "", **_: Any) -> None:  # noqa: ANN401
         """Prints a heading completely, however long it is."""
@@ -99,24 +72,17 @@ class Terminal(Console):
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
-    """Returns lines of columns, of which no cell wraps: numbers, except the columns of `left`.
-
-    The last column is the longest, and is not padded.
-    """
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    """Returns lines of columns, of which no cell wraps: numbers, except the columns of `left`."""
+    shown_rows = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*shown_rows, strict=True)]
     return [
         "  ".join(
-            cell if place == len(row) - 1 else cell + pad if place in left else pad + cell
+            cell + pad if place in left else pad + cell
             for place, cell in enumerate(row)
             for pad in (" " * (widths[place] - cell_len(cell)),)
         ).rstrip()
-        for row in rows
+        for row in shown_rows
     ]
-
-
-def _fold(table: Table) -> None:
-    for column in table.columns:
-        column.overflow, column.no_wrap = "fold", False
 
 
 def _escaped(found: re.Match[str]) -> str:

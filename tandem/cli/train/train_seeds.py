@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import typer
-from rich import box
-from rich.table import Table
 
 from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.child_processes.keeper import ProcessKeeper
@@ -101,20 +99,17 @@ def train_seeds(runs: SeedRuns) -> None:
 
 def print_seeds(name: str, reports: Sequence[Report]) -> None:
     """Prints the mean, deviation and interval over the seeds of each direction and order."""
-    table = Table("direction", "order by", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.title = (
-        f"{name}, {len(reports)} seeds: mean ± sample deviation, 95 % interval of the mean"
-    )
-    for heading in ("R@1", "95 % of R@1", "R@5", "R@10", "NDCG@10", "MAP"):
-        table.add_column(heading, justify="right")
+    heads = ["R@1", "95 % of R@1", "R@5", "R@10", "NDCG@10", "MAP"]
+    rows = [["direction", "order by", *heads]]
     for each in reports[0].rankings:
         rankings = [report.ranking(each.direction, each.order_by) for report in reports]
         recalls = [Spread(tuple(one.recalls[n].percent for one in rankings)) for n in range(3)]
         cells = [str(recalls[0]), recalls[0].interval_text, str(recalls[1]), str(recalls[2])]
         ndcg = _percent([one.ndcg for one in rankings])
         precision = _percent([one.mean_average_precision for one in rankings])
-        table.add_row(each.direction, each.order_by, *cells, ndcg, precision)
-    out.print(table)
+        rows.append([each.direction, each.order_by, *cells, ndcg, precision])
+    out.print(f"{name}, {len(reports)} seeds: mean ± sample deviation, 95 % interval of the mean")
+    out.rows(rows, left=[0, 1])
 
 
 def _percent(values: Sequence[float | None]) -> str:
