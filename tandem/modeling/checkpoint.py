@@ -50,12 +50,10 @@ class CheckpointDetails:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
         return self.files.tokenizer
 
     @property
     def weights_sha256(self) -> str:
-        """Digest of the weights file."""
         return self.files.weights_sha256
 
 

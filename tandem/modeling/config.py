@@ -150,7 +150,6 @@ class JointConfig:
 
     @property
     def embedding_dim(self) -> int:
-        """Width of embeddings."""
         return self.embedding_width or self.width
 
     @property
@@ -160,7 +159,6 @@ class JointConfig:
 
     @property
     def image_rules(self) -> ImageRules:
-        """How an image file becomes the pixels that the model reads."""
         return ImageRules(size=self.image_size, fit=Fit(self.picture_fit))
 
     @property

@@ -37,13 +37,7 @@ class StoredWeight:
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it has a floating-point type."""
         return self.dtype in _FLOATS
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether it has an integer type, as counters do."""
-        return self.dtype in _INTEGERS
 
 
 def stored_weights(path: Path) -> dict[str, StoredWeight]:

@@ -50,12 +50,10 @@ class TrainedPictures:
         return cls(np.unique(digests))
 
     def write(self, path: Path) -> None:
-        """Writes the digests to a file."""
         with path.open("wb") as file:  # np.save would append a suffix to a path
             np.save(file, self.digests, allow_pickle=False)
 
     def joined(self, other: Self | None) -> Self:
-        """Returns the pictures of both."""
         return self if other is None else type(self)(np.union1d(self.digests, other.digests))
 
     def which(self, sha256s: Iterable[bytes]) -> list[bool]:

@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
+from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.image_sources.efficientnet import EfficientNetLite0
-from tandem.modeling.image_sources.vision_folder import PublishedVision
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel

@@ -50,7 +50,7 @@ class _OneSide(nn.Module):
 
     def __init__(self, route: TowerRoute) -> None:
         super().__init__()
-        self.image, self.text = _ImageAlone(route.image), _TextAlone(route.text)
+        self.text, self.image = _Embedding(route.text, 0), _Embedding(route.image, 2)
 
     def forward(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
@@ -62,28 +62,16 @@ class _OneSide(nn.Module):
         return chosen
 
 
-class _ImageAlone(nn.Module):
-    def __init__(self, image: nn.Module) -> None:
+class _Embedding(nn.Module):
+    """Embeds by a tower, which reads the input of a number and its mask after it."""
+
+    def __init__(self, tower: nn.Module, first_input: int) -> None:
         super().__init__()
-        self.image = image
+        self.tower, self.first_input = tower, first_input
 
-    def forward(
-        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        image_BE = self.image(image_tokens, image_mask)[0]
-        return image_BE, torch.zeros_like(image_BE[:, :1])
-
-
-class _TextAlone(nn.Module):
-    def __init__(self, text: nn.Module) -> None:
-        super().__init__()
-        self.text = text
-
-    def forward(
-        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        text_BE = self.text(input_ids, text_mask)[0]
-        return text_BE, torch.zeros_like(text_BE[:, :1])
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        embedding_BE = self.tower(*inputs[self.first_input : self.first_input + 2])[0]
+        return embedding_BE, torch.zeros_like(embedding_BE[:, :1])
 
 
 def without_symbolic_sums(program: ExportedProgram) -> ExportedProgram:

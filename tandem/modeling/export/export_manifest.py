@@ -86,7 +86,6 @@ def is_export_of(manifest: Manifest, files: CheckpointFiles, precision: Precisio
 
 
 def own_text_rules(files: CheckpointFiles) -> TextRules:
-    """Returns how a checkpoint of ours reads texts."""
     config = files.config
     return TextRules(
         tokenizer=TOKENIZER_NAME,

@@ -123,7 +123,6 @@ def part_answers(part: Callable[..., Any], inputs: tuple[Tensor, ...]) -> tuple[
 
 
 def write_exported(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -> None:
-    """Traces each module and writes its TorchScript."""
     for name, path in files.items():
         module, example = modules[name], example_inputs(manifest, name)
         program: torch.jit.ScriptModule

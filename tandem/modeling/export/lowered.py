@@ -2,15 +2,16 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tandem.modeling.image_sources.vision_tower import VisionTower
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.modeling.towers.text_trunk import TextTop, TextTrunk
 from tandem.modeling.towers.two_towers import TwoTowers
 from tandem.repository.precision import Precision
 
@@ -30,36 +31,27 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
     if precision is Precision.FP32:
         return model
     model = copy.deepcopy(model)
-    if isinstance(model.joint_encoder, TwoTowers):
-        _lower_towers(model, precision)
-        return model
-    encoders = encoders_in(model.joint_encoder)
+    parts = _layered(model.joint_encoder)
     if precision is Precision.INT8:
-        for encoder in encoders:
-            encoder.layers = _quantised(encoder.layers)  # type: ignore[type-var]
+        for part in parts:
+            part.layers = _quantised(part.layers)  # type: ignore[type-var]
         return model
     dtype = _HALVES[precision]
-    _halve_backbone(model, dtype)
-    for encoder in encoders:
-        _halve(encoder.layers, dtype)  # type: ignore[arg-type]
-        encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[arg-type]
+    # transformers' networks read their layers' weights, which a halved layer does not have.
+    if not isinstance(model.image_backbone, VisionTower):
+        _halve(model.image_backbone, dtype)
+    for part in parts:
+        _halve(part.layers, dtype)  # type: ignore[arg-type]
+        if isinstance(part, JointEncoder):
+            part.image_project = _Halved(part.image_project, dtype)  # type: ignore[assignment]
     return model
 
 
-def _lower_towers(model: JointModel, precision: Precision) -> None:
-    """Lowers the text's layers, and the picture's network; head and matcher stay in float32."""
-    assert isinstance(model.joint_encoder, TwoTowers), "the caller has asked"
-    trunks: list[TextTrunk | TextTop] = [
-        *model.joint_encoder.text_trunks(),
-        *model.joint_encoder.text_tops(),
-    ]
-    if precision is Precision.INT8:
-        for trunk in trunks:
-            trunk.layers = _quantised(trunk.layers)
-        return
-    _halve_backbone(model, _HALVES[precision])
-    for trunk in trunks:
-        _halve(trunk.layers, _HALVES[precision])
+def _layered(encoder: nn.Module) -> Sequence[nn.Module]:
+    """Returns the parts whose layers are lowered; a matcher and the head over a grid are not."""
+    if isinstance(encoder, TwoTowers):
+        return [*encoder.text_trunks(), *encoder.text_tops()]
+    return encoders_in(encoder)
 
 
 def lowered_part(module: Layers, precision: Precision) -> Layers:
@@ -75,12 +67,6 @@ def lowered_part(module: Layers, precision: Precision) -> Layers:
         return _quantised(module)
     _halve_linear(module, _HALVES[precision])
     return module
-
-
-def _halve_backbone(model: JointModel, dtype: torch.dtype) -> None:
-    # transformers' networks read their layers' weights, which a halved layer does not have.
-    if not isinstance(model.image_backbone, VisionTower):
-        _halve(model.image_backbone, dtype)
 
 
 class _Halved(nn.Module):

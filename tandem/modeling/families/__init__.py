@@ -9,6 +9,7 @@ functions as torch modules, and the rules by which contents become their inputs.
 - towers.py: the functions of a bi-encoder; described.py: the model of parts
 - clip.py, siglip.py, blip.py, blip2.py, vilt.py: families; open_clip/: those in open_clip's own
   format; regions/: those that read a detector's regions
+- vision_folder.py: opens a published vision network to train over
 - modules_file.py, text_tower.py: a text tower of sentence-transformers with the image tower of
   another model
 

@@ -61,7 +61,7 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
         folder,
         "blip",
         type(model).__name__,
-        {text.tokenizer: tokenizer},
+        tokenizer,
         model,
         bi_encoder=BiEncoderParts(
             embed_text=BlipText(model).eval(),
@@ -93,7 +93,6 @@ class BlipText(nn.Module):
         self.project = model.text_proj
 
     def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
-        """Returns embeddings [B, d] of unit length."""
         read = self.encoder(input_ids=token_ids_BT, attention_mask=text_mask_BT)
         return normalize(self.project(read.last_hidden_state[:, 0]), dim=-1)
 

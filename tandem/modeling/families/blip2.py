@@ -52,12 +52,11 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
         token_width=vision.hidden_size,
     )
     notes = (_NO_BI_ENCODER.format(count=config.num_query_tokens),)
-    tokenizers = {text.tokenizer: tokenizer}
     return described(
         folder,
         "blip-2",
         type(model).__name__,
-        tokenizers,
+        tokenizer,
         model,
         notes=notes,
         cross_encoder=parts,
@@ -73,7 +72,6 @@ class Blip2ImageTokens(nn.Module):
         self.encoder = model.vision_model
 
     def forward(self, pixels_BSS3: Tensor) -> Tensor:
-        """Returns tokens float16 [B, R, D]."""
         return self.encoder(self.scale(pixels_BSS3)).last_hidden_state.half()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
 
-from tandem.modeling.families.described import described_towers
+from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
@@ -26,7 +26,6 @@ _HIGHEST_ID_ENDS: Final = 2
 
 
 def read_clip(folder: PublishedFolder) -> PublishedModel:
-    """Returns a CLIP of transformers' format."""
     from transformers import CLIPConfig, CLIPModel
 
     config = read_config(folder, CLIPConfig, folder.config())
@@ -56,7 +55,8 @@ def _transformers_clip(
         image=image,
         embedding_dim=config.projection_dim,
     )
-    return described_towers(folder, family, type(model).__name__, parts, tokenizer)
+    modules = parts.embed_text, parts.embed_image
+    return described(folder, family, type(model).__name__, tokenizer, *modules, bi_encoder=parts)
 
 
 def clip_text_rules(

@@ -10,6 +10,7 @@ from tandem.modeling.families.published_model import (
     PublishedModel,
     RegionJointParts,
 )
+from tandem.modeling.published.files import TOKENIZER
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.licence import licence_notes
 
@@ -18,14 +19,14 @@ def described(
     folder: PublishedFolder,
     family: str,
     architecture: str,
-    tokenizers: dict[str, Tokenizer],
+    tokenizer: Tokenizer,
     *modules: nn.Module,
     notes: tuple[str, ...] = (),
     bi_encoder: BiEncoderParts | None = None,
     cross_encoder: CrossEncoderParts | None = None,
     region_joint: RegionJointParts | None = None,
 ) -> PublishedModel:
-    """Returns the model of these parts, and of `modules` with all weights.
+    """Returns the model of these parts, whose weights are those of `modules`.
 
     Call it after the last file is read.
     """
@@ -36,28 +37,9 @@ def described(
         licence=licence,
         parameter_count=parameter_count(*modules),
         files_sha256=dict(folder.sha256s()),
-        tokenizers=tokenizers,
+        tokenizers={TOKENIZER: tokenizer},
         bi_encoder=bi_encoder,
         cross_encoder=cross_encoder,
         region_joint=region_joint,
         notes=(*notes, *licence_notes(licence)),
-    )
-
-
-def described_towers(
-    folder: PublishedFolder,
-    family: str,
-    architecture: str,
-    parts: BiEncoderParts,
-    tokenizer: Tokenizer,
-) -> PublishedModel:
-    """Returns the model of two towers, without a cross-encoder."""
-    return described(
-        folder,
-        family,
-        architecture,
-        {parts.text.tokenizer: tokenizer},
-        parts.embed_text,
-        parts.embed_image,
-        bi_encoder=parts,
     )

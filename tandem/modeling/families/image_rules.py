@@ -55,7 +55,7 @@ def read_image_rules(
         if is_squashed:
             fit, sides, size = Fit.SQUASH, (image_size, image_size), image_size
         else:
-            fit, sides, size = _fit(settings)
+            fit, sides, size = processor_fit(settings)
         if image_size not in (size, [size, size], (size, size)):
             raise folder.refused(
                 f"its image processor makes pictures of {size} pixels per side, and its image "
@@ -73,10 +73,15 @@ def read_image_rules(
             is_exact=True,
         )
         rules.check()
-        scale = pixel_scale(settings)
+        scale = _pixel_scale(settings)
         if not is_squashed:
             _check_pixels(folder, settings, rules, scale)
     return rules, scale
+
+
+def has_processor(folder: PublishedFolder) -> bool:
+    """Returns whether the folder says how pictures are made."""
+    return any(folder.has(name) for name in _PROCESSOR_FILES)
 
 
 def read_processor(folder: PublishedFolder, own: str) -> Any:  # noqa: ANN401  of transformers
@@ -98,8 +103,25 @@ def read_processor(folder: PublishedFolder, own: str) -> Any:  # noqa: ANN401  o
     return kind(**fields)
 
 
-def pixel_scale(settings: Any) -> PixelScale:  # noqa: ANN401  of transformers
-    """Returns what a processor does to the numbers of its pixels."""
+def processor_fit(settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of transformers
+    """Returns the fit, what pictures are scaled to, and the side of the final square.
+
+    They are scaled to a width and a height; for a crop both are the length of the shorter side.
+    """
+    size = settings.size
+    if type(settings).__name__.startswith(_CONVNEXT):
+        side = size.shortest_edge
+        if side >= _CONVNEXT_SQUASHED_SIZE:
+            return Fit.SQUASH, (side, side), side
+        shorter = int(side / settings.crop_pct)
+        return Fit.CROP, (shorter, shorter), side
+    cut = settings.crop_size.height if settings.do_center_crop else None
+    if size.shortest_edge:
+        return Fit.CROP, (size.shortest_edge, size.shortest_edge), cut or size.shortest_edge
+    return Fit.SQUASH, (size.width, size.height), cut or size.width
+
+
+def _pixel_scale(settings: Any) -> PixelScale:  # noqa: ANN401  of transformers
     factor = settings.rescale_factor if settings.do_rescale else 1.0
     if settings.do_normalize:
         return PixelScale(factor, settings.image_mean, settings.image_std)
@@ -117,24 +139,6 @@ def _fields(folder: PublishedFolder) -> Mapping[str, Any]:
         f"it has no {_PROCESSOR_FILES[1]}, nor image_processor in {_PROCESSOR_FILES[0]}, so its "
         "preprocessing of pictures is unknown; copy the file of the same model into it"
     )
-
-
-def _fit(settings: Any) -> tuple[Fit, Sides, int]:  # noqa: ANN401  of transformers
-    """Returns the fit, what pictures are scaled to, and the side of the final square.
-
-    They are scaled to a width and a height; for a crop both are the length of the shorter side.
-    """
-    size = settings.size
-    if type(settings).__name__.startswith(_CONVNEXT):
-        side = size.shortest_edge
-        if side >= _CONVNEXT_SQUASHED_SIZE:
-            return Fit.SQUASH, (side, side), side
-        shorter = int(side / settings.crop_pct)
-        return Fit.CROP, (shorter, shorter), side
-    cut = settings.crop_size.height if settings.do_center_crop else None
-    if size.shortest_edge:
-        return Fit.CROP, (size.shortest_edge, size.shortest_edge), cut or size.shortest_edge
-    return Fit.SQUASH, (size.width, size.height), cut or size.width
 
 
 def _check_pixels(

@@ -78,7 +78,6 @@ def load_model(
 
 
 def parameter_count(*modules: nn.Module) -> int:
-    """Returns the number of weights, each counted once."""
     return sum({p.data_ptr(): p.numel() for m in modules for p in m.parameters()}.values())
 
 

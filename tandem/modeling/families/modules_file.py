@@ -25,7 +25,6 @@ class ModuleEntry:
 
     @property
     def kind(self) -> str:
-        """The class without its package."""
         return self.class_name.rpartition(".")[2]
 
 

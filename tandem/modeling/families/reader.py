@@ -19,7 +19,7 @@ from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.region_families import region_reader
 from tandem.modeling.families.regions.visual_bert import read_visual_bert
 from tandem.modeling.families.siglip import read_siglip
-from tandem.modeling.families.text_tower import combined_model, read_text_tower
+from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.published.files import (
     CONFIG,
@@ -113,8 +113,7 @@ def _with_image_tower(published: PublishedFolder, image_folder: Path | None) -> 
             "it is only a text tower; name the model whose image tower it was trained for, as its "
             "model card says: --image-encoder NAME_OR_FOLDER"
         )
-    tower = read_text_tower(published)
-    return combined_model(published, tower, read_published_model(image_folder))
+    return read_text_tower(published, read_published_model(image_folder))
 
 
 def is_published_folder(folder: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tokenizers import Regex, Tokenizer, normalizers
 from torch import nn
 
-from tandem.modeling.families.described import described_towers
+from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
@@ -27,7 +27,6 @@ _FIRST_TOKENIZER: Final = "SiglipTokenizer"
 
 
 def read_siglip(folder: PublishedFolder) -> PublishedModel:
-    """Returns a SigLIP of fixed resolution."""
     from transformers import SiglipConfig, SiglipModel
 
     config = read_config(folder, SiglipConfig, folder.config())
@@ -50,7 +49,8 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
         embedding_dim=text_config.projection_size,
     )
     tokenizer = as_trained(tokenizer, folder.optional_fields(TOKENIZER_CONFIG))
-    return described_towers(folder, "siglip", "SiglipModel", parts, tokenizer)
+    modules = parts.embed_text, parts.embed_image
+    return described(folder, "siglip", "SiglipModel", tokenizer, *modules, bi_encoder=parts)
 
 
 def as_trained(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Tokenizer:

@@ -5,7 +5,7 @@ with that CLIP's image tower.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from tokenizers import Tokenizer
@@ -55,19 +55,12 @@ _ENCODERS: Final[Mapping[str, tuple[str, dict[str, bool], int]]] = {
 _UNUSED: Final = ("pooler.", "lm_head.", "cls.", "vocab_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PublishedTextTower:
-    """Holds a text tower without an image tower of its own."""
+def read_text_tower(folder: PublishedFolder, image: PublishedModel) -> PublishedModel:
+    """Returns the model of the tower that modules.json lists, and of another's image tower.
 
-    architecture: str
-    embed_text: nn.Module
-    text: TextRules
-    tokenizer: Tokenizer
-    embedding_dim: int
-
-
-def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
-    """Returns the tower that modules.json lists; refuses steps other than those of such a tower."""
+    Refuses steps other than those of such a tower, and embeddings of different length. The files of
+    the image tower are named with "image_encoder/" before.
+    """
     entries = read_library_modules(folder)
     kinds = [each.kind for each in entries[:2]]
     folder.check_served({"modules": kinds}, {"modules": (["Transformer", "Pooling"],)})
@@ -76,52 +69,32 @@ def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
     architecture, encoder, config = _encoder(inner)
     tokenizer, text = _text_rules(folder, inner, config)
     pooling, layers, dim = _steps(folder, steps, config)
-    return PublishedTextTower(
-        architecture=architecture,
-        embed_text=PooledTextTower(encoder, pooling, layers).eval(),
-        text=text,
-        tokenizer=tokenizer,
-        embedding_dim=dim,
-    )
-
-
-def combined_model(
-    folder: PublishedFolder, tower: PublishedTextTower, image: PublishedModel
-) -> PublishedModel:
-    """Returns the model of both towers; refuses embeddings of different length.
-
-    `folder` is the text tower's; the files of the other are named with "image_encoder/" before.
-    """
+    embed_text = PooledTextTower(encoder, pooling, layers).eval()
     if image.bi_encoder is None:
         raise folder.refused(
             f"the image encoder is a {image.family}, which embeds no pictures; name a model that "
             "does, as the card of the text tower says"
         )
-    theirs = image.bi_encoder.embedding_dim
-    if theirs != tower.embedding_dim:
+    if (theirs := image.bi_encoder.embedding_dim) != dim:
         raise folder.refused(
-            f"it gives {tower.embedding_dim} dimensions and the image encoder {theirs}; name the "
-            "model whose image tower it was trained for, as its model card says"
+            f"it gives {dim} dimensions and the image encoder {theirs}; name the model whose image "
+            "tower it was trained for, as its model card says"
         )
-    parts = replace(
-        image.bi_encoder, embed_text=tower.embed_text, text=tower.text, has_image_tokens=False
-    )
     licence = folder.licence()
-    licences = sorted({each for each in (licence, image.licence) if each})
-    notes = dict.fromkeys((*licence_notes(licence), *licence_notes(image.licence), _NOTE))
+    notes = (*licence_notes(licence), *licence_notes(image.licence), _NOTE)
+    files = {f"image_encoder/{name}": each for name, each in image.files_sha256.items()}
     return PublishedModel(
         family=FAMILY,
-        architecture=f"{tower.architecture}, {image.architecture}",
-        licence=" and ".join(licences),
-        parameter_count=parameter_count(parts.embed_text, parts.embed_image),
-        files_sha256={
-            **folder.sha256s(),
-            **{f"image_encoder/{name}": each for name, each in image.files_sha256.items()},
-        },
-        tokenizers={tower.text.tokenizer: tower.tokenizer},
-        bi_encoder=parts,
+        architecture=f"{architecture}, {image.architecture}",
+        licence=" and ".join(sorted({each for each in (licence, image.licence) if each})),
+        parameter_count=parameter_count(embed_text, image.bi_encoder.embed_image),
+        files_sha256={**folder.sha256s(), **files},
+        tokenizers={text.tokenizer: tokenizer},
+        bi_encoder=replace(
+            image.bi_encoder, embed_text=embed_text, text=text, has_image_tokens=False
+        ),
         cross_encoder=None,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

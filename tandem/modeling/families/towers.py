@@ -25,7 +25,6 @@ class TextTower(nn.Module):
         self.reads_padding = reads_padding
 
     def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, d]."""
         mask_BT = None if self.reads_padding else text_mask_BT
         pooled = self.model(input_ids=token_ids_BT, attention_mask=mask_BT).pooler_output
         return F.normalize(self.project(pooled), dim=-1)
@@ -41,7 +40,6 @@ class ImageTower(nn.Module):
         self.project = project
 
     def forward(self, pixels_BHWC: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, d]."""
         pooled = self.model(pixel_values=self.scale(pixels_BHWC)).pooler_output
         return F.normalize(self.project(pooled), dim=-1)
 
@@ -50,7 +48,6 @@ class UnitLength(nn.Module):
     """Scales vectors [B, D] to unit length, between two layers."""
 
     def forward(self, vectors_BD: Tensor) -> Tensor:
-        """Returns unit vectors [B, D]."""
         return F.normalize(vectors_BD, dim=-1)
 
 
@@ -64,7 +61,6 @@ class PooledTextTower(nn.Module):
         self.head = head
 
     def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
-        """Returns unit vectors, float32 [B, d]."""
         states = self.encoder(input_ids=token_ids_BT, attention_mask=text_mask_BT)
         states_BTD = states.last_hidden_state
         if self.pooling == "cls":

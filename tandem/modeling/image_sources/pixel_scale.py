@@ -26,7 +26,6 @@ class PixelScale(nn.Module):
             self.register_buffer(name, three.reshape(3, 1, 1))
 
     def forward(self, pixels_BHWC: Tensor) -> Tensor:
-        """Returns float32 [B, 3, H, W]."""
         pixels_BCHW = pixels_BHWC.permute(0, 3, 1, 2).to(torch.float32) * self.factor
         scaled: Tensor = (pixels_BCHW - self.mean_C11) / self.std_C11
         return scaled

@@ -43,15 +43,11 @@ class OscarPickle:
                 f"{path} is not a dict of image ids to tensors, as OSCAR's files are"
             )
         self._vectors: dict[str, Tensor] = {str(key): each for key, each in stored.items()}
-        if len(self._vectors) != len(stored):
-            raise CorpusMalformed(f"{path} has an image twice, as a number and as a text")
 
     def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the file's order."""
         yield from self._vectors
 
     def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
         if image_id not in self._vectors:
             raise RegionsMissing(place=self._path, image_id=image_id)
         place, vectors = f"{self._path}: image {image_id!r}", self._vectors[image_id].detach()
@@ -70,11 +66,9 @@ class StoredRegions:
         self._path, self._file, self._feature_width = path, RegionFile(path), feature_width
 
     def image_ids(self) -> Iterator[str]:
-        """Yields the records' ids in the file's order."""
         yield from self._file.record_ids()
 
     def read(self, image_id: str) -> Regions:
-        """Returns a record's regions; errors as `RegionReader.read`."""
         if image_id not in self._file:
             raise RegionsMissing(place=self._path, image_id=image_id)
         place = f"{self._path}: image {image_id!r}"

@@ -164,11 +164,9 @@ class RegionFile:
         self._names = ImageNames(ids)
 
     def __contains__(self, record_id: str) -> bool:
-        """Returns whether the file has the record's regions."""
         return self._names.find(record_id) is not None
 
     def record_ids(self) -> Iterator[str]:
-        """Yields the records' ids in the file's order."""
         yield from self._rows
 
     def vectors(self, record_id: str) -> Tensor:

@@ -6,7 +6,6 @@ load it; the exported network needs nothing.
 Shapes: B batch, H W pixels, C channels, R image tokens, D token width.
 """
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -77,7 +76,7 @@ def vision_network(fields: Mapping[str, Any]) -> nn.Module:
             f"there are {', '.join(VISION_CLASSES)}"
         )
     try:
-        transformers: Any = importlib.import_module("transformers")
+        import transformers
     except ImportError as error:
         raise ValueError(
             f"image tokens of {kind} need transformers: pip install 'tandem-search[models]'"
@@ -94,7 +93,6 @@ def vision_network(fields: Mapping[str, Any]) -> nn.Module:
 
 
 def class_options(fields: Mapping[str, Any]) -> dict[str, bool]:
-    """Returns what the class of a configuration is made with."""
     return {"add_pooling_layer": False} if fields["model_type"] in _WITHOUT_POOLER else {}
 
 

@@ -57,7 +57,6 @@ class InProcessRunner:
 
     @property
     def is_loaded(self) -> bool:
-        """Returns whether `wait_until_loaded` would not wait."""
         return self._parts is not None and self._parts.done()
 
     def begin_loading(self) -> Future[LoadedParts]:

@@ -38,8 +38,6 @@ class PublishedCheckpoint:
 
     folder: Path
     config: JointConfig
-    layer_count: int
-    """Number of published layers."""
     layer_numbers: tuple[int, ...]
     """The layers to take, counted from 0."""
     first_position: int
@@ -56,6 +54,7 @@ class PublishedCheckpoint:
         path = published_folder(name_or_folder)
         folder = PublishedFolder(path)
         with folder.reading("it is no text encoder that can be read"):
+            weight_files(path)  # first, so that nothing else is read of a folder without weights
             fields = folder.config()
             folder.check_served({"model_type": None} | fields, _KINDS | SERVED_BERT)
             config = bert_config(fields, max_text_tokens=max_text_tokens)
@@ -68,12 +67,10 @@ class PublishedCheckpoint:
                     f"{CONFIG}: {position_count} positions hold no texts of {max_text_tokens} "
                     "tokens; ask for fewer"
                 )
-            type_count = fields.get("type_vocab_size")
-            faults = published_faults(folder.declared_weights(), config, position_count, type_count)
+            faults = published_faults(folder.declared_weights(), config, position_count)
         if faults:
             raise folder.refused(f"the weights are not those of {CONFIG}: {'; '.join(faults)}")
-        layer_count = config.layer_count
-        return cls(path, config, layer_count, tuple(range(layer_count)), first_position, tokenizer)
+        return cls(path, config, tuple(range(config.layer_count)), first_position, tokenizer)
 
     def halved(self) -> "PublishedCheckpoint":
         """Returns the checkpoint with layers 0, 2, 4 … only (Geigle et al. 2022, figure 4)."""

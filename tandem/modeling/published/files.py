@@ -42,7 +42,6 @@ _PICKLED = "pytorch_model.bin"
 WEIGHT_NAMES = (_WEIGHTS, _PICKLED)
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _PIECES = "sentencepiece.bpe.model"
-_SLOW = ("spiece.model", "tokenizer.model", "vocab.json")
 SAVE_ONCE = (
     "write its tokenizer.json once with transformers: "
     "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
@@ -53,9 +52,6 @@ _LEAST_SHARE = 3
 _WEIGHT_KEYS = ("state_dict", "model", "model_state_dict", "module")
 # Put before every name by DataParallel and torch.compile.
 _WRAPPERS = ("module.", "_orig_mod.")
-_OTHER_WEIGHTS = frozenset(
-    {".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth", ".safetensors"}
-)
 _SMALL_FILES = ("*.json", "vocab.txt", "merges.txt", "README.md")
 # A model, or its first module and the layers after it.
 _SAFETENSORS = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
@@ -134,7 +130,10 @@ def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path
                     )
                 check_file(path)
             return files
-    raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}{_instead(folder)}")
+    raise PublishedCheckpointInvalid(
+        f"{folder} has no {', nor '.join(names)}; copy the weights of the same model into it, or "
+        "save it once with save_pretrained"
+    )
 
 
 def refuse_adapter(folder: Path) -> None:
@@ -147,14 +146,6 @@ def refuse_adapter(folder: Path) -> None:
             f"{folder} has {found[0]}: it is an adapter, or has one; merge it into its model "
             "(merge_and_unload), save that with save_pretrained, and take that folder"
         )
-
-
-def _instead(folder: Path) -> str:
-    """Returns what a folder has in the place of its weights, and what to do with it."""
-    others = sorted(path.name for path in folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
-    if others:
-        return f"; it has {', '.join(others[:3])}, not read here: save it once with save_pretrained"
-    return "; copy the weights of the same model into it"
 
 
 def declared_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
@@ -216,10 +207,9 @@ def stored_tokenizer(folder: Path) -> tuple[Tokenizer, Sequence[str]]:
     for names, read in readers.items():
         if all((folder / name).exists() for name in names):
             return read(), names
-    slow = next((f": {name} is not read here" for name in _SLOW if (folder / name).exists()), "")
     raise PublishedCheckpointInvalid(
-        f"{folder} has no tokenizer, neither {TOKENIZER} nor {_VOCABULARY}{slow}; copy that of the "
-        f"same model into it, or {SAVE_ONCE}"
+        f"{folder} has no tokenizer, neither {TOKENIZER} nor {_VOCABULARY}; copy that of the same "
+        f"model into it, or {SAVE_ONCE}"
     )
 
 

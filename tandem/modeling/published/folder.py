@@ -45,7 +45,6 @@ class PublishedFolder:
         self._read: set[Path] = set() if read is None else read
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder has a file of that name."""
         return (self.path / name).is_file()
 
     def file(self, name: str) -> Path:
@@ -54,7 +53,6 @@ class PublishedFolder:
         return self.path / name
 
     def config(self) -> dict[str, Any]:
-        """Returns the fields of config.json."""
         return self.fields(CONFIG)
 
     def fields(self, name: str) -> dict[str, Any]:
@@ -94,7 +92,6 @@ class PublishedFolder:
         return card_licence(card)
 
     def inner(self, name: str) -> "PublishedFolder":
-        """Returns a folder inside this one."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise self.refused(f"it names {shown(name)}, no folder inside it; download it again")
         return PublishedFolder(self.path / name, self._root, self._read)

@@ -104,18 +104,11 @@ def wanted_weights(own: Mapping[str, Tensor], sources: Sources) -> dict[str, Sto
 
 
 def published_faults(
-    declared: Mapping[str, StoredWeight],
-    config: JointConfig,
-    position_count: int,
-    type_count: int | None,
+    declared: Mapping[str, StoredWeight], config: JointConfig, position_count: int
 ) -> list[str]:
-    """Returns the differences between the published weights and those of the shape, in words.
-
-    `type_count` None accepts any number of token types.
-    """
+    """Returns the differences between the published weights and those of the shape, in words."""
     found = _encoder_weights(declared)
-    if type_count is None:
-        type_count = (*found[_TYPE].shape, 1)[0] if _TYPE in found else 1
+    type_count = found[_TYPE].shape[0] if _TYPE in found else 1
     with torch.device("meta"):
         own = JointEncoder(config).state_dict()
     wanted = wanted_weights(own, _sources(range(config.layer_count)))

@@ -63,7 +63,6 @@ class TextTop(nn.Module):
         return states_BTD
 
     def start(self, trunk: TextTrunk) -> None:
-        """Copies the trunk's weights."""
         last = trunk.layers[len(trunk.layers) - len(self.layers) :]
         self.layers.load_state_dict(last.state_dict())
         self.final_norm.load_state_dict(trunk.final_norm.state_dict())

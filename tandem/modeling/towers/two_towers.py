@@ -37,7 +37,6 @@ class TextSide(nn.Module):
         return self.embedding(states_BTD, text_mask), states_BTD
 
     def embedding(self, states_BTD: Tensor, text_mask: Tensor) -> Tensor:
-        """Returns the embedding of word states, float32 [B, E]."""
         mean_BD = mean_of_counted(states_BTD, text_mask)
         return F.normalize(self.project(mean_BD).float(), dim=-1)
 
@@ -162,12 +161,10 @@ class TwoTowers(nn.Module):
 
     @property
     def text(self) -> TextSide:
-        """The text's tower."""
         return self.pair.text
 
     @property
     def image(self) -> GridHead:
-        """The picture's head over its tokens."""
         return self.pair.image
 
     @property

@@ -21,7 +21,6 @@ VECTORS = torch.cat([torch.full((1, 2048), 3.0), torch.tensor([PLACE])], dim=1)
 
 
 def test_oscars_file_is_read(tmp_path: Path) -> None:
-    """Keys are integers; columns 2,048 to 2,051 are the box."""
     path = tmp_path / "minival_img_frcnn_feats.pt"
     torch.save({391895: VECTORS, 42: VECTORS.repeat(2, 1)}, path)
 
@@ -38,40 +37,20 @@ def test_oscars_file_is_read(tmp_path: Path) -> None:
         reader.read("7")
 
 
-@pytest.mark.parametrize(
-    ("vectors", "message"),
-    [
-        (VECTORS[:, :2048], r"vectors \[1, 2048\] instead of \[n, 2054\]"),
-        (VECTORS * float("nan"), "features that are NaN"),
-        (VECTORS[:, [*range(2048), 2048, 2049, 2050, 2051, 2053, 2052]], "widths and heights"),
-        (VECTORS * torch.tensor([1.0] * 2048 + [600.0] * 6), "reach out of an image of 1 x 1"),
-    ],
-)
-def test_other_vectors_are_named(tmp_path: Path, vectors: torch.Tensor, message: str) -> None:
-    torch.save({1: vectors}, tmp_path / "it.pt")
-
-    with pytest.raises(RegionsUnreadable, match=f"image '1' has .*{message}"):
-        OscarPickle(tmp_path / "it.pt").read("1")
-
-
-@pytest.mark.parametrize(
-    "vectors",
-    [
-        VECTORS.to_sparse(),
-        VECTORS.to(torch.complex64),
-        torch.empty(1, 2054, device="meta"),
-        torch.ones(1).expand(10**7, 2054),
-    ],
-    ids=["sparse", "complex", "without numbers", "of a few bytes"],
-)
-def test_tensors_that_are_no_plain_ones_are_named(tmp_path: Path, vectors: torch.Tensor) -> None:
-    """The next image is read."""
-    torch.save({1: vectors, 2: VECTORS}, tmp_path / "it.pt")
+def test_other_vectors_are_named(tmp_path: Path) -> None:
+    odd = {
+        r"has .*vectors \[1, 2048\] instead of \[n, 2054\]": VECTORS[:, :2048],
+        "has .*features that are NaN": VECTORS * float("nan"),
+        "is not a plain tensor of real numbers": VECTORS.to_sparse(),
+        "not a plain tensor": torch.ones(1).expand(10**7, 2054),
+    }
+    torch.save(dict(enumerate([*odd.values(), VECTORS])), tmp_path / "it.pt")
     reader = OscarPickle(tmp_path / "it.pt")
 
-    with pytest.raises(RegionsUnreadable, match="image '1' is not a plain tensor of real numbers"):
-        reader.read("1")
-    assert len(reader.read("2")) == 1
+    for number, message in enumerate(odd):
+        with pytest.raises(RegionsUnreadable, match=f"image '{number}' .*{message}"):
+            reader.read(str(number))
+    assert len(reader.read(str(len(odd)))) == 1
 
 
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
@@ -83,15 +62,13 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
-    """Also one that would run code."""
-    for stored in ([VECTORS], {1: "text"}, {1: VECTORS, "1": VECTORS}, {1: Path("/")}):
+    for stored in ([VECTORS], {1: "text"}, {1: Path("/")}):
         torch.save(stored, tmp_path / "it.pt")
         with pytest.raises(CorpusMalformed, match=r"it\.pt"):
             OscarPickle(tmp_path / "it.pt")
 
 
 def test_our_own_file_is_read_back(tmp_path: Path) -> None:
-    """Boxes within float16; padding is not a region."""
     boxes = np.array([[50, 0, 150, 100], [0, 0, 200, 50]])
     said = np.arange(4096).reshape(2, 2048) / 4096
     path = tmp_path / "regions.safetensors"

@@ -32,7 +32,6 @@ from tandem.modeling.joint_model import JointModel
 from tandem.repository.manifest import JOINT_ENCODER, read_manifest
 from tandem.repository.precision import Precision
 from tandem.texts.text import TextPreprocessor
-from tests.modeling.published.test_published_fields import LFS_POINTER
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]
@@ -73,7 +72,6 @@ def model_of(encoder: Encoder, vocabulary_size: int = 100) -> JointModel:
 
 
 def test_doctests() -> None:
-    """The examples in the docstrings are true."""
     result = doctest.testmod(module, extraglobs={"np": np})
 
     assert result.attempted > 0
@@ -81,7 +79,6 @@ def test_doctests() -> None:
 
 
 def test_a_region_carries_its_box() -> None:
-    """x1 50 and x2 150 of 200, y1 20 and y2 30 of 100; what the detector said stays as it is."""
     said = np.arange(2048)[None] / 2048
 
     [token] = region_tokens(said, np.array([[50, 20, 150, 30]]), 200, 100)
@@ -90,25 +87,18 @@ def test_a_region_carries_its_box() -> None:
     assert_allclose(token[:2048], said[0], atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("shape", "boxes", "message"),
-    [
-        ((1, 1024), [[0, 0, 1, 1]], r"shapes \[1, 1024\] and boxes \[1, 4\], not \[n, 2048\]"),
-        ((2, 2048), [[0, 0, 1, 1]], r"shapes \[2, 2048\] and boxes \[1, 4\]"),
-        ((1, 2048), [[0, 0, 300, 50]], "reach out of an image of 200 x 100 pixels"),
-        ((1, 2048), [[150, 0, 50, 50]], "boxes end before they begin"),
-    ],
-)
-def test_boxes_in_another_unit_are_refused(
-    shape: tuple[int, int], boxes: list[list[float]], message: str
-) -> None:
+def test_boxes_in_another_unit_are_refused() -> None:
     """Other numbers than OSCAR was trained on would be read without a word."""
-    with pytest.raises(ValueError, match=message):
-        region_tokens(np.zeros(shape), np.array(boxes), 200, 100)
+    for width, boxes, message in (
+        (1024, [[0, 0, 1, 1]], r"shapes \[1, 1024\] and boxes \[1, 4\], not \[n, 2048\]"),
+        (2048, [[0, 0, 300, 50]], "reach out of an image of 200 x 100 pixels"),
+        (2048, [[150, 0, 50, 50]], "boxes end before they begin"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            region_tokens(np.zeros((1, width)), np.array(boxes), 200, 100)
 
 
 def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
-    """Padded with zeros that the mask leaves out; of five regions the first three."""
     second, first, third = RECORDS[1], RECORDS[0], RECORDS[2]
 
     tokens, mask = file.of([second, first, third])
@@ -121,25 +111,19 @@ def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
     assert tokens[1, 2].abs().max() == 0
 
 
-@pytest.mark.parametrize("left_out", [(), ("photo-3",), ("photo-0", "photo-1", "photo-4")])
-@pytest.mark.parametrize("region_count", [3, 4])
-def test_a_file_written_image_by_image_is_the_same(
-    tmp_path: Path, left_out: tuple[str, ...], region_count: int
-) -> None:
-    """Some images that were announced may not come."""
+@pytest.mark.parametrize("left_out", [(), ("photo-0", "photo-1", "photo-4")])
+def test_images_that_were_announced_may_not_come(tmp_path: Path, left_out: tuple[str, ...]) -> None:
     every = {f"photo-{number}": regions(number + 1, number) for number in range(5)}
     own = {name: each for name, each in every.items() if name not in left_out}
-    write_regions(tmp_path / "whole.safetensors", own, region_count)
-
     path = tmp_path / "streamed.safetensors"
-    count = write_region_file(path, iter(own.items()), list(every), region_count)
+
+    count = write_region_file(path, iter(own.items()), list(every), 3)
 
     assert count == len(own)
-    whole, streamed = RegionFile(tmp_path / "whole.safetensors"), RegionFile(path)
-    assert list(streamed.record_ids()) == list(whole.record_ids()) == list(own)
+    streamed = RegionFile(path)
+    assert list(streamed.record_ids()) == list(own)
     for name, vectors in own.items():
-        assert np.array_equal(streamed.vectors(name), vectors[:region_count])
-        assert torch.equal(streamed.vectors(name), whole.vectors(name))
+        assert np.array_equal(streamed.vectors(name), vectors[:3])
     assert [each.name for each in tmp_path.glob(".*")] == []
 
 
@@ -159,7 +143,6 @@ def test_a_fault_on_the_way_leaves_the_file_that_is_there(tmp_path: Path) -> Non
 
 
 def test_a_record_is_found_by_its_number(tmp_path: Path) -> None:
-    """COCO's detectors write numbers, and its corpora file names."""
     write_regions(tmp_path / "it.safetensors", {"391895": regions(1)}, 3)
 
     file = RegionFile(tmp_path / "it.safetensors")
@@ -176,7 +159,6 @@ def test_a_record_without_regions_is_named(file: RegionFile) -> None:
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -> None:
-    """Weights, a broken copy, and tokens of another width."""
     path = tmp_path / "regions.safetensors"
     whole, tensors = path.read_bytes(), load_file(path)
     save_file(tensors, tmp_path / "without-ids.safetensors")
@@ -184,16 +166,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
     narrow = tensors | {"tokens": tensors["tokens"][:, :, :2048].contiguous()}
     save_file(narrow, tmp_path / "narrow.safetensors", {"record_ids": '["a", "b", "c"]'})
 
-    (tmp_path / "pointer.safetensors").write_bytes(LFS_POINTER)
-    integers = tensors | {"tokens": tensors["tokens"].to(torch.int16)}
-    save_file(integers, tmp_path / "integers.safetensors", {"record_ids": '["a", "b", "c"]'})
-
     for name, message in [
         ("without-ids", "is not a file of regions: KeyError"),
         ("cut", "is not a file of regions: SafetensorError"),
-        ("pointer", "is a git-lfs pointer"),
-        ("integers", "I16 tokens"),
-        ("nothing", "is missing; it is not a file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\], not F16 \[3, 3, 2054\]"),
     ]:
         with pytest.raises(RegionFileInvalid, match=f"{name}.safetensors.*{message}"):
@@ -203,7 +178,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
 @torch.inference_mode()
 @pytest.mark.parametrize("encoder", ["pre_norm", "post_norm"])
 def test_regions_have_no_order_and_padding_is_not_read(file: RegionFile, encoder: Encoder) -> None:
-    """A region says itself where it is; what stands in a row that is masked changes nothing."""
     model = model_of(encoder)
     tokens, mask = file.of(RECORDS[:2])
     noisy = tokens.clone()
@@ -222,7 +196,6 @@ def test_regions_have_no_order_and_padding_is_not_read(file: RegionFile, encoder
 
 
 def test_a_model_of_regions_is_exported_without_a_backbone(tmp_path: Path) -> None:
-    """One Triton model, whose image tokens are the regions; its answers are the checkpoint's."""
     tokenizer = tiny_tokenizer()
     model = model_of("post_norm", tokenizer.get_vocab_size())
     save_checkpoint(tmp_path / "ours", model, tokenizer, {})
@@ -241,23 +214,20 @@ def test_a_model_of_regions_is_exported_without_a_backbone(tmp_path: Path) -> No
         loaded.model.image_backbone(torch.zeros(1, 112, 112, 3, dtype=torch.uint8))
 
 
-@pytest.mark.parametrize("count", [-1, 4])
-def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, count: int) -> None:
-    """Of three rows there are none to three regions."""
+def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile) -> None:
     path = tmp_path / "regions.safetensors"
-    tensors = load_file(path) | {"counts": torch.tensor([1, count, 0])}
+    tensors = load_file(path) | {"counts": torch.tensor([1, 4, 0])}
     save_file(tensors, path, {"record_ids": json.dumps(["a", "b", "c"])})
 
     with pytest.raises(RegionFileInvalid, match="counts regions outside 0 to 3"):
         RegionFile(path)
 
 
-@pytest.mark.parametrize("row", [0, 2])
-def test_regions_that_are_not_numbers_are_named(tmp_path: Path, file: RegionFile, row: int) -> None:
-    """By their record, also in a row that does not count: it would spread through attention."""
+def test_regions_that_are_not_numbers_are_named(tmp_path: Path, file: RegionFile) -> None:
+    """Also in a row that does not count: it would spread through attention."""
     path = tmp_path / "regions.safetensors"
     tensors = load_file(path)
-    tensors["tokens"][0, row, 5] = torch.nan
+    tensors["tokens"][0, 2, 5] = torch.nan
     save_file(tensors, path, {"record_ids": json.dumps([each.record_id for each in RECORDS])})
     texts = TextPreprocessor(
         tiny_tokenizer(tuple(c.text for each in RECORDS for c in each.captions)), 64

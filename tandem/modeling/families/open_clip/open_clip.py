@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tandem.files.json_object import shown
 from tandem.modeling.families.clip import clip_text_rules
-from tandem.modeling.families.described import described_towers
+from tandem.modeling.families.described import described
 from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.open_clip.open_clip_config import (
     clip_fields,
@@ -73,7 +73,8 @@ def _two_towers(
         image=image,
         embedding_dim=fields["embed_dim"],
     )
-    return described_towers(folder, FAMILY, "CLIPModel", parts, tokenizer)
+    modules = parts.embed_text, parts.embed_image
+    return described(folder, FAMILY, "CLIPModel", tokenizer, *modules, bi_encoder=parts)
 
 
 def _with_xlm_roberta(
@@ -111,7 +112,10 @@ def _with_xlm_roberta(
         image=image,
         embedding_dim=fields["embed_dim"],
     )
-    return described_towers(folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", parts, tokenizer)
+    modules = parts.embed_text, parts.embed_image
+    return described(
+        folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", tokenizer, *modules, bi_encoder=parts
+    )
 
 
 def _xlm_roberta(

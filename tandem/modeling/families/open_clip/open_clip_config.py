@@ -111,7 +111,6 @@ def clip_fields(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def context_length(text: Mapping[str, Any]) -> int:
-    """Returns the longest text in tokens."""
     return int(text.get("context_length", 77))
 
 

@@ -67,7 +67,6 @@ class M3pEncoder(RegionEncoder):
         self.embedding_norm = nn.LayerNorm(width, epsilon)
 
     def text_position_count(self, region_count: int) -> int:
-        """Returns how many tokens of a text have positions after that many regions."""
         return super().text_position_count(region_count) - region_count
 
     def embedded(

@@ -79,7 +79,7 @@ def region_model(
         folder,
         model.family,
         model.architecture,
-        {TOKENIZER: tokenizer},
+        tokenizer,
         model,
         region_joint=parts,
         notes=tuple(notes),

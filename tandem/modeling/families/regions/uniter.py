@@ -57,7 +57,6 @@ class UniterEncoder(RegionEncoder):
     def embedded(
         self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Returns the first layer's input [B, L, W] with its mask [B, L]."""
         places_TW = self.position.weight[: token_ids.shape[1]] + self.token_type.weight[0]
         text_BTW = self.text_norm(self.word(token_ids) + places_TW)
         features_BRW = self.feature_norm(

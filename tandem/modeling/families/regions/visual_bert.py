@@ -51,7 +51,6 @@ class VisualBertEncoder(RegionEncoder):
     def embedded(
         self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Returns the first layer's input [B, L, W] with its mask [B, L]."""
         places_TW = self.position.weight[: token_ids.shape[1]] + self.token_type.weight[0]
         text_BTW = self.word(token_ids) + places_TW
         place_W = self.image_position.weight[0] + self.image_type.weight[1]

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
-from tandem.modeling.image_sources.vision_folder import PublishedVision
+from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.files import PublishedCheckpointInvalid
@@ -49,7 +49,6 @@ def started(folder: Path) -> JointModel:
 @torch.inference_mode()
 @pytest.mark.parametrize("family", SHAPES)
 def test_tokens_are_the_published_states(tmp_path: Path, family: str) -> None:
-    """After its own mean and deviation; a head, or the text side, is left out."""
     side = published_vision(tmp_path, family)
     change_json(tmp_path / "config.json", return_dict=False)  # what a caller once set
     model = started(tmp_path)
@@ -80,7 +79,6 @@ def test_tokens_are_the_published_states(tmp_path: Path, family: str) -> None:
 def test_levels_are_the_processors(
     tmp_path: Path, fields: dict[str, object], factor: float, is_normalised: bool
 ) -> None:
-    """Rescaling by another factor, or by none, and no normalisation."""
     side = published_vision(tmp_path, "vit")
     path = tmp_path / "preprocessor_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
@@ -97,7 +95,6 @@ def test_levels_are_the_processors(
 
 @pytest.mark.parametrize("family", ["vit", "convnext"])
 def test_a_checkpoint_holds_the_network(tmp_path: Path, family: str) -> None:
-    """The published folder is no longer needed, and the export equals the model."""
     published_vision(tmp_path / "published", family)
     model = started(tmp_path / "published")
     save_checkpoint(tmp_path / "ours", model, tiny_tokenizer(), {})
@@ -129,7 +126,6 @@ def test_a_checkpoint_holds_the_network(tmp_path: Path, family: str) -> None:
 def test_a_folder_without_a_network_is_refused(
     tmp_path: Path, edit: dict[str, object], why: str
 ) -> None:
-    """By the folder and what is wrong."""
     published_vision(tmp_path, "vit")
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | edit))
@@ -139,7 +135,6 @@ def test_a_folder_without_a_network_is_refused(
 
 
 def test_a_weight_that_is_nan_is_refused(tmp_path: Path) -> None:
-    """As everywhere; and another file is another digest."""
     published_vision(tmp_path, "vit")
     before = PublishedVision.open(str(tmp_path)).weights_sha256()
     path = tmp_path / "model.safetensors"
@@ -156,7 +151,6 @@ def test_a_weight_that_is_nan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_shape_needs_its_network(tmp_path: Path) -> None:
-    """And no other image source has one."""
     published_vision(tmp_path, "vit")
     config = config_of(PublishedVision.open(str(tmp_path)))
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from tandem.modeling.families.image_rules import has_processor, processor_fit, read_processor
 from tandem.modeling.image_sources.vision_tower import (
     PIXEL_FACTOR,
     VisionTower,
@@ -22,13 +23,13 @@ from tandem.modeling.published.files import published_folder
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.stored_weights import not_finite
 
-_PROCESSORS: Final = ("preprocessor_config.json", "processor_config.json")
 _PARTS: Final = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
 _LEFT_OUT: Final = frozenset({"architectures", "transformers_version", "torch_dtype", "dtype"})
 _LABELS: Final = frozenset({"id2label", "label2id"})
 _DEFAULT_SIZE: Final = 224
 _SHOWN_COUNT: Final = 6
-_IMAGENET: Final = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
+# Mean and deviation.
+_IMAGENET: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +52,18 @@ class PublishedVision:
         folder = PublishedFolder(published_folder(name_or_folder))
         with folder.reading("it has no vision network that can be read"):
             network = _network_fields(folder)
-            processor = _processor_fields(folder)
-            size = _image_size(network, processor)
-            mean, std = _mean_and_std(processor)
+            size, mean, std = _pixels(folder, network)
         vision = {"network": network, "mean": mean, "std": std}
         return cls(folder, vision, size, *_token_shape(folder, network, size))
 
     def start(self, tower: VisionTower) -> None:
         """Loads the folder's weights; refuses missing and misshapen ones, leaves out a head's."""
+        from transformers.utils import logging
+
         network = tower.network
-        quiet: Any = _transformers_logging()
-        quiet.set_verbosity_error()
-        quiet.disable_progress_bar()
+        # It would report weights that are left out on purpose.
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         with self.folder.reading("its weights cannot be read"):
             # Its own loading: older files have other names for the same weights.
             loaded, report = type(network).from_pretrained(  # type: ignore[attr-defined]
@@ -92,13 +93,6 @@ class PublishedVision:
         return digest.hexdigest()
 
 
-def _transformers_logging() -> Any:  # noqa: ANN401  a module
-    """Returns transformers' logging, which would report weights that are left out on purpose."""
-    from transformers.utils import logging
-
-    return logging
-
-
 def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     fields = folder.config()
     kind = fields.get("model_type")
@@ -107,36 +101,19 @@ def _network_fields(folder: PublishedFolder) -> dict[str, Any]:
     return {name: v for name, v in fields.items() if name not in _LEFT_OUT | _LABELS}
 
 
-def _processor_fields(folder: PublishedFolder) -> dict[str, Any]:
-    for name in _PROCESSORS:
-        fields = folder.optional_fields(name)
-        fields = fields.get("image_processor", fields)
-        if isinstance(fields, dict) and "image_mean" in fields:
-            return fields
-    return dict(_IMAGENET)
-
-
-def _image_size(network: Mapping[str, Any], processor: Mapping[str, Any]) -> int:
-    for stated in (processor.get("crop_size"), processor.get("size"), network.get("image_size")):
-        sides = stated if isinstance(stated, dict) else {"height": stated}
-        side = sides.get("height", sides.get("shortest_edge"))
-        if isinstance(side, int) and not isinstance(side, bool):
-            return side
-    return _DEFAULT_SIZE
-
-
-def _mean_and_std(processor: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Returns mean and deviation of levels of 0 to 1, whatever levels the processor makes."""
-    mean, std = ([*map(float, processor.get(name, _IMAGENET[name]))] for name in _IMAGENET)
-    if processor.get("do_normalize") is False:
+def _pixels(
+    folder: PublishedFolder, network: Mapping[str, Any]
+) -> tuple[int, list[float], list[float]]:
+    """Returns the side of pictures, and mean and deviation of their levels of 0 to 1."""
+    if not has_processor(folder):
+        return network.get("image_size", _DEFAULT_SIZE), *map(list, _IMAGENET)
+    settings = read_processor(folder, "ViTImageProcessor")
+    mean, std = settings.image_mean, settings.image_std
+    if not settings.do_normalize:
         mean, std = [0.0] * 3, [1.0] * 3
-    factor = processor.get("rescale_factor", PIXEL_FACTOR)
-    if processor.get("do_rescale") is False:
-        factor = 1.0
-    if factor == PIXEL_FACTOR:
-        return mean, std
-    levels = factor / PIXEL_FACTOR
-    return [each / levels for each in mean], [each / levels for each in std]
+    levels = (settings.rescale_factor if settings.do_rescale else 1.0) / PIXEL_FACTOR
+    _, _, size = processor_fit(settings)
+    return size, [each / levels for each in mean], [each / levels for each in std]
 
 
 @torch.inference_mode()
