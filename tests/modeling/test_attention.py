@@ -13,9 +13,8 @@ def made_query_key_value(seed: int) -> torch.Tensor:
     return 3.0 * torch.randn(B, L, 3 * H * W, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_fused_and_written_out_are_one_function(seed: int) -> None:
-    """Held against each other for masks of any kind that leave a position something to read."""
     query_key_value_BLE = made_query_key_value(seed)
     generator = torch.Generator().manual_seed(100 + seed)
     attends_B11L = torch.rand(B, 1, 1, L, generator=generator) < 0.5
@@ -33,7 +32,7 @@ def test_fused_and_written_out_are_one_function(seed: int) -> None:
     assert (served - everywhere).abs().max() > 0.1  # the masks mattered
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_padding_moves_next_to_nothing_in_bf16(seed: int) -> None:
     """The fused kernel rounds one value in 70 otherwise, one in 400 where bf16 is emulated."""
     heads, length, padded_length = 4, 58, 65
@@ -52,7 +51,6 @@ def test_padding_moves_next_to_nothing_in_bf16(seed: int) -> None:
 
 @pytest.mark.parametrize("is_training", [False, True])
 def test_attention_by_hand(is_training: bool) -> None:
-    """One head of one value: weights are the softmax of q k, and the masked position has none."""
     query_key_value_BLE = torch.tensor([[[1.0, 1.0, 10.0], [0.0, 3.0, 20.0], [2.0, 9.0, 900.0]]])
     attends_B11L = torch.tensor([[[[True, True, False]]]])
 
@@ -65,7 +63,6 @@ def test_attention_by_hand(is_training: bool) -> None:
 
 @pytest.mark.parametrize("is_training", [False, True])
 def test_attention_to_nothing_is_finite(is_training: bool) -> None:
-    """An image that is absent passes through layers of its own: no NaN may come of it."""
     nothing_B11L = torch.zeros(B, 1, 1, L, dtype=torch.bool)
 
     read = multi_head_attention(made_query_key_value(0), nothing_B11L, H, is_training=is_training)
@@ -75,7 +72,6 @@ def test_attention_to_nothing_is_finite(is_training: bool) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dropout_applies_to_weights_and_only_in_training(dtype: torch.dtype) -> None:
-    """All of them dropped, nothing is read."""
     attends_B11L = torch.ones(B, 1, 1, L, dtype=torch.bool)
 
     trained, served = (

@@ -44,7 +44,6 @@ def image_tokens(batch: int, seed: int = 0) -> Tensor:
 
 @torch.inference_mode()
 def test_pixels_become_a_grid_of_half_precision_tokens(model: JointModel) -> None:
-    """112 x 112 pixels are 7 x 7 tokens, in the precision in which the index stores them."""
     pixels = torch.randint(0, 256, (2, 112, 112, 3), dtype=torch.uint8)
 
     tokens = model.image_backbone(pixels)
@@ -56,7 +55,6 @@ def test_pixels_become_a_grid_of_half_precision_tokens(model: JointModel) -> Non
 
 @torch.inference_mode()
 def test_a_drawing_changes_the_token_at_its_place(model: JointModel) -> None:
-    """A square changed in the top right corner changes that corner's token most of all 49."""
     blank = torch.full((1, 112, 112, 3), 255, dtype=torch.uint8)
     drawn = blank.clone()
     drawn[:, 0:16, 96:112] = 0
@@ -69,7 +67,6 @@ def test_a_drawing_changes_the_token_at_its_place(model: JointModel) -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("encoder", get_args(Encoder))
 def test_cls_pooling_embeds_the_first_position(encoder: Encoder) -> None:
-    """The same weights pool the mean by default; match logits do not depend on it."""
     mean = tiny_model(encoder=encoder)
     cls = JointModel(replace(mean.config, embedding_pooling="cls")).eval()
     cls.load_state_dict(mean.state_dict())
@@ -89,76 +86,7 @@ def test_cls_pooling_embeds_the_first_position(encoder: Encoder) -> None:
 
 
 @torch.inference_mode()
-def test_embeddings_have_unit_length(model: JointModel) -> None:
-    """So that a dot product is a cosine."""
-    ids = texts(5, 9)
-
-    for embeddings in (
-        model.embed_texts(ids, torch.ones_like(ids)),
-        model.embed_images(image_tokens(5), CLS_ID),
-    ):
-        assert embeddings.shape == (5, D)
-        assert embeddings.dtype is torch.float32
-        assert_allclose(embeddings.norm(dim=-1), torch.ones(5), **CLOSE)
-
-
-@torch.inference_mode()
-def test_padding_changes_neither_embedding_nor_logit(model: JointModel) -> None:
-    """More padded ids, whatever they are, are as if they were not there."""
-    ids, tokens = texts(3, 7), image_tokens(3)
-    mask = torch.ones_like(ids)
-    longer = torch.cat([ids, texts(3, 5, seed=9)], dim=1)
-    longer_mask = torch.cat([mask, torch.zeros(3, 5, dtype=torch.int64)], dim=1)
-
-    assert_allclose(model.embed_texts(longer, longer_mask), model.embed_texts(ids, mask), **CLOSE)
-    assert_allclose(
-        model.match_logits(longer, longer_mask, tokens),
-        model.match_logits(ids, mask, tokens),
-        **CLOSE,
-    )
-
-
-@torch.inference_mode()
-def test_masked_image_tokens_have_no_influence(model: JointModel) -> None:
-    """A text encoded with 49 absent tokens is the text encoded alone."""
-    ids = texts(3, 7)
-    mask = torch.ones_like(ids)
-    absent = torch.zeros(3, R, dtype=torch.int64)
-
-    beside = model.joint_encoder(ids, mask, image_tokens(3), absent)
-
-    assert_allclose(beside[0], model.embed_texts(ids, mask), **CLOSE)
-
-
-@torch.inference_mode()
-def test_a_row_does_not_depend_on_its_batch(model: JointModel) -> None:
-    """Alone or among others, a pair has one logit and its sides one embedding each."""
-    ids, tokens = texts(4, 8), image_tokens(4)
-    mask = torch.ones_like(ids)
-
-    assert_allclose(
-        model.match_logits(ids, mask, tokens)[2:3],
-        model.match_logits(ids[2:3], mask[2:3], tokens[2:3]),
-        **CLOSE,
-    )
-    assert_allclose(
-        model.embed_images(tokens, CLS_ID)[2:3], model.embed_images(tokens[2:3], CLS_ID), **CLOSE
-    )
-
-
-@torch.inference_mode()
-def test_image_tokens_follow_the_cls_token(model: JointModel) -> None:
-    """The image pass has one text token, which takes part: another id gives another embedding."""
-    tokens = image_tokens(1)
-
-    difference = model.embed_images(tokens, CLS_ID) - model.embed_images(tokens, CLS_ID + 1)
-
-    assert difference.abs().max() > 1e-4
-
-
-@torch.inference_mode()
 def test_order_matters_in_both_modalities(model: JointModel) -> None:
-    """Words or image tokens in another order say something else."""
     ids, tokens = texts(1, 8), image_tokens(1)
     mask = torch.ones_like(ids)
 
@@ -171,7 +99,6 @@ def test_order_matters_in_both_modalities(model: JointModel) -> None:
 
 @torch.inference_mode()
 def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel) -> None:
-    """Of the last layer's output: neither the first position alone nor the padding."""
     encoder = model.joint_encoder
     is_pre_norm = isinstance(encoder, JointEncoder)
     hidden = _record(encoder.final_norm if is_pre_norm else encoder.layers[-1])  # type: ignore[arg-type]
@@ -187,7 +114,6 @@ def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel
 
 @torch.inference_mode()
 def test_the_logit_is_match_minus_no_match(model: JointModel) -> None:
-    """z1 - z0 of the two-class head, whose sigmoid is the softmax' probability of class 1."""
     logits = _record(model.joint_encoder.classifier)  # type: ignore[arg-type]
     ids = texts(3, 6)
 
@@ -200,7 +126,6 @@ def test_the_logit_is_match_minus_no_match(model: JointModel) -> None:
 
 @torch.inference_mode()
 def test_words_are_scored_at_the_requested_positions(model: JointModel) -> None:
-    """From what was read there with the image, whatever pads the text; row after row."""
     ids, tokens = texts(3, 7), image_tokens(3)
     mask = torch.ones_like(ids)
     at = torch.zeros(3, 7, dtype=torch.bool)
@@ -221,7 +146,6 @@ def test_words_are_scored_at_the_requested_positions(model: JointModel) -> None:
 
 
 def test_the_cross_encoder_of_two_scores_words() -> None:
-    """It is the one that reads pairs; the BE of a combined checkpoint has no part in it."""
     model = JointModel(replace(tiny_model().config, has_two_encoders=True))
     ids = texts(2, 5)
     at = torch.ones_like(ids).bool()
@@ -234,7 +158,6 @@ def test_the_cross_encoder_of_two_scores_words() -> None:
 
 
 def test_the_two_objectives_reach_every_weight_of_the_encoder(model: JointModel) -> None:
-    """Each weight of the shared stream learns from both; the match head from the CE alone."""
     ids, tokens = texts(4, 8), image_tokens(4)
     mask = torch.ones_like(ids)
     encoder = model.joint_encoder

@@ -18,7 +18,6 @@ def digests(*names: str) -> list[bytes]:
 
 
 def test_a_picture_is_known_by_its_bytes() -> None:
-    """Each once, eight bytes of it; another is not known."""
     pictures = TrainedPictures.of(digests("a", "b", "a"))
 
     assert len(pictures) == 2
@@ -28,7 +27,6 @@ def test_a_picture_is_known_by_its_bytes() -> None:
 
 
 def test_a_folder_keeps_them(tmp_path: Path) -> None:
-    """And joined with those of a checkpoint that training began with."""
     both = TrainedPictures.of(digests("a")).joined(TrainedPictures.of(digests("a", "b")))
     both.write(tmp_path / FILE_NAME)
 
@@ -64,24 +62,16 @@ def test_weights_never_lie_next_to_other_pictures(tmp_path: Path) -> None:
     assert known.which(digests("a", "b")) == [False, True]
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"nothing of the kind"])
-def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE_NAME).write_bytes(content)
-
-    with pytest.raises(ValueError, match=rf"{FILE_NAME} is damaged"):
-        TrainedPictures.read(tmp_path)
-
-
-@pytest.mark.parametrize("array", [np.zeros(3), np.zeros((2, 2), np.uint64)])
-def test_a_file_of_other_numbers_is_named(tmp_path: Path, array: np.ndarray) -> None:
-    np.save(tmp_path / FILE_NAME, array)
-
-    with pytest.raises(ValueError, match=rf"{FILE_NAME} is damaged"):
-        TrainedPictures.read(tmp_path)
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    np.save(path, np.zeros(3))
+    for content in (path.read_bytes(), b"\x93NUMPY"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{FILE_NAME} is damaged"):
+            TrainedPictures.read(tmp_path)
 
 
 def test_a_checkpoint_has_its_own_or_none(tmp_path: Path) -> None:
-    """Another model's are removed where it replaces that model."""
     save_tiny_checkpoint(tmp_path, seed=1)
     loaded = load_checkpoint(tmp_path)
     assert loaded.trained_pictures is None

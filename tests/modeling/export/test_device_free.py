@@ -31,7 +31,6 @@ def devices_in(traced: torch.jit.ScriptModule) -> int:
 
 
 def test_made_tensors_follow_the_input() -> None:
-    """In parts too, with the same answers for other shapes."""
     traced = torch.jit.trace(Outer(), torch.zeros(2, 3), check_trace=False)
     assert devices_in(traced)  # positive control: the trace alone names one
 
@@ -44,7 +43,6 @@ def test_made_tensors_follow_the_input() -> None:
 
 
 def test_a_trace_without_devices_is_unchanged() -> None:
-    """So our own models are written as before."""
     traced = torch.jit.trace(nn.Linear(3, 2), torch.zeros(1, 3), check_trace=False)
     before = str(traced.inlined_graph)
 

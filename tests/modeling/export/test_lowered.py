@@ -27,31 +27,24 @@ def pairs(count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_full_precision_is_the_model_itself(model: JointModel) -> None:
-    """Nothing is copied and nothing changed."""
     assert lowered(model, Precision.FP32) is model
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize(
-    ("precision", "tolerance"),
-    [(Precision.FP16, 2e-3), (Precision.BF16, 2e-2), (Precision.INT8, 5e-2)],
-)
-def test_fewer_bits_change_little_and_leave_the_model_unchanged(
-    model: JointModel, precision: Precision, tolerance: float
-) -> None:
-    """As much as the bits that went, not more; and not nothing, or they would not have gone."""
+def test_fewer_bits_change_little_and_leave_the_model_unchanged(model: JointModel) -> None:
     before = model.match_logits(*pairs(8))
-
-    logits = lowered(model, precision).match_logits(*pairs(8))
-
-    assert logits.dtype == torch.float32
-    assert 0 < (logits - before).abs().max().item() < tolerance
+    for precision, most in ((Precision.FP16, 2e-3), (Precision.BF16, 2e-2), (Precision.INT8, 5e-2)):
+        logits = lowered(model, precision).match_logits(*pairs(8))
+        assert logits.dtype == torch.float32
+        assert 0 < (logits - before).abs().max().item() < most
     assert torch.equal(model.match_logits(*pairs(8)), before)
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("encoder", get_args(Encoder))
-@pytest.mark.parametrize("image_source", ["grid", "patches", "efficientnet_lite0"])
+@pytest.mark.parametrize(
+    ("image_source", "encoder"),
+    [("grid", "pre_norm"), ("patches", "post_norm"), ("efficientnet_lite0", "pre_norm")],
+)
 def test_a_half_precision_norm_reads_numbers_of_its_weights_type(
     encoder: Encoder, image_source: ImageSource
 ) -> None:
@@ -85,7 +78,6 @@ def test_a_half_precision_norm_reads_numbers_of_its_weights_type(
 
 @torch.inference_mode()
 def test_a_bf16_score_is_the_same_in_every_batch(model: JointModel) -> None:
-    """Or the order of the same candidates would depend on who else searches."""
     half = lowered(model, Precision.BF16)
     inputs = pairs(16)
     together = half.match_logits(*inputs)

@@ -43,7 +43,6 @@ def put_in(repository: Path, name: str, content: bytes) -> None:
 
 
 def test_an_export_passes_with_and_without_its_checkpoint(checkpoint: Path, exported: Path) -> None:
-    """In the precision of the export, whichever it is."""
     alone = verify_repository(exported)
 
     assert alone.precision == Precision.BF16
@@ -63,7 +62,6 @@ def test_a_changed_file_is_named_before_it_is_loaded(
 
 
 def test_a_repository_without_a_manifest_says_what_to_run(repository: Path) -> None:
-    """As after a checkout, or an add that broke off."""
     (repository / "manifest.json").unlink()
 
     with pytest.raises(ValueError, match=r"has no model of ours.*run tandem models add"):
@@ -71,7 +69,6 @@ def test_a_repository_without_a_manifest_says_what_to_run(repository: Path) -> N
 
 
 def test_a_file_that_is_not_torchscript_is_named(repository: Path) -> None:
-    """Though its digest is the manifest's."""
     put_in(repository, "image_backbone", b"not a model")
 
     with pytest.raises(ExportMismatch, match=r"image_backbone/1/model\.pt is not TorchScript"):
@@ -116,7 +113,6 @@ def test_a_model_that_contradicts_the_manifest_is_refused(
 
 
 def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repository: Path) -> None:
-    """It is what answers; the first is but what can be gone back to."""
     folder = version_folder(repository, export_version(checkpoint, repository))
     write_serving(repository, Serving(version=2))
     verify_repository(repository, checkpoint)  # the control
@@ -136,7 +132,6 @@ def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repositor
 def test_another_checkpoints_export_is_refused_by_both_fingerprints(
     repository: Path, tmp_path: Path
 ) -> None:
-    """A retrained model that was not added yet."""
     save_tiny_checkpoint(tmp_path / "other", seed=1)
 
     with pytest.raises(ExportMismatch, match=r"holds model [0-9a-f]{12}, and .*other would export"):
@@ -146,7 +141,6 @@ def test_another_checkpoints_export_is_refused_by_both_fingerprints(
 def test_answers_that_differ_from_the_checkpoints_are_refused(
     checkpoint: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """The manifest says the right fingerprint, the file is of other weights."""
     module = torch.jit.load(str(repository / "joint_encoder/1/model.pt"))
     with torch.no_grad():
         for weight in module.parameters():

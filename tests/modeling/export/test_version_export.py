@@ -36,7 +36,6 @@ def with_another_head(checkpoint_folder: Path, folder: Path) -> Path:
 def test_another_cross_encoder_is_a_version(
     checkpoint: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """Under the first one's fingerprint, with its own calibration; nothing that serves changes."""
     before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
     other = with_another_head(checkpoint, tmp_path / "checkpoint")
     own = export_manifest(CheckpointFiles.read(other), Precision.FP32, {})
@@ -60,7 +59,6 @@ def test_another_cross_encoder_is_a_version(
 
 
 def test_a_model_of_regions_has_versions_too(tmp_path: Path) -> None:
-    """It has no image backbone that could be another."""
     tokenizer = tiny_tokenizer()
     config = JointConfig(
         vocabulary_size=tokenizer.get_vocab_size(),
@@ -83,7 +81,6 @@ def test_a_model_of_regions_has_versions_too(tmp_path: Path) -> None:
 
 
 def test_another_precision_is_a_version(checkpoint: Path, repository: Path, tmp_path: Path) -> None:
-    """Whose image tokens are the same to within rounding."""
     version = export_version(checkpoint, repository, Precision.BF16)
 
     assert ModelVersion.read(version_folder(repository, version)).precision == "bf16"
@@ -92,7 +89,6 @@ def test_another_precision_is_a_version(checkpoint: Path, repository: Path, tmp_
 def test_a_model_that_needs_its_own_index_is_not_a_version(
     checkpoint: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """Another image backbone, another tokenizer; no folder of it is left."""
     save_tiny_checkpoint(tmp_path / "backbone", seed=1)
     save_tiny_checkpoint(tmp_path / "words", texts=("one red dog", "drei Katzen oben", "dvě"))
 
@@ -108,7 +104,6 @@ def test_a_model_that_needs_its_own_index_is_not_a_version(
 def test_a_new_model_removes_the_versions_of_the_old_one(
     checkpoint: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """They were versions of that one."""
     export_version(checkpoint, repository)
 
     manifest: Manifest = export_model(checkpoint, repository, Precision.BF16)

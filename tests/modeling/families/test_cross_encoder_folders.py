@@ -86,15 +86,7 @@ def test_blip_is_both_encoders_and_adds_their_scores(published: Published) -> No
     assert "--fusion logit_add" in note
 
 
-def test_blip_finds_enc_by_name_if_the_tokenizer_has_it(copied: Published) -> None:
-    folder = copied("blip")
-    change_json(folder / "config.json", text_config=_text_config(folder) | {"bos_token_id": 1})
-    assert _first_id(folder) is None
-    _add_token(folder, "[ENC]")
-    assert _first_id(folder) == WORD_COUNT
-
-
-def test_blip_without_enc_begins_pairs_with_cls_and_says_so(copied: Published) -> None:
+def test_blip_finds_enc_by_name_or_begins_pairs_with_cls_and_says_so(copied: Published) -> None:
     folder = copied("blip")
     change_json(folder / "config.json", text_config=_text_config(folder) | {"bos_token_id": 1})
 
@@ -102,18 +94,17 @@ def test_blip_without_enc_begins_pairs_with_cls_and_says_so(copied: Published) -
 
     assert _first_id(folder) is None
     assert "has no [ENC]" in model.notes[1]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens(["[ENC]"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert _first_id(folder) == WORD_COUNT
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize(
-    "field",
-    [{"return_dict": False}, {"output_hidden_states": True}, {"chunk_size_feed_forward": 7}],
-)
-def test_settings_of_a_call_change_no_score(
-    copied: Published, published: Published, field: dict[str, object]
-) -> None:
+def test_settings_of_a_call_change_no_score(copied: Published, published: Published) -> None:
     """A configuration may keep what a caller once set; the model is the same."""
     folder = copied("blip")
+    field = {"return_dict": False, "output_hidden_states": True, "chunk_size_feed_forward": 7}
     text = _text_config(folder) | field
     vision = json.loads((folder / "config.json").read_text())["vision_config"] | field
     change_json(folder / "config.json", text_config=text, vision_config=vision, **field)
@@ -133,12 +124,6 @@ def _pair_score(model: PublishedModel) -> Tensor:
     return score
 
 
-def test_vilt_notes_how_shapes_and_logits_change(published: Published) -> None:
-    shapes, logits = read_published_model(published("vilt")).notes
-    assert "squashed" in shapes
-    assert "no probabilities" in logits
-
-
 def _with(name: str, **fields: object) -> Change:
     return lambda folder: change_json(folder / name, **fields)
 
@@ -152,27 +137,19 @@ def _changed_weights(change: Callable[[dict[str, Tensor]], object]) -> Change:
     return changed
 
 
-def _cut(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-
-
 def _without(name: str) -> Change:
     return _changed_weights(lambda weights: weights.pop(name))
 
 
-_EXTRA = _changed_weights(lambda weights: weights.update(extra=torch.ones(1)))
 _OTHER_SIZE = _with("preprocessor_config.json", size={"height": 48, "width": 48})
 
 
 @pytest.mark.parametrize(
     ("name", "change", "told"),
     [
-        ("blip", _cut, "damaged or cut short"),
         ("blip", _without("itm_head.weight"), "missing itm_head.weight"),
         ("blip-2", _without("query_tokens"), "missing query_tokens"),
         ("vilt", _without("rank_output.bias"), "missing rank_output.bias"),
-        ("blip", _EXTRA, "unexpected extra"),
         ("blip", _OTHER_SIZE, "48 pixels per side, and its image tower takes 32"),
         (
             "blip",
@@ -193,11 +170,8 @@ def test_a_folder_is_refused_by_name(
     assert str(folder) in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["blip", "blip-2", "vilt"])
-def test_the_tokenizer_of_another_model_is_refused(
-    copied: Published, published: Published, name: str
-) -> None:
-    folder = copied(name)
+def test_the_tokenizer_of_another_model_is_refused(copied: Published, published: Published) -> None:
+    folder = copied("vilt")
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(published("clip") / file, folder / file)
     with pytest.raises(PublishedCheckpointInvalid, match=r"token|vocab"):
@@ -222,9 +196,3 @@ def _first_id(folder: Path) -> int | None:
 def _text_config(folder: Path) -> dict[str, object]:
     fields: dict[str, object] = json.loads((folder / "config.json").read_text())["text_config"]
     return fields
-
-
-def _add_token(folder: Path, token: str) -> None:
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.add_special_tokens([token])
-    tokenizer.save(str(folder / "tokenizer.json"))

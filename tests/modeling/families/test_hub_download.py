@@ -29,61 +29,33 @@ class Hub:
         return str(self.cache / name)
 
 
-@pytest.mark.parametrize(
-    ("weights", "downloaded"),
-    [
+PARTS = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}
+LAYER = {"2_Dense/pytorch_model.bin"}
+
+
+def test_weights_are_downloaded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    of_open_clip = {"open_clip_config.json", "tokenizer.json"}
+    cases: list[tuple[set[str], set[str], set[str]]] = [
         (
-            {
-                "model.safetensors",
-                "pytorch_model.bin",
-                "tf_model.h5",
-                "open_clip_model.safetensors",
-            },
+            SMALL,
+            {"model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors"},
             {"model.safetensors"},
         ),
+        (SMALL, PARTS, PARTS),
+        (SMALL, {"pytorch_model.bin", "flax_model.msgpack"}, {"pytorch_model.bin"}),
+        (SMALL, {"model.safetensors", "pytorch_model.bin"} | LAYER, {"model.safetensors"} | LAYER),
+        (SMALL, {"pytorch_model.bin"} | LAYER, {"pytorch_model.bin"} | LAYER),
+        (SMALL, {"0_CLIPModel/pytorch_model.bin"}, {"0_CLIPModel/pytorch_model.bin"}),
         (
-            {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"},
-            {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"},
-        ),
-        ({"pytorch_model.bin", "flax_model.msgpack"}, {"pytorch_model.bin"}),
-        (
-            {"model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin", "onnx/m.onnx"},
-            {"model.safetensors", "2_Dense/pytorch_model.bin"},
-        ),
-        (
-            {"pytorch_model.bin", "2_Dense/pytorch_model.bin"},
-            {"pytorch_model.bin", "2_Dense/pytorch_model.bin"},
-        ),
-        (
-            {"0_CLIPModel/model.safetensors", "0_CLIPModel/pytorch_model.bin"},
-            {"0_CLIPModel/model.safetensors"},
-        ),
-        ({"0_CLIPModel/pytorch_model.bin"}, {"0_CLIPModel/pytorch_model.bin"}),
-    ],
-)
-def test_weights_are_downloaded_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weights: set[str], downloaded: set[str]
-) -> None:
-    got = _downloaded(monkeypatch, tmp_path, SMALL | weights)
-    assert got - SMALL == downloaded
-    assert got & SMALL == SMALL
-
-
-@pytest.mark.parametrize(
-    ("weights", "downloaded"),
-    [
-        (
+            of_open_clip,
             {"open_clip_model.safetensors", "open_clip_pytorch_model.bin"},
             {"open_clip_model.safetensors"},
         ),
-        ({"open_clip_pytorch_model.bin"}, {"open_clip_pytorch_model.bin"}),
-    ],
-)
-def test_weights_of_open_clip_are_downloaded_if_there_are_no_others(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weights: set[str], downloaded: set[str]
-) -> None:
-    small = {"open_clip_config.json", "tokenizer.json"}
-    assert _downloaded(monkeypatch, tmp_path, small | weights) - small == downloaded
+        (of_open_clip, {"open_clip_pytorch_model.bin"}, {"open_clip_pytorch_model.bin"}),
+    ]
+    for number, (small, weights, downloaded) in enumerate(cases):
+        (folder := tmp_path / str(number)).mkdir()
+        assert _downloaded(monkeypatch, folder, small | weights) == small | downloaded
 
 
 def _downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, names: set[str]) -> set[str]:

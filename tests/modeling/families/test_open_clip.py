@@ -122,7 +122,6 @@ def test_scale_and_bias_of_logits_change_nothing(folder: Path) -> None:
 
 
 def test_one_mean_stands_for_three_colours(folder: Path) -> None:
-    """As open_clip reads preprocess_cfg; null is its default."""
     expected = []
     for wanted in ({"mean": 0.5, "std": 0.25}, {"mean": [0.5] * 3, "std": [0.25] * 3}, None, {}):
         fields = json.loads((folder / "open_clip_config.json").read_text())
@@ -135,7 +134,6 @@ def test_one_mean_stands_for_three_colours(folder: Path) -> None:
 
 
 def test_a_configuration_of_another_library_is_ignored(folder: Path) -> None:
-    """As timm's, in the repositories of open_clip's authors."""
     (folder / "config.json").write_text('{"architecture": "vit_base_patch16", "num_features": 3}')
     assert read_published_model(folder).family == "open_clip"
 

@@ -18,7 +18,6 @@ from tests.support.modeling.published_pairs import change_json
 Published = Callable[[str], Path]
 IDS = torch.tensor([[2, 4, 5, 9, 3], [2, 10, 3, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-ROUTER = {"path": "", "type": "sentence_transformers.models.Router"}
 
 
 @pytest.fixture
@@ -157,30 +156,13 @@ def _module(kind: str) -> Callable[[Path], None]:
         (_module("my_code.Dense"), "never run"),
         (_module("sentence_transformers.models.LSTM"), "LSTM"),
         (lambda f: change_json(f / "1_Pooling/config.json", pooling_mode_max_tokens=True), "pools"),
-        (
-            lambda f: change_json(f / "1_Pooling/config.json", include_prompt=False),
-            "include_prompt is f",
-        ),
         (lambda f: change_json(f / "2_Dense/config.json", in_features=31), "in_features is 31"),
-        (lambda f: change_json(f / "2_Dense/config.json", activation_function="x.Odd"), "Odd"),
         # Of another package the library takes Tanh instead.
         (
             lambda f: change_json(f / "2_Dense/config.json", activation_function="my.GELU"),
             "my.GELU",
         ),
-        (lambda f: change_json(f / "2_Dense/config.json", use_residual=True), "use_residual"),
-        (
-            lambda f: change_json(f / "2_Dense/config.json", module_input_name="token_embeddings"),
-            "module_input_name",
-        ),
-        (
-            lambda f: change_json(
-                f / "sentence_bert_config.json", processing_kwargs={"text": {"max_length": 9}}
-            ),
-            "processing_kwargs",
-        ),
         (lambda f: change_json(f / "config.json", model_type="t5"), "only .bert. or .distilbert"),
-        (lambda f: write_modules(f, [ROUTER]), "Router"),
     ],
 )
 def test_other_steps_are_refused_by_name(

@@ -43,7 +43,6 @@ def _change_tokenizer(folder: Path, change: Callable[[Any], object]) -> None:
 
 
 def test_what_agrees_is_read(folder: Path) -> None:
-    """The control: accents are not in the way, and neither is what pads and cuts."""
     read_published_model(folder)
     change_json(folder / "tokenizer_config.json", strip_accents=False)
     _change_tokenizer(folder, lambda told: told["normalizer"].update(strip_accents=False))
@@ -63,13 +62,6 @@ def test_a_setting_that_the_file_does_not_follow_is_refused(
 ) -> None:
     change_json(folder / "tokenizer_config.json", **fields)
     with pytest.raises(PublishedCheckpointInvalid, match=f"{text}.*save_pretrained"):
-        read_published_model(folder)
-
-
-def test_a_file_without_the_tokens_around_a_text_is_refused(folder: Path) -> None:
-    """The class puts them there, so every embedding would be another."""
-    _change_tokenizer(folder, lambda told: told.update(post_processor=None))
-    with pytest.raises(PublishedCheckpointInvalid, match=r"'two dogs' into \[.*save_pretrained"):
         read_published_model(folder)
 
 

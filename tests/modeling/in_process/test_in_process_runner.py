@@ -47,7 +47,6 @@ def outputs(manifest: Manifest) -> list[OutputSpec]:
 async def test_it_answers_as_the_file_does(
     runner: InProcessRunner, tiny_repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Outputs are in the requested order, with their times."""
     inputs = pairs(tiny_manifest)
     answer = await runner.infer(JOINT_ENCODER, inputs, outputs(tiny_manifest), 60.0)
 
@@ -62,7 +61,6 @@ async def test_it_answers_as_the_file_does(
 
 
 async def test_read_only_arrays_are_read(runner: InProcessRunner, tiny_manifest: Manifest) -> None:
-    """As bytes of a store are; torch would warn of them."""
     inputs = pairs(tiny_manifest)
     for each in inputs.values():
         each.flags.writeable = False
@@ -71,7 +69,6 @@ async def test_read_only_arrays_are_read(runner: InProcessRunner, tiny_manifest:
 
 
 async def test_faults_have_names(runner: InProcessRunner, tiny_manifest: Manifest) -> None:
-    """As Triton's have: of inputs, of outputs, of versions, and of time."""
     runner.wait_until_loaded()
     inputs, logit = pairs(tiny_manifest), outputs(tiny_manifest)[:1]
     with pytest.raises(InternalFault, match="model joint_encoder refuses its inputs: "):
@@ -104,7 +101,6 @@ async def test_the_program_s_own_torch_keeps_its_threads(
 def test_files_that_are_not_there_are_named_once_they_are_needed(
     tmp_path: Path, tiny_manifest: Manifest
 ) -> None:
-    """Loading continues in the background, so that is where it fails."""
     runner = InProcessRunner(tmp_path, tiny_manifest)
     try:
         with pytest.raises(ModelUnavailable, match=str(tmp_path)):

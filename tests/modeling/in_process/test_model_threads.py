@@ -19,7 +19,6 @@ def _threads() -> Iterator[ModelThreads]:
 
 
 async def test_results_and_errors_are_returned(threads: ModelThreads) -> None:
-    """From a thread of that name, also to a program that waits without an event loop."""
     assert await threads.run(lambda: threading.current_thread().name) == "one_0"
     with pytest.raises(KeyError, match="lost"):
         await threads.run(lambda: {}["lost"])
@@ -29,7 +28,6 @@ async def test_results_and_errors_are_returned(threads: ModelThreads) -> None:
 
 
 async def test_queued_work_is_dropped_with_its_caller(threads: ModelThreads) -> None:
-    """Work that has begun runs to its end, and its result is dropped."""
     is_begun, may_end = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -53,7 +51,6 @@ async def test_queued_work_is_dropped_with_its_caller(threads: ModelThreads) -> 
 
 
 def test_a_program_may_end_without_closing_them(threads: ModelThreads) -> None:
-    """Closing twice is not an error, and work after the end is left out."""
     threads.close()
     threads.close()
     assert not threads.submit(lambda: 1).done()

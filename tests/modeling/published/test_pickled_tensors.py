@@ -18,7 +18,6 @@ def written(path: Path, *, is_zip: bool) -> bytes:
 
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_saved_tensors_are_read_back(tmp_path: Path, *, is_zip: bool) -> None:
-    """As torch writes it since 1.6, and before."""
     written(tmp_path / "a.pt", is_zip=is_zip)
 
     content = read_pickled_tensors(tmp_path / "a.pt")
@@ -34,7 +33,7 @@ def test_damaged_bytes_are_refused_or_read(tmp_path: Path, *, is_zip: bool, is_c
     whole = written(tmp_path / "a.pt", is_zip=is_zip)
     refusals = []
 
-    for seed in range(200):
+    for seed in range(80):
         rng, content = random.Random(seed), bytearray(whole)
         if is_cut:
             del content[rng.randrange(len(content)) :]
@@ -47,11 +46,11 @@ def test_damaged_bytes_are_refused_or_read(tmp_path: Path, *, is_zip: bool, is_c
         except PickleRefused as refusal:
             refusals.append(str(refusal))
 
-    assert len(refusals) > 50  # or the damage shows nothing
+    assert len(refusals) > 20  # or the damage shows nothing
     assert not any("weights_only" in refusal for refusal in refusals)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.3, 0.999])
 def test_a_large_file_that_is_cut_short_is_refused(tmp_path: Path, share: float) -> None:
     """Of which torch says "[Errno 22] Invalid argument", as if the system could not read it."""
     path = tmp_path / "a.pt"
@@ -64,6 +63,5 @@ def test_a_large_file_that_is_cut_short_is_refused(tmp_path: Path, share: float)
 
 
 def test_a_missing_file_is_not_reported_as_damage(tmp_path: Path) -> None:
-    """The system's own error says more."""
     with pytest.raises(FileNotFoundError):
         read_pickled_tensors(tmp_path / "none.pt")

@@ -1,8 +1,7 @@
 """What others publish may be odd in every field: it is refused by name, or it is what it says."""
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,6 @@ def test_an_invalid_file_is_named(folder: Path, name: str) -> None:
 
 
 def test_damaged_weights_are_named(folder: Path) -> None:
-    """Cut short, and with a header of 16 EiB."""
     path = folder / "model.safetensors"
     for content in (path.read_bytes()[:-1], b"\xff" * 8 + b"{}"):
         path.write_bytes(content)
@@ -85,7 +83,6 @@ WEIGHT_EDITS: dict[str, Callable[[Weights], object]] = {
 def test_an_odd_weight_is_named(
     folder: Path, edit: Callable[[Weights], Any], is_pickle: bool
 ) -> None:
-    """In either format, before a model is made."""
     path = folder / "model.safetensors"
     weights = load_file(path)
     edit(weights)
@@ -108,28 +105,6 @@ def test_an_oversized_view_is_not_allocated(folder: Path) -> None:
     torch.save(weights, folder / "pytorch_model.bin")
 
     assert f"{WORD} is not a plain tensor" in refusal(folder)
-
-
-def shards(folder: Path) -> Iterator[Path]:
-    """Divides the weights into two files and their index; yields the two."""
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    placed: dict[str, Any] = {}
-    for number, names in enumerate((sorted(weights)[::2], sorted(weights)[1::2])):
-        path = folder / f"model-{number}.safetensors"
-        save_file({name: weights[name] for name in names}, path)
-        placed |= dict.fromkeys(names, path.name)
-        yield path
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": placed}))
-
-
-def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
-    _, second = shards(folder)
-    assert refusal(folder) == ""
-    second.unlink()
-
-    assert second.name in refusal(folder)
 
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "\x85", "\x0b", "two", "dogs"]

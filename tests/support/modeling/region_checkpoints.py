@@ -1,10 +1,4 @@
-"""Random checkpoints of OSCAR, UNITER and M3P in their authors' layouts, and what they compute.
-
-The reference is written out here from the papers and the authors' code, weight by weight, and
-shares nothing with the product.
-
-Shapes: B batch, T text tokens, R regions, L = T + R, D numbers of a region, W width.
-"""
+"""Random checkpoints of OSCAR, UNITER and M3P in their authors' layouts."""
 
 import json
 import math
@@ -12,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from tests.support.modeling.published_folders import WORDS, xlm_r_tokenizer
@@ -168,92 +161,3 @@ def write_m3p(folder: Path, weights: Weights) -> Path:
 def linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     """Returns a linear layer's output."""
     return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-
-
-def norm(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    """Returns a layer norm's output."""
-    scale, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    centred = x - x.mean(-1, keepdim=True)
-    spread = centred / (centred.square().mean(-1, keepdim=True) + 1e-12).sqrt()
-    return spread * scale + shift
-
-
-def attended(weights: Mapping[str, Tensor], names: list[str], x_LW: Tensor) -> Tensor:
-    """Returns one row's multi-head attention over all its positions, before the residual sum."""
-    query, key, value = (linear(weights, name, x_LW) for name in names[:3])
-    heads = []
-    for part in range(HEAD_COUNT):
-        own = slice(part * 64, (part + 1) * 64)
-        scores_LL = query[:, own] @ key[:, own].T / 8
-        heads.append(scores_LL.softmax(-1) @ value[:, own])
-    return linear(weights, names[3], torch.cat(heads, dim=-1))
-
-
-def bert_output(weights: Mapping[str, Tensor], x_LW: Tensor) -> Tensor:
-    """Returns the last layer's output of one row without padding, in BERT's naming."""
-    for number in range(LAYER_COUNT):
-        layer = f"encoder.layer.{number}"
-        names = [f"{layer}.attention.self.{part}" for part in ("query", "key", "value")]
-        mixed_LW = attended(weights, [*names, f"{layer}.attention.output.dense"], x_LW)
-        x_LW = norm(weights, f"{layer}.attention.output.LayerNorm", x_LW + mixed_LW)
-        inner = F.gelu(linear(weights, f"{layer}.intermediate.dense", x_LW))
-        out_LW = linear(weights, f"{layer}.output.dense", inner)
-        x_LW = norm(weights, f"{layer}.output.LayerNorm", x_LW + out_LW)
-    return x_LW
-
-
-def bert_text(weights: Mapping[str, Tensor], ids: list[int]) -> Tensor:
-    """Returns the embedded tokens of one text, [T, W]."""
-    words = weights["embeddings.word_embeddings.weight"][ids]
-    places = weights["embeddings.position_embeddings.weight"][: len(ids)]
-    first_type = weights["embeddings.token_type_embeddings.weight"][0]
-    return norm(weights, "embeddings.LayerNorm", words + places + first_type)
-
-
-def oscar_output(published: Weights, ids: list[int], regions_RD: Tensor) -> Tensor:
-    """Returns OSCAR's last layer for one text and its regions, [T + R, W]."""
-    weights = {name.removeprefix("bert."): each for name, each in published.items()}
-    image_RW = linear(weights, "img_embedding", regions_RD)
-    return bert_output(weights, torch.cat([bert_text(weights, ids), image_RW]))
-
-
-def uniter_output(published: Weights, ids: list[int], regions_RD: Tensor) -> Tensor:
-    """Returns UNITER's last layer for one text and its regions, [T + R, W]."""
-    weights = {name.removeprefix("uniter."): each for name, each in published.items()}
-    features, boxes = regions_RD[:, :FEATURE_WIDTH], regions_RD[:, FEATURE_WIDTH:]
-    image = "img_embeddings"
-    summed = (
-        norm(weights, f"{image}.img_layer_norm", linear(weights, f"{image}.img_linear", features))
-        + norm(weights, f"{image}.pos_layer_norm", linear(weights, f"{image}.pos_linear", boxes))
-        + weights["embeddings.token_type_embeddings.weight"][1]
-    )
-    image_RW = norm(weights, f"{image}.LayerNorm", summed)
-    return bert_output(weights, torch.cat([bert_text(weights, ids), image_RW]))
-
-
-def m3p_output(
-    weights: Weights, ids: list[int], regions_RD: Tensor, is_normalising: bool = True
-) -> Tensor:
-    """Returns M3P's last layer for one image's regions and a text, [R + T, W]."""
-    features, boxes = regions_RD[:, :FEATURE_WIDTH], regions_RD[:, FEATURE_WIDTH:]
-    if is_normalising:
-        features = features / features.norm(dim=-1, keepdim=True)
-        boxes = boxes / boxes.norm(dim=-1, keepdim=True)
-    image = "image_embeddings"
-    image_RW = norm(
-        weights,
-        f"{image}.LayerNorm",
-        linear(weights, f"{image}.image_embeddings", features)
-        + linear(weights, f"{image}.image_location_embeddings", boxes),
-    )
-    x_LW = torch.cat([image_RW, weights["embeddings.weight"][ids]])
-    x_LW = norm(
-        weights, "layer_norm_emb", x_LW + weights["position_embeddings.weight"][: len(x_LW)]
-    )
-    for number in range(LAYER_COUNT):
-        names = [f"attentions.{number}.{part}" for part in ("q_lin", "k_lin", "v_lin", "out_lin")]
-        x_LW = norm(weights, f"layer_norm1.{number}", x_LW + attended(weights, names, x_LW))
-        inner = F.gelu(linear(weights, f"ffns.{number}.lin1", x_LW))
-        out_LW = linear(weights, f"ffns.{number}.lin2", inner)
-        x_LW = norm(weights, f"layer_norm2.{number}", x_LW + out_LW)
-    return x_LW

@@ -149,7 +149,6 @@ def near(found: object, expected: object) -> None:
 def test_pairs_have_the_authors_logits(
     tmp_path: Path, write: Callable[[Path], Path], case: str
 ) -> None:
-    """A short text, one of 8 tokens and one of 92, each with 5, 40 and 80 regions."""
     found = logits_of(read_published_model(write(tmp_path)))
 
     near(found, SCORES["cases"][case]["logits"])
