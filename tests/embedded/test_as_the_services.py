@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from tandem.local.stack import LocalStack, Ports
 from tandem.local.start_refused import StartRefused
 from tandem.repository.manifest import Manifest
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
-from tests.support.local.tiny_stack import TINY_STACK
 from tests.support.pictures.pictures import encoded, noise
+from tests.support.triton.tiny_triton import Serving
 
 TEXT = "two dogs left of one umbrella"
 WORDS = ("dogs", "umbrella", "cat", "cars", "tree", "stars")
@@ -54,17 +55,23 @@ def stored(client: Client, given: list[Item]) -> None:
     assert all(each.error is None for each in client.ingest(given, index_id=INDEX))
 
 
-@TINY_STACK
+class Services(LocalStack):
+    """Calls the Triton that the session shares, and so starts none."""
+
+    def start_triton(self) -> None: ...
+
+
 @pytest.mark.timeout(600)
 def test_each_answers_from_the_folder_of_the_other(
-    tmp_path: Path, tiny_repository: Path, lone_instances: Path, tiny_manifest: Manifest
+    tmp_path: Path, tiny_repository: Path, tiny_serving: Serving, tiny_manifest: Manifest
 ) -> None:
     """The engine writes, the services read and write on, the engine reads again; two shards."""
     with Engine(tmp_path, model=tiny_repository, shards=2) as engine:
         stored(engine, items(0, 9))
         own = answers(engine, tiny_manifest)
 
-    with LocalStack(tmp_path, lone_instances, Ports.free(shard_count=2)) as stack:
+    ports = replace(Ports.free(shard_count=2), triton=tiny_serving.grpc_port)
+    with Services(tmp_path, tiny_repository, ports) as stack:
         stack.start()
         with Client(stack.address, timeout_seconds=60.0) as client:
             served = answers(client, tiny_manifest)
