@@ -41,15 +41,19 @@ def ranks(model: JointModel, texts: TextBatch, tokens: torch.Tensor) -> tuple[li
 
 
 def every_counts(tokens: torch.Tensor) -> torch.Tensor:
-    """Returns the mask of images all of whose tokens count."""
     return torch.ones(tokens.shape[:2], dtype=torch.int64)
+
+
+def dev_set(texts: TextBatch, tokens: torch.Tensor) -> DevSet:
+    """Returns images all of whose tokens count."""
+    return DevSet(texts, tokens, every_counts(tokens))
 
 
 def test_recalls_are_those_of_plain_sorting() -> None:
     count = 30
     model, texts, tokens = tiny_dev_set(count)
 
-    recall = dev_recall(model, DevSet(texts, tokens, every_counts(tokens)), CLS_ID, tiny())
+    recall = dev_recall(model, dev_set(texts, tokens), CLS_ID, tiny())
 
     be_ranks, ce_ranks = ranks(model, texts, tokens)
     assert recall.be_r1 == pytest.approx(100 * sum(rank <= 1 for rank in be_ranks) / count)
@@ -60,7 +64,7 @@ def test_recalls_are_those_of_plain_sorting() -> None:
 
 def test_a_sample_of_the_texts_searches_every_image() -> None:
     model, texts, tokens = tiny_dev_set(30)
-    dev = DevSet(texts, tokens, every_counts(tokens))
+    dev = dev_set(texts, tokens)
     done: list[int] = []
 
     sample = dev_recall(model, dev, CLS_ID, tiny(), 7, done.append)
@@ -77,18 +81,9 @@ def test_a_recipe_is_scored_by_what_it_trains() -> None:
     """The BE alone has no CE recall; the CE alone reorders every image for every text."""
     model, texts, tokens = tiny_dev_set(25)
 
-    be_alone = dev_recall(
-        model,
-        DevSet(texts, tokens, every_counts(tokens)),
-        CLS_ID,
-        replace(tiny(), ce_steps_per_round=0),
-    )
-    ce_alone = dev_recall(
-        model,
-        DevSet(texts, tokens, every_counts(tokens)),
-        CLS_ID,
-        replace(tiny(), be_steps_per_round=0),
-    )
+    dev = dev_set(texts, tokens)
+    be_alone = dev_recall(model, dev, CLS_ID, replace(tiny(), ce_steps_per_round=0))
+    ce_alone = dev_recall(model, dev, CLS_ID, replace(tiny(), be_steps_per_round=0))
 
     assert be_alone.ce_r1 is None
     assert be_alone.be_r1 is not None
@@ -115,7 +110,7 @@ def test_mean_recall_is_of_three_cut_offs_and_both_directions() -> None:
 
 def test_the_papers_score_is_the_mean_recall_of_both_stages() -> None:
     model, texts, tokens = tiny_dev_set(12)
-    dev = DevSet(texts, tokens, every_counts(tokens))
+    dev = dev_set(texts, tokens)
 
     by_both = dev_recall(model, dev, CLS_ID, replace(tiny(), dev_score="mean_recall"))
     plain = dev_recall(model, dev, CLS_ID, tiny())
@@ -147,7 +142,7 @@ def test_similarities_are_distinguished_under_autocast() -> None:
     model, texts, tokens = tiny_dev_set(60)
 
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        order = _order(similarity(model, DevSet(texts, tokens, every_counts(tokens)), 2))
+        order = _order(similarity(model, dev_set(texts, tokens), 2))
         embeddings = model.embed_texts(texts.ids, texts.mask), model.embed_images(tokens, 2)
         rounded = embeddings[0] @ embeddings[1].T
     exact = embeddings[0].float() @ embeddings[1].float().T
@@ -168,7 +163,7 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
         return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
 
     masked = [orders(DevSet(texts, each, mask)) for each in (tokens, other)]
-    counted = [orders(DevSet(texts, each, every_counts(each))) for each in (tokens, other)]
+    counted = [orders(dev_set(texts, each)) for each in (tokens, other)]
 
     assert all(map(torch.equal, *masked))
     assert not any(map(torch.equal, *counted))

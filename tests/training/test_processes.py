@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,54 +13,14 @@ from tandem.training.processes import ALONE, Processes
 from tandem.training.runs.loss_curve import read_curve
 from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
-from tests.support.training.run_of_several import LEFT_OUT, RECIPE, WHOLE
-
-# On one worker: its tests share what takes long to make.
-pytestmark = pytest.mark.xdist_group("processes")
+from tests.support.training.run_of_several import RECIPE
 
 # The two runs add the same float32 numbers in another order.
 TOLERANCE = 1e-4
 
-RUNS = "tests.support.training.run_of_several"
+RUN = "tests.support.training.run_of_several"
 
 Curve = list[dict[str, float]]
-
-
-def free_port() -> int:
-    [port] = free_ports(1)
-    return port
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    folder: Path
-    told: str
-
-
-def by_two_processes(command: list[str], *arguments: str, folder: Path) -> Pair:
-    ran = subprocess.run(
-        [sys.executable, *command, "-m", RUNS, str(folder), *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return Pair(folder, ran.stdout)
-
-
-@pytest.fixture(name="pair", scope="module")
-def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return by_two_processes([], str(free_port()), WHOLE, folder=tmp_path_factory.mktemp("pair"))
-
-
-@pytest.fixture(name="bent", scope="module")
-def _bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs by two processes without each of LEFT_OUT, started as the documentation says."""
-    place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *place]
-    return by_two_processes(torchrun, *LEFT_OUT, folder=tmp_path_factory.mktemp("bent")).folder
 
 
 def losses(folder: Path) -> Curve:
@@ -79,16 +38,20 @@ def difference(one: Curve, other: Curve) -> float:
     )
 
 
-@pytest.fixture(name="alone", scope="module")
-def _alone(tmp_path_factory: pytest.TempPathFactory) -> Curve:
-    """The losses of one process, whose batches are twice as large as a part of two."""
-    folder = tmp_path_factory.mktemp("alone")
-    train(RECIPE, SceneSource(), folder, lambda *_: None)
-    return losses(folder)
+def test_two_processes_follow_the_curve_of_one(tmp_path: Path) -> None:
+    """All five rounds, BE by softmax and by triplet, MLM, CE, and ANCE after the first mining."""
+    [port] = free_ports(1)
+    told = subprocess.run(
+        [sys.executable, "-m", RUN, str(tmp_path), str(port)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    train(RECIPE, SceneSource(), tmp_path / "alone", lambda *_: None)
 
-
-def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None:
-    together = losses(pair.folder / WHOLE / "rank-0")
+    together, alone = losses(tmp_path / "rank-0"), losses(tmp_path / "alone")
     assert len(together) == 5
     assert together[-1].keys() == {"be_loss", "mlm_loss", "ce_loss", "ance_loss"}
     assert difference(together, alone) <= TOLERANCE
@@ -96,18 +59,9 @@ def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None
     assert difference(together[:2], alone[1:3]) > 10 * TOLERANCE
 
     # Only the first wrote and reported.
-    assert (pair.folder / WHOLE / "rank-0" / "model.safetensors").is_file()
-    assert not (pair.folder / WHOLE / "rank-1").exists()
-    assert pair.told.count(f"{WHOLE} done 1 1") == 1
-
-
-# What is left out fails the test above too, whose own control shows that it would.
-@pytest.mark.slow
-@pytest.mark.parametrize("left_out", LEFT_OUT)
-def test_each_step_that_two_processes_omit_changes_their_curve(
-    bent: Path, alone: Curve, left_out: str
-) -> None:
-    assert difference(losses(bent / left_out / "rank-0"), alone) > TOLERANCE
+    assert (tmp_path / "rank-0" / "model.safetensors").is_file()
+    assert not (tmp_path / "rank-1").exists()
+    assert told.count("done 1 1") == 1
 
 
 def test_each_process_gets_its_own_rows() -> None:

@@ -170,28 +170,6 @@ def test_a_matcher_is_trained_over_towers_of_another_run(tmp_path: Path) -> None
         check_unfinished(tmp_path / "whole")
 
 
-def test_the_towers_pictures_stay_known(tmp_path: Path) -> None:
-    """A test with what the towers were trained on is refused after a matcher's run on others."""
-    first, second = TRAIN[:70], TRAIN[30:]
-    quick = tower_recipe(layer_count=2, round_count=1, dev_every_round_count=1)
-    train(quick, RecordSource(first, ()), tmp_path / "be", lambda *_: None)
-    towers = load_checkpoint(tmp_path / "be").trained_pictures
-
-    train(
-        joint_recipe(),
-        RecordSource(second, ()),
-        tmp_path / "ce",
-        lambda *_: None,
-        init=tmp_path / "be",
-    )
-
-    known = load_checkpoint(tmp_path / "ce").trained_pictures
-    assert towers is not None
-    assert known is not None
-    assert len(towers)
-    assert set(towers.digests) < set(known.digests)
-
-
 def test_a_joint_model_has_no_matcher(tmp_path: Path) -> None:
     """The message says what to give; recipes that could train nothing are refused at once."""
     save_tiny_checkpoint(tmp_path / "joint")

@@ -1,22 +1,18 @@
-"""Training runs of two processes, one after another: a whole one, or one without each of LEFT_OUT.
+"""A training run of two processes, in a folder for each rank, so that ranks can be distinguished.
 
-Argument 1 is the folder, the others name the runs. Each run has a folder in it, WHOLE or the name
-of what is left out, and in that each rank has its own, so that ranks can be distinguished.
-torchrun starts them, or a process that has imported torch forks into them: each import of torch
-and of what its optimisers need takes three seconds.
+Argument 1 is the folder, argument 2 a free port. The process forks into two once it has imported
+torch, as each import of torch and of what its optimisers need takes three seconds.
 """
 
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from tandem.training.processes import Processes, torchrun_processes
+from tandem.training.processes import torchrun_processes
 from tandem.training.recipes.named_recipes import tiny
 from tandem.training.sources.scene_source import SceneSource
 from tandem.training.train import train
@@ -41,35 +37,6 @@ RECIPE = replace(
     mlm_steps_per_round=1,
     mlm_batch_size=8,
 )
-# What is replaced where, so that something is left out.
-LEFT_OUT: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "gradient_of_gathered": (torch.Tensor, "register_hook", lambda *_: None),
-    "average_gradients": (Processes, "average_gradients", lambda *_: None),
-}
-
-
-WHOLE = "whole"
-
-
-@contextmanager
-def without(left_out: str) -> Iterator[None]:
-    place, name, nothing = LEFT_OUT[left_out]
-    own = getattr(place, name)
-    setattr(place, name, nothing)
-    try:
-        yield
-    finally:
-        setattr(place, name, own)
-
-
-def run(folder: Path, processes: Processes) -> None:
-    train(
-        RECIPE,
-        SceneSource(),
-        folder / f"rank-{processes.rank}",
-        lambda *step: print(folder.name, *step, flush=True),
-        processes=processes,
-    )
 
 
 def fork_into_two(port: int) -> None:
@@ -88,15 +55,17 @@ def fork_into_two(port: int) -> None:
 
 
 def main() -> None:
-    """Trains as one of two processes; without torchrun, argument 2 is their port."""
+    """Trains RECIPE as one of two processes."""
     torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
-    if "RANK" not in os.environ:
-        fork_into_two(int(sys.argv.pop(2)))
+    fork_into_two(int(sys.argv[2]))
     with torchrun_processes(torch.device("cpu")) as processes:
-        for name in sys.argv[2:]:
-            with nullcontext() if name == WHOLE else without(name):
-                run(folder / name, processes)
+        train(
+            RECIPE,
+            SceneSource(),
+            Path(sys.argv[1]) / f"rank-{processes.rank}",
+            lambda *step: print(*step, flush=True),
+            processes=processes,
+        )
 
 
 if __name__ == "__main__":

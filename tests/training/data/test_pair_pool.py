@@ -88,25 +88,6 @@ def ce_batches(pool: Pool, sibling_share: float, count: int = 40) -> list[PairBa
     return [pool.pool.pair_batch(rng, 8, sibling_share) for _ in range(count)]
 
 
-def test_padding_of_texts_is_masked(pool: Pool) -> None:
-    """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them.
-
-    Up to the next multiple of four, since every length is a shape of its own.
-    """
-    texts = ["two dogs", "on the left two dogs, on the right one umbrella"]
-
-    batch = tokenize(pool.tokenizer, texts, 64)
-
-    own = [pool.tokenizer.encode(text).ids for text in texts]
-    assert batch.ids.dtype == batch.mask.dtype == torch.int64
-    length = -(-len(own[1]) // 4) * 4
-    assert batch.ids.shape == batch.mask.shape == (2, length)
-    for ids, mask, expected in zip(batch.ids, batch.mask, own, strict=True):
-        padding = [0] * (length - len(expected))
-        assert ids.tolist() == expected + padding
-        assert mask.tolist() == [1] * len(expected) + padding
-
-
 def test_a_first_token_of_id_0_counts() -> None:
     """XLM-R's texts begin with 0 and are padded with 1."""
     batch = tokenize(xlm_r_tokenizer(), ["two dogs", "cat"], 4)

@@ -8,22 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from tandem.corpus.readable_records import ModelCheck
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.repository.precision import native_precision
-from tandem.texts.text import TextPreprocessor
 from tandem.training.recipes.recipe import JointRecipe
-from tandem.training.runs.loss_curve import read_curve
-from tandem.training.sources.record_pairs import RecordPairs
-from tandem.training.stages.backbone_stage import train_image_backbone
-from tandem.training.stages.pair_lesson import PairLesson
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
 from tests.support.training.emoji_tuning import RECIPE, records, save_untrained, train_further
-from tests.support.training.small_runs import Stopped, fresh_run, stop_at
+from tests.support.training.small_runs import Stopped, stop_at
 
 TUNED = replace(
     RECIPE, backbone_step_count=6, backbone_batch_size=8, round_count=4, dev_every_round_count=4
@@ -61,58 +55,6 @@ def test_the_backbone_learns_and_is_then_frozen(tmp_path: Path, init: Path) -> N
     assert moved(begun.image_backbone, short.image_backbone) > 0.9
     assert moved(short.image_backbone, long.image_backbone) == 0
     assert moved(short.joint_encoder, long.joint_encoder) > 0.9
-
-
-@pytest.mark.slow
-def test_a_learned_backbone_distinguishes_what_a_frozen_one_cannot(
-    tmp_path: Path, init: Path
-) -> None:
-    """The frozen one sees nothing at all: its tokens are the same for every picture.
-
-    After the same rounds behind both, only the BE whose backbone learned does better than chance.
-    """
-    blind = load_checkpoint(init)
-    nn.init.zeros_(blind.model.image_backbone.get_submodule("project").weight)  # type: ignore[arg-type]
-    save_checkpoint(tmp_path / "blind", blind.model, blind.tokenizer, {})
-    recipe = replace(
-        TUNED,
-        round_count=30,
-        dev_every_round_count=30,
-        softmax_round_count=30,
-        learning_rate=3e-3,
-    )
-
-    def last_loss(step_count: int) -> float:
-        folder = tmp_path / str(step_count)
-        tuned(tmp_path / "blind", folder, replace(recipe, backbone_step_count=step_count))
-        lines = read_curve(folder)[-15:]
-        return mean(line["be_loss"] for line in lines)
-
-    chance = torch.log(torch.tensor(8.0)).item()
-    assert last_loss(0) > 0.95 * chance
-    assert last_loss(120) < 0.8 * chance
-
-
-def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None:
-    """Norms and dropout as in use, for image tokens and dev recalls are computed next."""
-    begun = load_checkpoint(init)
-    shown = records("train", 60)
-    run = fresh_run(TUNED, tmp_path)
-    texts = TextPreprocessor(begun.tokenizer, begun.model.config.max_text_tokens)
-    pixels_of = ModelCheck(begun.model.config.image_size, texts).pixels
-
-    lesson = PairLesson(
-        begun.model,
-        RecordPairs(shown),
-        lambda number: pixels_of(shown[number]),
-        begun.tokenizer,
-        run,
-    )
-    train_image_backbone(begun.model, lesson, run)
-
-    assert not any(part.training for part in begun.model.modules())
-    assert not any(weight.requires_grad for weight in begun.model.image_backbone.parameters())
-    assert all(weight.requires_grad for weight in begun.model.joint_encoder.parameters())
 
 
 # In the encoder's stage test_run_state stops a run.
