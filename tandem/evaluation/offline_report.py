@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from tandem.contract.content import Modality
@@ -63,11 +64,7 @@ def offline_report(  # noqa: PLR0913
     seconds: dict[str, dict[str, float]] = {}
     ties: dict[str, int] = {}
     for name, target in DIRECTIONS.items():
-
-        def on_progress(done: int, name: str = name) -> None:
-            on_query(name, done)
-
-        pools = matcher.score(target, largest, on_progress, finder)
+        pools = matcher.score(target, largest, partial(on_query, name), finder)
         scored = directions[name] = _ScoredDirection(name, pools, gallery, target)
         scored_pools[name] = pools
         rankings += scored.rankings(depths)

@@ -75,11 +75,6 @@ class PairBatch(ImageTextBatch):
 
 
 @dataclass(frozen=True, slots=True)
-class TripletBatch(ImageTextBatch):
-    """Holds B times 1 + K rows: each pair's own text and image, then K wrong texts and images."""
-
-
-@dataclass(frozen=True, slots=True)
 class MaskedBatch(ImageTextBatch):
     """Holds texts with some words masked, and their images.
 

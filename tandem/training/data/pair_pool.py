@@ -16,7 +16,6 @@ from tandem.training.data.batches import (
     MatchBatch,
     PairBatch,
     TextBatch,
-    TripletBatch,
     tokenize,
 )
 from tandem.training.data.caption_groups import caption_groups
@@ -152,8 +151,8 @@ class PairPool:
 
     def triplet_batch(
         self, rng: random.Random, size: int, negative_count: int, mined: MinedNegatives
-    ) -> TripletBatch:
-        """Returns pairs of `size` families, each with that many mined wrong texts and images."""
+    ) -> ImageTextBatch:
+        """Returns pairs of `size` families, each before that many mined wrong texts and images."""
         text_numbers, image_numbers = [], []
         for family in draw_families(self._source, rng, size):
             number = draw_member(self._source, family, rng)
@@ -161,7 +160,7 @@ class PairPool:
             wrong_images = mined.images_of_text.draw(number, negative_count, rng)
             text_numbers += [number, *wrong_texts]
             image_numbers += [number, *wrong_images]
-        return TripletBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
+        return ImageTextBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
 
     def neighbour_batch(self, rng: random.Random, size: int, neighbours_NK: Tensor) -> MatchBatch:
         """Returns `size` pictures with a caption each, drawn in groups of similar captions.
